@@ -263,3 +263,146 @@ def test_inputs_score_refuses_masked_targets_and_weights(model):
         fitted.score(X, np.ma.array(Y, mask=masked))
     with pytest.raises(ValueError, match="sample_weight must have no masked numbers"):
         fitted.score(X, Y, np.ma.array(np.ones(N), mask=masked))
+
+
+ROW, COL = (part.ravel()[::2] for part in np.indices((8, 7)))
+VALUES = np.round(4.0 * np.sin(ROW) * np.cos(COL)) / 4.0
+TABLE = pd.DataFrame({"user": [f"u{n}" for n in ROW], "item": [f"i{n}" for n in COL], "y": VALUES})
+CP = {"random_state": 0, "max_iter": 2, "method": "vmp", "prior": "fixed"}
+
+
+def predicted(X, model=tc.CPRegressor, **given):
+    fitted = model(1, **CP).fit(X, **given)
+    return fitted.predict(TABLE[["user", "item"]] if fitted.labels_[0] is not None else np.stack([ROW, COL], axis=1))
+
+
+TABLES = {
+    "records": lambda: (TABLE.to_dict("records"), {"value": "y"}),
+    "string": lambda: (TABLE.astype({"user": "string", "item": "string"}), {"value": "y"}),
+    "nullable": lambda: (TABLE.convert_dtypes(), {"value": "y"}),
+    "arrow": lambda: (library("pyarrow") and TABLE.convert_dtypes(dtype_backend="pyarrow"), {"value": "y"}),
+    "category": lambda: (TABLE.astype({"user": "category"}), {"value": "y"}),
+    "values of a category": lambda: (TABLE.astype({"y": "category"}), {"value": "y"}),
+    "text of values": lambda: (TABLE.astype({"y": str}), {"value": "y"}),
+    "polars": lambda: (library("polars").from_dicts(TABLE.to_dict("records")), {"value": "y"}),
+    "polars and a series": lambda: (
+        library("polars").from_dicts(TABLE[["user", "item"]].to_dict("records")),
+        {"y": library("polars").Series(VALUES)},
+    ),
+    "pyarrow": lambda: (library("pyarrow").Table.from_pandas(TABLE), {"value": "y"}),
+    "batch": lambda: (library("pyarrow").RecordBatch.from_pandas(TABLE), {"value": "y"}),
+    "chunks": lambda: (TABLE[["user", "item"]], {"y": library("pyarrow").chunked_array([VALUES[:5], VALUES[5:]])}),
+    "xarray": lambda: (library("xarray").DataArray.from_series(TABLE.set_index(["user", "item"])["y"]), {}),
+    "reset index": lambda: (TABLE.set_index(["user", "item"]).reset_index(), {"value": "y"}),
+    "melt": lambda: (
+        TABLE.pivot(index="user", columns="item", values="y").reset_index().melt("user").dropna(),
+        {"modes": ["user", "item"], "value": "value"},
+    ),
+    "mask without masked ones": lambda: (TABLE[["user", "item"]], {"y": np.ma.array(VALUES)}),
+    "Float64": lambda: (TABLE[["user", "item"]], {"y": pd.array(VALUES, dtype="Float64")}),
+}
+
+
+@each("kind", TABLES)
+def test_inputs_of_tables_lead_to_the_bits_of_a_frame(kind):
+    X, given = TABLES[kind]()
+    found = predicted(X, **given)
+    if kind == "melt":  # whose lines have another order
+        np.testing.assert_allclose(found, of_frame())
+    else:
+        np.testing.assert_array_equal(found, of_frame())
+
+
+@functools.cache
+def of_frame():
+    return predicted(TABLE, value="y")
+
+
+WIDE = TABLE.pivot(index="user", columns="item", values="y")
+NO_TABLES = {
+    "dataset": (lambda: library("xarray").Dataset({"y": ("u", VALUES)}), r"X\.to_dataframe\(\)\.reset_index\(\)"),
+    "pydata": (lambda: library("sparse").COO.from_numpy(X), r"SparseTensor\.from_sparse\(X\), whose stored cells"),
+    "dict": (lambda: TABLE.to_dict("list"), r"got columns by name; pass pandas\.DataFrame\(X\)"),
+    "fields": (lambda: TABLE.to_records(index=False), r"got columns by name; pass pandas\.DataFrame\(X\)"),
+    "lazy": (lambda: library("polars").LazyFrame({"user": ["a"]}), r"pass X\.collect\(\)"),
+    "order 3": (order_three, r"pass SparseTensor\.from_scipy\(X\)"),
+    "lists of labels": (lambda: [["u1", "i1"], ["u2", "i2"]], "must hold integers; got dtype <U2; use from_pandas"),
+    "wide": (lambda: WIDE.reset_index().rename(columns={"i6": "y"}), "column 'i.' has . missing labels.* pandas.melt"),
+    "levels": (lambda: TABLE.set_index(["user", "item"]), r"pass X\.reset_index\(\)"),
+}
+
+
+@each("kind", NO_TABLES)
+def test_inputs_that_are_no_tables_are_refused_with_what_to_call(kind):
+    make, words = NO_TABLES[kind]
+    given = make()
+    how = {"y": [1.0, 2.0]} if kind in ("lists of labels", "order 3") else {"value": "y"}
+    with pytest.raises((TypeError, ValueError), match=words):
+        tc.CPRegressor(1, **CP).fit(given, **how)
+    if kind not in ("wide", "levels"):
+        with pytest.raises((TypeError, ValueError), match=words):
+            labelled().predict(given)
+
+
+@functools.cache
+def labelled():
+    return tc.CPRegressor(1, **CP).fit(TABLE, value="y")
+
+
+LINES = np.arange(len(TABLE))
+ODD = {
+    "Unnamed: 0": (LINES, "of 28 rows for 28 entries: it looks like an identifier, an index or a point of time"),
+    "text": ([f"x{n}" for n in LINES], "looks like an identifier"),
+    "timestamp": (
+        1_600_000_000 + 3600 * (LINES // 2),
+        "of 14 rows for 28 entries: it looks like points of time, in sec",
+    ),
+    "ms": (1_600_000_000_000.0 + 3600 * (LINES // 2), "looks like points of time"),
+    "value": (np.linspace(0.1, 0.9, len(LINES)), r"values of a wide table \(pandas.melt\); name the modes by modes="),
+}
+
+
+@each("name", ODD)
+def test_inputs_columns_that_look_like_no_modes_are_told(name):
+    column, words = ODD[name]
+    with pytest.warns(UserWarning, match=f"column '{name}' is taken as a mode .*{words}"):
+        tc.CPRegressor(1, **CP).fit(TABLE.assign(**{name: column}), value="y")
+    tc.CPRegressor(1, **CP).fit(TABLE.assign(**{name: column}), value="y", modes=["user", "item"])
+
+
+def test_inputs_of_one_entry_a_row_are_fine_where_a_series_says_so():
+    days = pd.date_range("2024-01-01", periods=len(TABLE))
+    how = {**CP, "prior": {"day": tc.Series()}}
+    model = tc.CPRegressor(1, **how).fit(TABLE[["user", "y"]].assign(day=days), value="y")
+    assert model.shape_ == (8, 28)
+
+
+def test_inputs_without_entries_have_an_empty_answer():
+    model, rows = labelled(), tc.CPRegressor(1, **CP).fit(np.stack([ROW, COL], axis=1), VALUES)
+    for nothing in ([], TABLE[["user", "item"]][:0], np.empty((0, 2))):
+        assert rows.predict(nothing if isinstance(nothing, list) else np.empty((0, 2), dtype=int)).shape == (0,)
+        assert model.predict(nothing).shape == (0,)
+        assert model.predict_interval(nothing).shape == (0, 2)
+    assert len(model.anomaly_score(TABLE[:0], value="y")) == 0
+    with pytest.raises(ValueError, match="X must be an integer array of shape"):
+        tc.CPRegressor(1, **CP).fit([], [])
+
+
+@each("size", [1e-200, 1e-160, 1e150])
+def test_inputs_whose_squares_are_no_numbers_are_refused(size):
+    words = "must reach 1e-140 in size|must not exceed 1e\\+140 in size"
+    for method in ("auto", "vmp", "cep", "wopt"):
+        with pytest.raises(ValueError, match=f"y {words}"):
+            tc.CPRegressor(1, method=method).fit(np.stack([ROW, COL], axis=1), size * VALUES)
+    with pytest.raises(ValueError, match=f"y {words}"):
+        tc.CPRegressor(1).partial_fit(np.stack([ROW, COL], axis=1), size * VALUES)
+    for name, fit in FACTORS.items():
+        with pytest.raises(ValueError, match=f"(X|matrix 0) {words}"):
+            fit(size * X)
+        assert name
+
+
+def test_inputs_a_batch_or_new_rows_may_be_next_to_nothing():
+    model = tc.CPRegressor(1, **CP).fit(np.stack([ROW, COL], axis=1), VALUES)
+    model.partial_fit([[0, 1]], [1e-200])
+    assert np.isfinite(tc.BayesianPCA(1, **QUICK).fit(X).transform(np.full((1, 4), 1e-200))).all()

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import sparse
 
 from tensorcep.core.checks import check_unmasked, fail_value
-from tensorcep.entries.tables import check_was_run, is_array_of_cells, is_of
+from tensorcep.entries.tables import check_was_run, is_array_of_cells, is_of, names_columns
 
 
 def as_matrix(X: Any) -> Any:
@@ -90,10 +90,9 @@ def _is_number(item: Any) -> bool:
 def _check_is_matrix(X: Any) -> None:
     """Refuse columns without an order of their own, and arrays that are no matrices, with what to call instead."""
     records = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(item, Mapping) for item in X)
-    fields = isinstance(X, np.ndarray) and X.dtype.names is not None
     if is_of(X, "xarray") and hasattr(X, "data_vars"):
         what, instead = "a Dataset of xarray", "one of its arrays, or X.to_dataframe()"
-    elif records or fields or (isinstance(X, Mapping) and not (is_of(X, "polars") or sparse.issparse(X))):
+    elif records or names_columns(X):
         what, instead = "columns by name", "pandas.DataFrame(X)"
     elif is_of(X, "sparse"):
         what = "an array of pydata/sparse"

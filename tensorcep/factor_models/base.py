@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_random_state
+from tensorcep.core.checks import check_choice, check_random_state, check_size
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
@@ -55,7 +55,15 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where they are to be on their own scales."""
+        """The link with the units of its columns, where they are to be on their own scales.
+
+        Raises
+        ------
+        ValueError
+            If all values are so small that squares are 0.
+        """
+        if link.kind.theta == "noise":
+            check_size("X", link.matrix.x)
         return link._replace(units=link.own_units) if self.standardize else link
 
     def _fitted(

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
@@ -39,7 +40,7 @@ from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, is_of, split_given
+from tensorcep.entries.tables import UNSAID, is_of, split_given, warn_of_modes
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -173,9 +174,11 @@ class BaseCP(
         ----------
         X : array-like of shape (N, K) of integers, SparseTensor, table, or files
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
-            one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as ``data/*.parquet``,
-            or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
+            one line per entry, and columns of labels: a DataFrame of pandas or polars, a Table of pyarrow, a list of
+            dicts, or a DataArray of xarray, whose dimensions are the modes; labels in the index are columns after
+            ``reset_index()``, a wide table after ``melt()``. A cell that occurs twice was observed twice; a
+            `SparseTensor` merges such. Files are a path, a folder, a pattern such as ``data/*.parquet``, or a list of
+            these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
             A dask.dataframe is read by the workers of the active client, which do the work of every method but "wopt",
             too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
@@ -245,6 +248,8 @@ class BaseCP(
         else:
             X, y = split_given(X, y, modes, value)
             entries, coding = self._training_entries(X, y)
+            if modes is None and isinstance(X, pd.DataFrame):
+                warn_of_modes(entries[3], len(entries[1]), self.prior)
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
         extent, about = self._in_units(extents, column, fixed_modes is not None)

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, check_unmasked, fail_value
+from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
 from tensorcep.core.sums import mean_square
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
@@ -27,7 +27,6 @@ from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
-LARGEST = 1e140
 # The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
 LEAST_RATE = 1e-150
 
@@ -146,6 +145,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _decide_likelihood(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
+        check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
@@ -202,13 +202,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         )
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        y = likelihood.check_y(y)
-        largest = float(max(y.max(), -y.min()))
-        if largest > LARGEST:
-            fail_value(
-                f"y must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale y."
-            )
-        return y
+        return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
         return float(np.mean(y))
