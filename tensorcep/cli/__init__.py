@@ -31,6 +31,7 @@ from tensorcep.cli import (
     _select_rank,
     _stream,
     _transform,
+    _update,
     _warmup,
 )
 from tensorcep.cli._command import Command, say
@@ -39,6 +40,7 @@ from tensorcep.cli._wording import sentence_of
 COMMANDS: tuple[Command, ...] = (
     _fit.COMMAND,
     _stream.COMMAND,
+    _update.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
     _recommend.RECOMMENDING,

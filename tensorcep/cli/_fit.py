@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from typing import Any
 
@@ -165,6 +166,9 @@ def check_whole_or_auto(option: str, value: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tensorcep.cli._input import digests_of_files
+    from tensorcep.cp.store import write_model
+
     check_output(args.output, args.data, *args.also)
     check_options(args)
     check_place(args)
@@ -178,20 +182,29 @@ def run(args: argparse.Namespace) -> None:
     progress = shows_progress(args)
     model = estimator_of(args, method=method, verbose=progress)
     if has_workers(args):
+        learned = digests_of_files(_files_of(args.data), args.format)
         seconds = fit_on_workers(args, model, lambda: _read(args, progress)[0])
     else:
         data, extent = _read(args, progress)
+        learned = digests_of_files(_files_of(args.data), args.format)
         place = {name: getattr(args, name) for name in ("scratch", "memory", "warm_start_fraction")}
         start = time.perf_counter()
         model.fit(data, **place, **extent)
         seconds = time.perf_counter() - start
-    model.save(args.output)
+    write_model(args.output, model, {"learned": learned})
     if not args.quiet:
         print(f"method      {method_line(model)}")
         print(f"fit         {fit_line(model)}, {seconds:.1f} s")
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
             print(printable(line))
         print(f"model       {args.output}")
+
+
+def _files_of(path: str) -> list[str]:
+    """The files that a name, a folder or a pattern stands for."""
+    from tensorcep.entries.io.columns import files_of
+
+    return [path] if os.path.isfile(path) else files_of(path)
 
 
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:

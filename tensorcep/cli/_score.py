@@ -12,6 +12,8 @@ from tensorcep.core.checks import check_int, fail_value
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tensorcep.cli._queries import Queries
+
 DESCRIPTION = """\
 Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of DATA, and
 
@@ -40,24 +42,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.top is not None:
         check_int("--top", args.top)
-    if args.count and given_extents(args):
-        fail_value("--count makes counts of lines, which have no exposure or trials each; leave one of both out.")
-    if args.count and args.value is not None:
-        fail_value("--count says that no column is the value; leave out --value.")
+    check_count(args)
     check_output(args.output, args.model, args.data)
-    from tensorcep.cli._queries import read_queries
-
     model = load_tensor_model(args.model)
-    queries = read_queries(args.data, args, model, with_values=not args.count)
-    X, y, columns = queries.X, queries.y, queries.columns
-    if args.count:
-        place, y = lines_of_cells(columns)
-        X, columns = X[place] if hasattr(X, "dtype") else X.iloc[place], columns.iloc[place]
-    table = score_table(model, X, y, columns, queries.extent)
+    queries = read_scored(args.data, args, model)
+    table = score_table(model, queries.X, queries.y, queries.columns, queries.extent)
     if args.top is not None:
         table = table.sort_values("surprise", ascending=False, kind="stable").head(args.top)
     with output(args.output) as handle:
         table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+
+
+def check_count(args: argparse.Namespace) -> None:
+    """Refuse what does not go with --count."""
+    if args.count and given_extents(args):
+        fail_value("--count makes counts of lines, which have no exposure or trials each; leave one of both out.")
+    if args.count and args.value is not None:
+        fail_value("--count says that no column is the value; leave out --value.")
+
+
+def read_scored(path: str, args: argparse.Namespace, model: Any) -> Queries:
+    """The observations of a file: its entries, or with --count the cells and how many lines each has."""
+    from tensorcep.cli._queries import read_queries
+
+    queries = read_queries(path, args, model, with_values=not args.count)
+    if not args.count:
+        return queries
+    place, y = lines_of_cells(queries.columns)
+    X = queries.X[place] if hasattr(queries.X, "dtype") else queries.X.iloc[place]
+    return queries._replace(X=X, y=y, columns=queries.columns.iloc[place])
 
 
 def lines_of_cells(columns: pd.DataFrame) -> tuple[Any, Any]:

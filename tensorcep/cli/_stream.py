@@ -191,7 +191,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
 
     progress = open_model(args.output).header.get("progress")
     if progress is None:
-        fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
+        fail_value(
+            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
+            "file."
+        )
     model = load(args.output)
     with complete(args.output):
         check_progress(progress)
@@ -199,7 +202,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name in ("data", "batch_size", "first_batch", "knowledge"):
         before = progress.get(name, [])  # earlier checkpoints hold no knowledge of rows
         if before != new[name]:
-            fail_value(f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume.")
+            instead = ", or learn a further file by tensorcep update" if name == "data" else ""
+            fail_value(
+                f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume{instead}."
+            )
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
     # What is known of rows is no parameter that a file holds, and was compared above.
