@@ -15,7 +15,7 @@ from tensorcep.cli._command import (
     check_output,
     shows_progress,
 )
-from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
+from tensorcep.cli._extents import add_extent_options, check_extents, given_extents, read_with_extents
 from tensorcep.cli._knowledge import add_knowledge_options, knowledge_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
@@ -23,6 +23,7 @@ from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
+from tensorcep.cli._zeros import add_zeros_option, with_zeros
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, printable
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("kl", "w2"),
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
+    add_zeros_option(parser)
     add_place_options(parser)
     add_worker_options(parser)
     add_extent_options(parser)
@@ -173,6 +175,8 @@ def run(args: argparse.Namespace) -> None:
     check_options(args)
     check_place(args)
     check_extents(args)
+    if args.zeros is not None and given_extents(args):
+        fail_value("--zeros adds cells without exposure or trials; leave it out, or write these zeros to the file.")
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
@@ -211,6 +215,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     placed = is_placed(args) and not has_workers(args)
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
+    data = data if placed else with_zeros(data, args)
     if not args.quiet:
         print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
         print(f"likelihood  {args.likelihood or default_likelihood(data)}", flush=True)

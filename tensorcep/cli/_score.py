@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    add_safe_csv,
+    check_output,
+    load_tensor_model,
+    output,
+    write_csv,
+)
 from tensorcep.cli._extents import add_extent_options, given_extents
 from tensorcep.core.checks import check_int, fail_value
 
@@ -35,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", type=int, metavar="N", help="the N oddest alone, the oddest first")
     parser.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
@@ -50,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     if args.top is not None:
         table = table.sort_values("surprise", ascending=False, kind="stable").head(args.top)
     with output(args.output) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+        write_csv(handle, table, args)
 
 
 def check_count(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     add_talk_options,
     check_output,
     shows_progress,
@@ -99,6 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument("--threads", type=threads_of, default=1, metavar="N", help="default: 1; no effect on the result")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
     add_talk_options(parser)

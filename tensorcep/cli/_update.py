@@ -6,7 +6,16 @@ import argparse
 import os
 from typing import Any
 
-from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    add_safe_csv,
+    check_output,
+    load_tensor_model,
+    output,
+    write_csv,
+)
 from tensorcep.cli._extents import add_extent_options
 from tensorcep.core.checks import fail_value
 
@@ -26,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--again", action="store_true", help="learn files although they were learned already")
     parser.add_argument("-q", "--quiet", action="store_true", help="show nothing but warnings and errors")
     parser.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
@@ -57,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     scores = pd.concat(tables, ignore_index=True)
     if args.scores is not None:
         with output(args.scores) as handle:
-            scores.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+            write_csv(handle, scores, args)
     if _stamp(args.model) != before:
         fail_value(f"'{args.model}' was replaced by another process meanwhile; nothing was learned; run this again.")
     write_model(args.model, model, {"learned": [*learned, *new]})

@@ -26,7 +26,7 @@ class Folds:
         n_splits = check_int("n_splits", n_splits, minimum=2)
         pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
         self._tensor = tensor
-        self._rows = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
+        self._rows: list[Any] = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
         if not shuffle and way.by == "entry":
             _warn_of_unseen(tensor, self._rows)
 
