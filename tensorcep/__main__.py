@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tensorcep._program import run
+from tensorcep.program import run
 
 run()

@@ -366,7 +366,7 @@ def test_cli_interrupt_leaves_no_file_and_dies_of_the_signal(work: Path, tmp_pat
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_cli_interrupt_during_the_imports_is_a_line() -> None:
     code = (
-        "import builtins, os, signal; from tensorcep import _program; real = builtins.__import__\n"
+        "import builtins, os, signal; from tensorcep import program as _program; real = builtins.__import__\n"
         "def slow(name, *rest):\n"
         "    if name == 'tensorcep.cli': os.kill(os.getpid(), signal.SIGINT)\n"
         "    return real(name, *rest)\n"
@@ -858,6 +858,143 @@ def test_cli_split_parts_the_entries_by_seed(work: Path, tmp_path: Path, capsys:
     np.testing.assert_array_equal(read_tensor(a).coords, train.coords)
     np.testing.assert_array_equal(read_tensor(b).coords, test.coords)
     np.testing.assert_array_equal(read_tensor(b).values, test.values)
+
+
+LOG = """userId,movieId,"rating, stars",timestamp,note
+7,m1,4.0,1100,"a, b"
+7,m2,3.5,1000,=1+1
+7,m3,5.0,1200,
+8,m1,1.0,1300,x
+8,m2,2.0,1050,-x
+9,m3,3.0,900,+5
+"""
+
+
+def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, train, test = tmp_path / "log.csv", tmp_path / "train.csv", tmp_path / "test.csv"
+    log.write_text(LOG)
+    how = ["--value", "rating, stars", "--modes", "userId,movieId"]
+    lines = LOG.splitlines()
+    for by, held in (
+        (["--by", "row", "--mode", "userId", "--times", "timestamp", "--test-size", 1], [3, 4]),
+        (["--by", "time", "--times", "timestamp", "--test-size", 2], [3, 4]),
+        (["--by", "time", "--times", "timestamp", "--test-size", 0.5], [1, 3, 4]),
+    ):
+        assert cli("split", log, train, test, *how, *by) == 0
+        assert test.read_text().splitlines() == [lines[0], *(lines[n] for n in held)]
+        assert train.read_text().splitlines() == [line for n, line in enumerate(lines) if n not in held]
+    assert read_tensor(test, value="rating, stars", modes=["userId", "movieId"]).nnz == 3
+    assert cli("split", log, train, test, *how, "--by", "group", "--mode", "userId", "--test-size", 1) == 0
+    assert pd.read_csv(test)["userId"].nunique() == 1
+    assert set(pd.read_csv(test)["userId"]).isdisjoint(pd.read_csv(train)["userId"])
+    # Other kinds of files have the value's name, parquet all columns.
+    assert cli("split", log, train, tmp_path / "test.npz", *how, "--by", "row", "--mode", "userId", "-q") == 0
+    assert train.read_text().splitlines()[0] == 'userId,movieId,"rating, stars"'
+    pd.read_csv(log).to_parquet(tmp_path / "log.parquet")
+    parts = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert cli("split", tmp_path / "log.parquet", *parts, *how, "--by", "time", "--times", "timestamp", "-q") == 0
+    assert pd.read_parquet(parts[1])["timestamp"].tolist() == [1300]
+    (tmp_path / "bare.csv").write_text("# c\n1,1,4,10\n1,2,3,20\n2,1,5,30\n")
+    bare = ["split", tmp_path / "bare.csv", train, test, "--no-header", "--modes", "0,1", "--value", 2]
+    assert cli(*bare, "--by", "time", "--times", 3, "--test-size", 1) == 0
+    assert (train.read_text(), test.read_text()) == ("1,1,4,10\n1,2,3,20\n", "2,1,5,30\n")
+    capsys.readouterr()
+    assert cli("split", log, train, test, *how, "--by", "row", "--mode", "user") == 1
+    assert cli("split", log, train, test, *how, "--by", "time") == 1
+    assert cli("split", log, train, test, *how, "--by", "row", "--mode", "movieId", "--test-size", 4) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert "has no column 'user'; it has 'userId', 'movieId', 'rating, stars', 'timestamp', 'note'" in errors[0]
+    assert errors[1].startswith("error: --by time needs --times: the mode that is the time")
+    assert errors[2].startswith("error: no row has enough entries to hold out --test-size=4 of them and to keep one")
+
+
+def test_cli_split_by_time_takes_lines_of_a_log_and_npz(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("host,port\na,1\na,1\nb,2\nb,1\n")
+    parts = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    assert cli("split", tmp_path / "log.csv", *parts, "--count", "--by", "row", "--mode", "host", "--test-size", 1) == 0
+    assert sorted(parts[1].read_text().splitlines()[1:])[0] == "a,1"
+    write_tensor(simulated(labels=names()), tmp_path / "d.npz")
+    parts = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    assert cli("split", tmp_path / "d.npz", *parts, "--by", "group", "--mode", "user", "--test-size", 2, "-q") == 0
+    _, test = simulated(labels=names()).train_test_split(2, 0, by="group", mode="user")
+    np.testing.assert_array_equal(read_tensor(parts[1]).values, test.values)
+
+
+def test_cli_safe_csv_escapes_what_a_spreadsheet_would_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], work: Path
+) -> None:
+    odd = ["=1+1", "+a", "-b", "@c", "\td", "'e", "-5", "f=1"]
+    safe = ["'=1+1", "'+a", "'-b", "'@c", "'\td", "'e", "-5", "f=1"]
+    table = pd.DataFrame({"=user": odd * 2, "item": ["x"] * 8 + ["-y"] * 8, "y": np.arange(16.0) - 8})
+    table.to_csv(tmp_path / "odd.csv", index=False)
+
+    def labels(*args: object, column: str = "'=user") -> set[str]:
+        capsys.readouterr()
+        assert cli(*args) == 0
+        text = capsys.readouterr().out if "-o" not in args else (tmp_path / "out.csv").read_text()
+        return set(pd.read_csv(io.StringIO(text), dtype=str)[column])
+
+    out = tmp_path / "out.csv"
+    assert cli("convert", tmp_path / "odd.csv", out, "--safe-csv") == 0
+    assert set(pd.read_csv(out)["'=user"]) == set(safe)
+    assert cli("convert", tmp_path / "odd.csv", out) == 0
+    assert set(pd.read_csv(out)["=user"]) == set(odd)
+    assert cli("split", tmp_path / "odd.csv", out, tmp_path / "t.csv", "--safe-csv") == 0
+    assert set(pd.read_csv(out, dtype=str)["'=user"]) | set(pd.read_csv(tmp_path / "t.csv")["'=user"]) == set(safe)
+    model = tmp_path / "m.npz"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        CPRegressor(1, method="vmp", max_iter=3, random_state=0).fit(table, value="y").save(model)
+    asked = [model, tmp_path / "odd.csv", "--safe-csv"]
+    assert labels("predict", *asked) == labels("score", *asked) == labels("predict", *asked, "-o", out) == set(safe)
+    assert labels("predict", *asked[:2], column="=user") == set(odd)
+    assert labels("recommend", model, "--mode", "=user", "--all", "--safe-csv") == set(safe)
+    assert labels("components", model, "--mode", "=user", "--safe-csv") == set(safe)
+    stream = [
+        "stream",
+        tmp_path / "odd.csv",
+        "-o",
+        tmp_path / "s.npz",
+        "--rank",
+        1,
+        "--safe-csv",
+        "-q",
+        "--scores",
+        out,
+    ]
+    assert cli(*stream) == 0
+    assert set(pd.read_csv(out, dtype=str)["'=user"]) == set(safe)
+
+
+@each(("zeros", "n"), [("7", 7), ("2x", 48), ("0.5x", 12), ("all", 96)])
+def test_cli_zeros_are_added_and_not_seen(
+    zeros: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ones = SparseTensor.from_coo([[i, (i * 5 + j) % 10] for i in range(12) for j in (0, 3)], np.ones(24), (12, 10))
+    write_tensor(ones, tmp_path / "ones.tns", extended=True)
+    assert cli("convert", tmp_path / "ones.tns", tmp_path / "z.npz", "--zeros", zeros, "--seed", 3) == 0
+    expected = ones.with_zeros(n, random_state=3)
+    np.testing.assert_array_equal(read_tensor(tmp_path / "z.npz").coords, expected.coords)
+    kept: list[Any] = []
+
+    def fit(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        kept.append(X)
+        raise FloatingPointError("enough")
+
+    monkeypatch.setattr(ESTIMATORS["CPCountRegressor"], "fit", fit)
+    how = ["--likelihood", "counts", "--seed", 3, "-q"]
+    assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", zeros, *how) == 1
+    np.testing.assert_array_equal(kept[0].coords, expected.coords)
+    np.testing.assert_array_equal(kept[0].sampled, expected.sampled)
+    for wrong, said in (("97", "at most the 96 cells without an entry; got 97"), ("99x", "got 2376")):
+        capsys.readouterr()
+        assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", wrong, *how) == 1
+        assert said in capsys.readouterr().err
+    for other in (["--exposure", "e"], ["--scratch", tmp_path], ["--model", "pca", "--likelihood", "gaussian"]):
+        assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", zeros, *how, *other) == 1
+        assert "--zeros" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", "-3x")
 
 
 def test_cli_datasets_lists_all(capsys: pytest.CaptureFixture[str]) -> None:

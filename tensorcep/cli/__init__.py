@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorcep import __version__
-from tensorcep._program import INTERRUPTED, LAST_WORDS, die, hear_interrupts
 from tensorcep.cli import (
     _compare,
     _datasets,
@@ -29,16 +28,20 @@ from tensorcep.cli import (
     _report,
     _score,
     _select_rank,
+    _split,
     _stream,
     _transform,
+    _update,
     _warmup,
 )
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
+from tensorcep.program import INTERRUPTED, LAST_WORDS, die, hear_interrupts
 
 COMMANDS: tuple[Command, ...] = (
     _fit.COMMAND,
     _stream.COMMAND,
+    _update.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
     _recommend.RECOMMENDING,
@@ -50,7 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     _select_rank.COMMAND,
     _files.INFO,
     _files.CONVERT,
-    _files.SPLIT,
+    _split.COMMAND,
     _datasets.COMMAND,
     _demo.COMMAND,
     _warmup.COMMAND,

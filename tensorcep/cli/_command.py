@@ -14,6 +14,8 @@ from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value, printable
 from tensorcep.core.files import atomic_write
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tensorcep.entries.tensor import SparseTensor
 
 STDOUT = "-"
@@ -96,6 +98,24 @@ def add_talk_options(parser: argparse.ArgumentParser) -> None:
         help="show progress bars even if stderr is no terminal, and how far a fit is to be believed",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="show nothing but warnings and errors")
+
+
+def add_safe_csv(parser: Any) -> None:
+    """Add --safe-csv."""
+    parser.add_argument(
+        "--safe-csv",
+        action="store_true",
+        help="csv for spreadsheets: text that they would run as a formula (it begins with =, +, -, @, tab or return) "
+        "gets a ' before it",
+    )
+
+
+def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
+    """Write a table of results as csv, as --safe-csv says."""
+    from tensorcep.entries.io.write import escaped
+
+    shown = escaped(table) if args.safe_csv else table
+    shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")
 
 
 def shows_progress(args: argparse.Namespace) -> int:

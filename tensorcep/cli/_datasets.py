@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tensorcep.cli._command import FILE_KINDS, Command, check_output, show
+from tensorcep.cli._command import FILE_KINDS, Command, add_safe_csv, check_output, show
 from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write the entries to this file")
     parser.add_argument("--part", choices=PARTS, help="alog, enron, dblp: which entries (default: train)")
     parser.add_argument("--fold", type=int, metavar="N", help="alog, enron: fold; dblp: test set (default: 1)")
+    add_safe_csv(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -53,7 +54,7 @@ def _write(args: argparse.Namespace) -> None:
 
     check_output(args.output)
     tensor = load_part(args.name, args.part or "train", 1 if args.fold is None else args.fold)
-    write_tensor(tensor, args.output)
+    write_tensor(tensor, args.output, safe_csv=args.safe_csv)
     show(f"{args.output}  {tensor!r}")
 
 

@@ -62,7 +62,12 @@ def check_place(args: argparse.Namespace) -> None:
         return
     if args.model != "cp" or args.also:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
-    for option, given in (("--count", args.count), ("--shape", args.shape), ("--exposure", args.exposure)):
+    for option, given in (
+        ("--zeros", args.zeros is not None),
+        ("--count", args.count),
+        ("--shape", args.shape),
+        ("--exposure", args.exposure),
+    ):
         if given:
             fail_value(f"{option} is for one file that is read whole; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":

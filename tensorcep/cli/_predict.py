@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     check_output,
     is_of_matrices,
     load_any_model,
     output,
+    write_csv,
 )
 from tensorcep.cli._extents import add_extent_options
 from tensorcep.cli._matrices import predicted_cells
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
     parser.add_argument("--matrix", metavar="NAME", help="of a model of matrices: which one (default: the first)")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
@@ -70,13 +72,12 @@ def run(args: argparse.Namespace) -> None:
         tables = (prediction_table(model, piece.X, piece.columns, args.coverage, piece.extent) for piece in pieces)
     first = next(tables)  # what is wrong with the first cells is said before a file is begun
     with output(args.output) as handle:
-        write = write_parquet if args.output.endswith(".parquet") else _write_csv
-        write(handle, itertools.chain([first], tables))
-
-
-def _write_csv(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
-    for n, table in enumerate(tables):
-        table.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
+        every = itertools.chain([first], tables)
+        if args.output.endswith(".parquet"):
+            write_parquet(handle, every)
+        else:
+            for n, table in enumerate(every):
+                write_csv(handle, table, args, header=n == 0)
 
 
 def prediction_table(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tensorcep.cli._command import STDOUT, Command, check_output, load_any_model, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_safe_csv,
+    check_output,
+    load_any_model,
+    load_tensor_model,
+    output,
+    write_csv,
+)
 from tensorcep.core.checks import check_fraction, check_int, fail_value
 
 RECOMMEND = """\
@@ -45,6 +54,7 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
+    add_safe_csv(parser)
 
 
 def _run_recommend(args: argparse.Namespace) -> None:
@@ -55,13 +65,13 @@ def _run_recommend(args: argparse.Namespace) -> None:
     given = dict(_given(model, text) for text in args.given)
     exclude = None if args.all else "seen"
     how = {"n": args.n, "by": args.by, "coverage": args.coverage, "exclude": exclude, "random_state": 0}
-    _write(args.output, model.recommend(_mode(args.mode), given, **how))
+    _write(args, model.recommend(_mode(args.mode), given, **how))
 
 
 def _run_components(args: argparse.Namespace) -> None:
     check_fraction("--coverage", args.coverage)
     check_output(args.output, args.model)
-    _write(args.output, load_any_model(args.model).components(_mode(args.mode), args.coverage))
+    _write(args, load_any_model(args.model).components(_mode(args.mode), args.coverage))
 
 
 def _mode(text: str) -> str | int:
@@ -103,9 +113,9 @@ def _new_label(known: Any, mode: str, label: str) -> Any:
     return label
 
 
-def _write(path: str, table: Any) -> None:
-    with output(path) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+def _write(args: argparse.Namespace, table: Any) -> None:
+    with output(args.output) as handle:
+        write_csv(handle, table, args)
 
 
 RECOMMENDING = Command(

@@ -10,6 +10,7 @@ from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     add_talk_options,
     check_output,
     show,
@@ -100,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument("--threads", type=threads_of, default=1, metavar="N", help="default: 1; no effect on the result")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
     add_talk_options(parser)
@@ -192,7 +194,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
 
     progress = open_model(args.output).header.get("progress")
     if progress is None:
-        fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
+        fail_value(
+            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
+            "file."
+        )
     model = load(args.output)
     with complete(args.output):
         check_progress(progress)
@@ -200,7 +205,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name in ("data", "batch_size", "first_batch", "knowledge"):
         before = progress.get(name, [])  # earlier checkpoints hold no knowledge of rows
         if before != new[name]:
-            fail_value(f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume.")
+            instead = ", or learn a further file by tensorcep update" if name == "data" else ""
+            fail_value(
+                f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume{instead}."
+            )
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
     # What is known of rows is no parameter that a file holds, and was compared above.

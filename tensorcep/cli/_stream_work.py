@@ -69,13 +69,14 @@ class Work:
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
         from tensorcep.cp.estimators.score_files import write_scores
+        from tensorcep.entries.io.write import escaped
 
         frame = frame.copy()
         for k, base in enumerate(self.base):
             if base:
                 frame.isetitem(k, frame.iloc[:, k].to_numpy() + base)
         with naming(self.args.scores):
-            write_scores(self.files["scores"], frame)
+            write_scores(self.files["scores"], escaped(frame) if self.args.safe_csv else frame)
 
     def learned(self, model: Any, scores: dict[str, float]) -> None:
         """Note the scores of a batch, and write a checkpoint if it is time."""

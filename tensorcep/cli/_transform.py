@@ -11,11 +11,13 @@ from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     check_output,
     is_of_matrices,
     load_any_model,
     output,
     read_data,
+    write_csv,
 )
 from tensorcep.cli._matrices import new_matrix, which_matrix
 from tensorcep.core.checks import fail_value
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
     )
+    add_safe_csv(parser)
     add_data_options(parser)
 
 
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     model = load_any_model(args.model)
     table = _of_matrices(args, model) if is_of_matrices(model) else _of_tensor(args, model)
     with output(args.output) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+        write_csv(handle, table, args)
 
 
 def _of_tensor(args: argparse.Namespace, model: Any) -> pd.DataFrame:
