@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from tensorcep.cli._command import (
@@ -14,6 +15,7 @@ from tensorcep.cli._command import (
     is_of_matrices,
     load_any_model,
     read_data,
+    reading_of,
     shows_progress,
 )
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
@@ -33,7 +35,11 @@ def _run_info(args: argparse.Namespace) -> None:
         model = load_any_model(args.file)
         print(model.summary() if is_of_matrices(model) else describe_model(model))
     else:
-        print(read_data(args.file, args).info())
+        from tensorcep.entries.io import value_name_of
+
+        tensor = read_data(args.file, args)
+        name = value_name_of(args.file, args.format, reading_of(args)) if os.path.isfile(args.file) else None
+        print(printable(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}")))
 
 
 def describe_model(model: Any) -> str:

@@ -12,6 +12,7 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    described,
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
@@ -199,7 +200,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     placed = is_placed(args) and not has_workers(args)
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     if not args.quiet:
-        print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
+        print(printable(f"data        {args.data if placed else described(data, args.data, args)}"))
         print(f"likelihood  {args.likelihood or default_likelihood(data)}", flush=True)
     return data, extent
 
