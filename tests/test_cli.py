@@ -208,7 +208,7 @@ ERRORS = [
     ("fit bare.csv -o m.npz", "line 1 of 'bare.csv' holds numbers .*; pass --no-header."),
     ("fit bare.csv -o m.npz --no-header --modes a,b", "without a header a column is its position .*; got 'a'; .*"),
     ("fit named.csv -o m.npz --modes user,who", "'named.csv' has no column 'who'; it has 'user', 'item', .*"),
-    ("fit text.txt -o m.npz", "'text.txt' has the unknown extension '.txt'; known are .*, or pass --format."),
+    ("fit text.xyz -o m.npz", "'text.xyz' has the unknown extension '.xyz'; known are .*, or pass --format."),
     ("predict plain.tns plain.tns", "'plain.tns' is not a tensorcep.model file; .*"),
     ("predict plain.npz plain.npz", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
     ("predict plain.npz plain.tns --coverage 2", r"--coverage must be a number in \(0, 1\); got 2.0."),
@@ -263,7 +263,7 @@ def test_cli_error_is_one_sentence_on_stderr_and_code_1(
         "cells.csv": "i,j,k\n1,2,3\n",
         "blank.csv": "i,j,k,y\n1,2,3,\n",
         "ragged.csv": "user,item,day\na,7,d0\na,7,d0,d0,d0\n",
-        "text.txt": "1 2 3\n",
+        "text.xyz": "1 2 3\n",
     }
     for name, text in files.items():
         Path(name).write_text(text)
@@ -1073,3 +1073,69 @@ def test_cli_and_help_offer_every_learned_prior() -> None:
     offered = next(action.choices for action in parser._actions if action.dest == "prior")
     assert tuple(offered) == PRIORS
     assert all(f'"{name}"' in str(tensorcep.CPRegressor.__doc__) for name in PRIORS)
+
+
+# Files that people have
+
+
+@pytest.mark.filterwarnings("default")
+@each("name", ["new.csv", "new.tsv", "new.parquet"])
+def test_cli_rows_that_are_all_new_are_of_the_kind_of_the_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"s": rng.integers(1, 9, 60), "d": rng.integers(1, 7, 60) / 2, "t": rng.choice([*"abc"], 60)})
+    frame = frame.drop_duplicates()
+    frame.assign(y=rng.normal(size=len(frame))).to_csv("train.csv", index=False)
+    new = pd.DataFrame({"s": [101, 102], "d": [50, 51.5], "t": ["7", "8"], "y": [0.5, 0.1]})
+    if name == "new.parquet":
+        new.assign(t=[7, 8]).to_parquet(name)
+    else:
+        new.to_csv(name, index=False, sep="\t" if name == "new.tsv" else ",")
+    assert cli("fit", "train.csv", "-o", "m.npz", *SMALL, "--max-iter", 5, "-q") == 0
+    for command in ("evaluate", "score", "predict"):
+        capsys.readouterr()
+        assert cli(command, "m.npz", name) == 0
+        out, err = capsys.readouterr()
+        assert command == "score" or "2 of 2 entries touch rows without training entries" in err
+    with pytest.warns(UserWarning, match="without training entries"):
+        expected = load("m.npz").predict(new[["s", "d", "t"]])
+    close(pd.read_csv(io.StringIO(out)), "mean", expected)
+
+
+@pytest.mark.filterwarnings("default")
+@each(
+    ("text", "options", "said"),
+    [
+        ("user\titem\tstars\nu\ti\t1\nv\ti\t2\n", (), "value    stars"),
+        ("user^item^stars\nu^i^1\nv^i^2\n", ("--sep", "^"), "value    stars"),
+        ("user;item;stars\nu;i;1,5\nv;i;2\n", ("--decimal", ","), "mean 1.75"),
+        ("user,item,stars,when\nu,i,1,x\nv,i,,y\n", ("--value", "stars", "--modes", "user,item", "--drop-missing"),
+         "entries  1"),
+        ("user,item,stars\nä,i,1\nv,i,2\n".encode("latin1"), ("--encoding", "latin1"), "entries  2"),
+        ("1\t2\t5\t881250949\n2\t1\t3\t891717742\n", ("--no-header", "--modes", "0,1", "--value", "2"), "max 5"),
+    ],
+)  # fmt: skip
+def test_cli_reads_what_options_describe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | bytes, options: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert cli("info", path, *options) == 0
+    assert said in capsys.readouterr().out
+    assert cli("convert", path, tmp_path / "y.npz", *options) == 0
+    assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2, "-v", *options) == 0
+    for place in ((), ("--memory", "1GB")):
+        assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2, "-q", *place, *options) == 0
+        assert cli("evaluate", tmp_path / "m.npz", path, *options) == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_cli_warns_of_a_time_that_is_taken_for_the_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("userId,movieId,rating,timestamp\n1,2,4,964982703\n1,3,4.5,964981247\n2,2,3,964982224\n")
+    assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2) == 0
+    out, err = capsys.readouterr()
+    assert "labels of userId, movieId, rating, value timestamp" in out
+    assert "'timestamp', is taken for the value and is called like a time; name the one that is meant by --value" in err

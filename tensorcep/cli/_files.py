@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from tensorcep.cli._command import (
@@ -15,6 +16,7 @@ from tensorcep.cli._command import (
     is_of_matrices,
     load_any_model,
     read_data,
+    reading_of,
     show,
     shows_progress,
 )
@@ -36,7 +38,11 @@ def _run_info(args: argparse.Namespace) -> None:
         model = load_any_model(args.file)
         show(str(model.summary()) if is_of_matrices(model) else describe_model(model))
     else:
-        show(str(read_data(args.file, args).info()))
+        from tensorcep.entries.io import value_name_of
+
+        tensor = read_data(args.file, args)
+        name = value_name_of(args.file, args.format, reading_of(args)) if os.path.isfile(args.file) else None
+        show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
 
 
 def describe_model(model: Any) -> str:

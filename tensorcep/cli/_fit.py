@@ -13,6 +13,7 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    described,
     show,
     shows_progress,
 )
@@ -218,7 +219,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     data = data if placed else with_zeros(data, args)
     if not args.quiet:
-        show(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
+        show(f"data        {args.data if placed else described(data, args.data, args)}")
         show(f"likelihood  {args.likelihood or default_likelihood(data)}")
     return data, extent
 

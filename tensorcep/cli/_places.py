@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.cli._command import reading_of
 from tensorcep.cli._workers import has_workers
 from tensorcep.core.checks import check_fraction, fail_value
 from tensorcep.core.memory import bytes_of
@@ -80,8 +80,5 @@ def check_place(args: argparse.Namespace) -> None:
 def files_of_place(args: argparse.Namespace) -> Any:
     """The files as the options describe them."""
     from tensorcep.entries.io.columns import Files, files_of
-    from tensorcep.entries.io.layout import LAST, Reading
 
-    value = LAST if args.value is None else chosen_value(args)
-    how = Reading(args.index_base, args.header, args.labels, chosen_modes(args), value)
-    return Files(files_of(args.data), how, args.format, distinct=True)
+    return Files(files_of(args.data), reading_of(args), args.format, distinct=True)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tensorcep.cli._command import chosen_modes, chosen_value, say
+from tensorcep.cli._command import reading_of, say
 from tensorcep.cli._extents import given_extents
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import naming
@@ -41,13 +41,10 @@ class Work:
         how: dict[str, Any] = {
             "first_batch": args.first_batch,
             "format": args.format,
-            "index_base": args.index_base,
-            "header": args.header,
-            "labels": args.labels,
-            "modes": chosen_modes(args),
-            "value": chosen_value(args),
+            **reading_of(args)._asdict(),
             "start": self.progress["position"],
         }
+        del how["shape"]
         if column is None:
             found = read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how)
         else:

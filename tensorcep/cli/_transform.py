@@ -19,7 +19,7 @@ from tensorcep.cli._command import (
     read_data,
     write_csv,
 )
-from tensorcep.cli._matrices import new_matrix, which_matrix
+from tensorcep.cli._matrices import add_wide_option, new_matrix, which_matrix
 from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries of the new rows")
     parser.add_argument("--mode", help="of a tensor: the mode of the new rows, its name or its position from 0")
     parser.add_argument("--matrix", metavar="NAME", help="of matrices: which one (default: the first)")
+    add_wide_option(parser)
     parser.add_argument(
         "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
     )

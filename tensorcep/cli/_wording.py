@@ -6,6 +6,13 @@ import re
 
 # Names of Python arguments that the library's sentences may mention -> the option that does the same.
 OPTIONS = (
+    (r"drop_missing=True", "--drop-missing"),
+    (r"\bsep=", "--sep "),
+    (r"\bdecimal=", "--decimal "),
+    (r"\bencoding=", "--encoding "),
+    (r"\bvalue= names", "--value names"),
+    (r"by modes=", "by --modes"),
+    (r"by value=", "by --value"),
     (r"index_base=", "--index-base "),
     (r"header=False", "--no-header"),
     (r"labels=False", "--no-labels"),

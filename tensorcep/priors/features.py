@@ -110,8 +110,8 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, M
     if (mode.labels.rows(index, unknown="ignore") < 0).all():
         fail_value(
             f"{what} must be indexed by its labels, such as {mode.labels.index[:1].tolist()[0]!r}; got none of them, "
-            f"but labels such as {index[:1].tolist()}; the index of a DataFrame names its rows (set_index), the first "
-            "column those of a file."
+            f"but labels such as {index[:1].tolist()}; set_index() of a DataFrame, or the column of a file that is "
+            "called like the mode (or else its first) should hold them."
         )
     labels = mode.labels.extended(index)
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from tensorcep.core.checks import check_choice, fail_value, warn_user
 from tensorcep.core.files import atomic_write
 from tensorcep.entries.interop import column_names, optional_module
-from tensorcep.entries.io.layout import format_of
+from tensorcep.entries.io.formats import written_format
 from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.npz import write_npz
 from tensorcep.entries.tensor import SparseTensor
@@ -41,8 +41,8 @@ def write_tensor(
     ----------
     tensor : SparseTensor
     path : path
-        The extension says what to write, as in `read_tensor`. Only npz keeps everything: the shape and the dtypes of
-        the labels too. A .tns file has no labels, and a shape only with `extended`.
+        The extension says what to write: .tns, .csv (both also with .gz), .parquet or .npz. Only npz keeps everything:
+        the shape and the dtypes of the labels too. A .tns file has no labels, and a shape only with `extended`.
     format : {"tns", "csv", "parquet", "npz"}, optional
     index_base : {1, 0}, default=1
         What indices of modes without labels count from in .tns, csv and parquet files.
@@ -71,7 +71,7 @@ def write_tensor(
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
-    kind = format_of(text, format)
+    kind = written_format(text, format)
     check_choice("index_base", str(index_base), ("0", "1"))
     if kind == "npz":
         write_npz(tensor, text)
