@@ -15,13 +15,14 @@ from tensorcep.cli._command import (
     described,
     shows_progress,
 )
-from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
+from tensorcep.cli._extents import add_extent_options, check_extents, given_extents, read_with_extents
 from tensorcep.cli._knowledge import add_knowledge_options, knowledge_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
+from tensorcep.cli._words import add_levels_option, cells_of_words
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, printable
 from tensorcep.cp.columns import PRESETS
@@ -40,7 +41,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    add_model_options(parser)
+    add_levels_option(add_model_options(parser))
     add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
@@ -67,15 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
-    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> Any:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank.
+
+    Returns the group.
+    """
     group = parser.add_argument_group("model")
     if rank:
         add_rank_option(group)
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
+        help="gaussian: real values (default); probit, logit: labels 0/1, or two words; poisson, negbinomial: counts; "
         "counts: the one of these two that they ask for; binomial: successes of trials; ordinal: ordered levels such "
         "as stars",
     )
@@ -88,6 +92,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
         "t; or auto: the one of these that predicts entries left out best (default: one)",
     )
+    return group
 
 
 def add_rank_option(group: Any) -> None:
@@ -198,6 +203,14 @@ def run(args: argparse.Namespace) -> None:
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     placed = is_placed(args) and not has_workers(args)
+    words = None if placed or has_workers(args) or given_extents(args) else cells_of_words(args.data, args)
+    if words is not None:
+        if not args.quiet:
+            print(
+                printable(f"data        {described(words[0], args.data, args)}\nlikelihood  {args.likelihood}"),
+                flush=True,
+            )
+        return words[1], {"y": words[2]}
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     if not args.quiet:
         print(printable(f"data        {args.data if placed else described(data, args.data, args)}"))
