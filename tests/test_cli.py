@@ -1139,3 +1139,51 @@ def test_cli_warns_of_a_time_that_is_taken_for_the_value(tmp_path: Path, capsys:
     out, err = capsys.readouterr()
     assert "labels of userId, movieId, rating, value timestamp" in out
     assert "'timestamp', is taken for the value and is called like a time; name the one that is meant by --value" in err
+
+
+@pytest.mark.filterwarnings("default")
+@each("kind", ["csv", "parquet"])
+@each(
+    ("likelihood", "words", "options"),
+    [
+        ("logit", ["no", "yes"], ()),
+        ("probit", ["no", "yes"], ()),
+        ("ordinal", ["low", "mid", "high"], ("--levels", "low,mid,high")),
+        ("ordinal", ["a", "b", "c"], ()),
+        ("ordinal", ["no", "yes"], ()),
+    ],
+)
+def test_cli_labels_may_be_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    likelihood: str,
+    words: list[str],
+    options: tuple[str, ...],
+    kind: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"user": np.arange(90) % 9 + 100, "item": np.arange(90) // 9})
+    place = np.clip((frame["user"] - 99) * len(words) // 9 - (rng.random(90) < 0.2), 0, len(words) - 1)
+    frame = frame.assign(answer=np.array(words)[place])
+    frame.to_csv("x.csv", index=False) if kind == "csv" else frame.to_parquet("x.parquet")
+    method = "pg-vb" if likelihood == "logit" else "vmp"
+    how = [*SMALL[:2], "--method", method, *SMALL[4:], "--max-iter", 9, "--likelihood", likelihood]
+    assert cli("fit", f"x.{kind}", "-o", "m.npz", *how, *options) == 0
+    assert "value answer" in capsys.readouterr().out
+    numbers = {"method": method, "max_iter": 9, "random_state": 0}
+    y = pd.Categorical(frame["answer"], words, ordered=True) if options else frame["answer"].to_numpy()
+    own: Any = ESTIMATORS["CPOrdinalClassifier" if likelihood == "ordinal" else "CPClassifier"]
+    own = own(**{**PARAMETERS, **numbers}, **({} if likelihood == "ordinal" else {"link": likelihood}))
+    own.fit(frame[["user", "item"]], y)
+    capsys.readouterr()
+    assert load("m.npz").classes_.tolist() == own.classes_.tolist() == words
+    assert cli("predict", "m.npz", f"x.{kind}") == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    close(table, f"probability_{words[-1]}", own.predict_proba(frame[["user", "item"]])[:, -1])
+    assert cli("evaluate", "m.npz", f"x.{kind}", "--json") == 0
+    accuracy = (own.predict(frame[["user", "item"]]) == frame["answer"]).mean()
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(accuracy)
+    assert cli("score", "m.npz", f"x.{kind}") == 0
+    assert "surprise" in capsys.readouterr().out

@@ -24,6 +24,7 @@ from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_line
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
+from tensorcep.cli._words import add_levels_option, cells_of_words
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.cli._zeros import add_zeros_option, with_zeros
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
@@ -43,7 +44,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    add_model_options(parser)
+    add_levels_option(add_model_options(parser))
     add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
@@ -71,15 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
-    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> Any:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank.
+
+    Returns the group.
+    """
     group = parser.add_argument_group("model")
     if rank:
         add_rank_option(group)
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
+        help="gaussian: real values (default); probit, logit: labels 0/1, or two words; poisson, negbinomial: counts; "
         "counts: the one of these two that they ask for; binomial: successes of trials; ordinal: ordered levels such "
         "as stars",
     )
@@ -92,6 +96,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
         "t; or auto: the one of these that predicts entries left out best (default: one)",
     )
+    return group
 
 
 def add_rank_option(group: Any) -> None:
@@ -216,6 +221,14 @@ def _files_of(path: str) -> list[str]:
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     placed = is_placed(args) and not has_workers(args)
+    words = None if placed or has_workers(args) or given_extents(args) else cells_of_words(args.data, args)
+    if words is not None:
+        if not args.quiet:
+            print(
+                printable(f"data        {described(words[0], args.data, args)}\nlikelihood  {args.likelihood}"),
+                flush=True,
+            )
+        return words[1], {"y": words[2]}
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     data = data if placed else with_zeros(data, args)
     if not args.quiet:

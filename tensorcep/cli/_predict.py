@@ -19,6 +19,7 @@ from tensorcep.cli._command import (
 )
 from tensorcep.cli._extents import add_extent_options
 from tensorcep.cli._matrices import predicted_cells
+from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_fraction, fail_value
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ DESCRIPTION = """\
 Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
 
   mean, sd, lower, upper       of a new observation, for real values and counts
-  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
+  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself; of labels that are
+                               words probability_yes, of the second of no and yes
   level, mean, sd, lower, upper, probability_1, ...  of levels: the most probable one, and what is known of a new one
 
 A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
@@ -92,7 +94,8 @@ def prediction_table(
     if hasattr(model, "expected_value"):
         found = _of_levels(model, X, coverage)
     elif hasattr(model, "predict_proba"):
-        found["probability"] = model.predict_proba(X)[:, 1]
+        name = f"probability_{model.classes_[1]}" if has_words(model) else "probability"
+        found[name] = model.predict_proba(X)[:, 1]
     else:
         found["mean"] = model.predict(X, **extent)
     if model.has_uncertainty() and not hasattr(model, "expected_value"):
@@ -105,12 +108,15 @@ def prediction_table(
 
 
 def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
-    """What a model of ordered levels says; a shell's levels are numbers."""
-    mean, sd = model.expected_value(X, return_std=True)
+    """What a model of ordered levels says; those that are words have no mean."""
     lower, upper = model.predict_interval(X, coverage).T
     p = model.predict_proba(X)
-    found = {"level": model.classes_[p.argmax(axis=1)], "mean": mean, "sd": sd, "lower": lower, "upper": upper}
-    return found | {f"probability_{level:g}": p[:, k] for k, level in enumerate(model.classes_.tolist())}
+    found = {"level": model.classes_[p.argmax(axis=1)]}
+    if not has_words(model):
+        found["mean"], found["sd"] = model.expected_value(X, return_std=True)
+    found |= {"lower": lower, "upper": upper}
+    names = [level if isinstance(level, str) else f"{level:g}" for level in model.classes_.tolist()]
+    return found | {f"probability_{name}": p[:, k] for k, name in enumerate(names)}
 
 
 COMMAND = Command(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tensorcep.cli._command import chosen_modes, chosen_value, reading_of
 from tensorcep.cli._extents import given_extents, option_of, taken_extents
+from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
@@ -29,7 +30,7 @@ class Queries(NamedTuple):
     ----------
     X : (n, K) int64, or DataFrame of labels
         What the model's `predict` takes.
-    y : (n,) float64
+    y : (n,) float64, or words
         The values; None where they were not asked for and the file need not hold them.
     columns : DataFrame
         The mode columns as the file has them.
@@ -106,7 +107,9 @@ def _read_table(
         kept = ~(frame[value].isna() | frame[value].isin(MISSING))
         frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
     extent = {name: numbers_of(path, column, args.decimal) for name, column in extent.items()}
-    return frame[modes], None if value is None else numbers_of(path, frame[value], args.decimal), extent
+    if value is None or has_words(model):
+        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), extent
+    return frame[modes], numbers_of(path, frame[value], args.decimal), extent
 
 
 def chosen_cells(

@@ -15,6 +15,7 @@ OPTIONS = (
     (r"by value=", "by --value"),
     (r"index_base=", "--index-base "),
     (r"header=False", "--no-header"),
+    (r"give y as an ordered Categorical, or as numbers, for another", "say another by --levels"),
     (r"labels=False", "--no-labels"),
     (r"format=", "--format"),
     (r"modes= and value=", "--modes and --value"),

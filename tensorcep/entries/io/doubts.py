@@ -25,9 +25,8 @@ def check_defaults(
         named = str(value).lower() in TIMES
         if named or are_epochs(values):
             looks = "is called like a time" if named else "has values like times since 1970"
-            warn_user(
-                f"the last column of '{path}', {value!r}, is taken for the value and {looks}; {CURE}.", UserWarning
-            )
+            last = f"the last column of '{path}'" + (f", {value!r}," if how.header else "")
+            warn_user(f"{last} is taken for the value and {looks}; {CURE}.", UserWarning)
     n = 0 if values is None else len(values)
     if how.modes is None and n >= FEW and len(modes) > 2:
         alone = [name for name, size in zip(modes, shape, strict=False) if size == n]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -14,6 +15,7 @@ from tensorcep.entries.io.packed import PLAIN, UNIT, Coding, check_encoding
 
 LAST = "last column"
 VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
+OF_EXCEL = re.compile(r"\ufeff?\"?sep=([^\"\r\n])\"?[\r\n]*$")  # a first line that says the separator
 SEPARATORS = (",", "\t", ";", "|", "::")
 # How a file says that a value is not known.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
@@ -243,18 +245,20 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
 
     The latter are their positions from 0 where there is no header.
     """
-    lines, passed = iter(lines), list[str]()
+    lines, before, said = iter(lines), 0, None
     for text in lines:
-        passed.append(text)
-        if any(filled([text.removeprefix("\ufeff")], comment)):
+        said = said or OF_EXCEL.match(text)
+        if (said is None or said.string is not text) and any(filled([text.removeprefix("\ufeff")], comment)):
             break
+        before += 1
     else:
         fail_value(f"'{path}' is empty; at least one entry is needed.")
-    line = passed[-1] if comment is None else passed[-1].split(comment, 1)[0]
-    separator = how.sep or separator_in(line, how.decimal)
+    line = text if comment is None else text.split(comment, 1)[0]
+    separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
     layout = csv_layout(path, separator, how)
-    again = translated(itertools.chain(passed, lines), layout.coding)
+    again = translated(itertools.chain([text], lines), layout.coding)
     number, fields = next(rows(again, layout.separator, comment))
+    number += before
     if not all(is_text(field) for field in fields):
         fail_value(f"line {number} of '{path}' {NOT_TEXT}.")
     if len(fields) == 1 and how.sep is None:

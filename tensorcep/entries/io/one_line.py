@@ -48,7 +48,9 @@ def lacks_value(fields: list[str], layout: Layout) -> bool:
 def line_problem(fields: list[str], layout: Layout) -> str | None:
     """Return what is wrong with a line, or None if it is an entry."""
     if len(fields) != layout.n_fields:
-        return f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
+        what = f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
+        of_r = len(fields) == layout.n_fields + 1 and layout.labelled
+        return f"{what}, or give row names, as R writes them, a name in the header" if of_r else what
     for k, field in enumerate([] if layout.labelled else layout.modes):
         index = number_in(fields[field])
         where = f"has index {shown(fields[field])} in field {field + 1}"

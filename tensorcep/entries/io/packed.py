@@ -134,6 +134,9 @@ def recoded(source: Any, coding: Coding, name: str) -> Any:
     """Return a source of bytes in UTF-8: what a byte-order mark or the caller says of its encoding is heeded."""
     head = source.peek(4)[:4] if hasattr(source, "peek") else b""
     marked = next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None)
+    zeros = [at for at, byte in enumerate(head) if byte == 0]  # of UTF-16 without a mark; no other text has any
+    if zeros in ([1, 3], [0, 2]):
+        marked = "utf-16-le" if zeros == [1, 3] else "utf-16-be"
     encoding = coding.encoding or marked
     plain = encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
     if plain and coding.separator is None:
