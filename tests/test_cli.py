@@ -887,6 +887,12 @@ def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest
     assert cli("split", log, train, test, *how, "--by", "group", "--mode", "userId", "--test-size", 1) == 0
     assert pd.read_csv(test)["userId"].nunique() == 1
     assert set(pd.read_csv(test)["userId"]).isdisjoint(pd.read_csv(train)["userId"])
+    log.write_text(LOG + "7,m1,2.0,1400,bought again\n")
+    assert cli("split", log, train, test, *how, "--by", "time", "--times", "timestamp", "--test-size", 1) == 0
+    assert test.read_text().splitlines()[1:] == ["7,m1,2.0,1400,bought again"]
+    assert cli("split", log, train, test, *how) == 1
+    assert "occurs more than once" in capsys.readouterr().err
+    log.write_text(LOG)
     # Other kinds of files have the value's name, parquet all columns.
     assert cli("split", log, train, tmp_path / "test.npz", *how, "--by", "row", "--mode", "userId", "-q") == 0
     assert train.read_text().splitlines()[0] == 'userId,movieId,"rating, stars"'
