@@ -239,7 +239,8 @@ ERRORS = [
     ("convert plain.tns plain.tns", "'plain.tns' is an input of this command; .*"),
     ("convert plain.npz x.csv", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
     ("split plain.tns a.tns a.tns", "'a.tns' is an input of this command; .*"),
-    ("split plain.tns a.tns b.tns --test-size 1", r"--test-size must be a number in \(0, 1\); got 1.0."),
+    ("split plain.tns a.tns b.tns --test-size 1.5", r"--test-size must be a number in \(0, 1\); got 1.5."),
+    ("split plain.tns a.tns b.tns --test-size 0", "--test-size must be an integer >= 1; got 0."),
     ("datasets nothing", "NAME must be one of 'alog', .*; got 'nothing'."),
     ("datasets -o x.csv", "--output, --part and --fold need the NAME of a data set; give one."),
     ("datasets il2 -o x.csv --fold 2", "--part and --fold have a meaning only with --output, for alog, .*"),
@@ -887,6 +888,12 @@ def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest
     assert cli("split", log, train, test, *how, "--by", "group", "--mode", "userId", "--test-size", 1) == 0
     assert pd.read_csv(test)["userId"].nunique() == 1
     assert set(pd.read_csv(test)["userId"]).isdisjoint(pd.read_csv(train)["userId"])
+    log.write_text(LOG + "7,m1,2.0,1400,bought again\n")
+    assert cli("split", log, train, test, *how, "--by", "time", "--times", "timestamp", "--test-size", 1) == 0
+    assert test.read_text().splitlines()[1:] == ["7,m1,2.0,1400,bought again"]
+    assert cli("split", log, train, test, *how) == 1
+    assert "occurs more than once" in capsys.readouterr().err
+    log.write_text(LOG)
     # Other kinds of files have the value's name, parquet all columns.
     assert cli("split", log, train, tmp_path / "test.npz", *how, "--by", "row", "--mode", "userId", "-q") == 0
     assert train.read_text().splitlines()[0] == 'userId,movieId,"rating, stars"'

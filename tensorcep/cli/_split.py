@@ -23,8 +23,6 @@ from tensorcep.core.checks import check_columns, check_fraction, check_int, fail
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tensorcep.entries.tensor import SparseTensor
-
 DESCRIPTION = """\
 Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
 
@@ -75,10 +73,15 @@ def run(args: argparse.Namespace) -> None:
         check_fraction("--test-size", args.test_size)
     check_output(args.train, args.data)
     check_output(args.test, args.data, args.train)
-    tensor = read_data(args.data, args, shows_progress(args))
+    table = _table(args)
+    # Lines are not merged: what is bought again later is held out, too.
+    again = table is not None and args.by != "entry" and not args.count
+    how = argparse.Namespace(**{**vars(args), "duplicates": "last" if again else args.duplicates})
+    tensor = read_data(args.data, how, shows_progress(args))
     if tensor.nnz < 2:
         fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
-    table = _table(args, tensor)
+    if table is not None and args.by == "entry" and len(table) != tensor.nnz:
+        table = None
 
     def column_of(name: Any) -> Any:
         if name is None or table is None:
@@ -94,8 +97,8 @@ def run(args: argparse.Namespace) -> None:
             _write(path, table.iloc[rows], args)
         else:
             value = args.value if args.header and args.value is not None else "count" if args.count else "y"
-            how = {"value": value, "safe_csv": args.safe_csv}
-            write_tensor(tensor.select(rows), path, index_base=args.index_base, **how)
+            part = tensor.select(rows)
+            write_tensor(part, path, index_base=args.index_base, value=value, safe_csv=args.safe_csv)
         if not args.quiet:
             show(f"{path}  {tensor.select(rows)!r}" if n == tensor.nnz else f"{path}  {len(rows):,} lines")
 
@@ -104,7 +107,7 @@ def _mode(text: str) -> str | int:
     return int(text) if text.isdecimal() else text
 
 
-def _table(args: argparse.Namespace, tensor: SparseTensor) -> pd.DataFrame | None:
+def _table(args: argparse.Namespace) -> pd.DataFrame | None:
     """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
     import pandas as pd
 
@@ -116,10 +119,12 @@ def _table(args: argparse.Namespace, tensor: SparseTensor) -> pd.DataFrame | Non
     if len(kinds) > 1 or merged or not os.path.isfile(args.data):
         return None
     if kinds == {"parquet"}:
-        table = read_parquet(args.data)
-    elif kinds == {"csv"}:
-        labelled = args.header if args.labels is None else args.labels
-        table = pd.read_csv(
+        return read_parquet(args.data)
+    if kinds != {"csv"}:
+        return None
+    labelled = args.header if args.labels is None else args.labels
+    try:
+        return pd.read_csv(
             args.data,
             header=0 if args.header else None,
             dtype=str,
@@ -128,9 +133,8 @@ def _table(args: argparse.Namespace, tensor: SparseTensor) -> pd.DataFrame | Non
             comment=None if labelled else "#",
             encoding="utf-8-sig",
         )
-    else:
-        return None
-    return table if args.count or len(table) == tensor.nnz else None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeError):
+        return None  # what is wrong with it says who reads the entries
 
 
 def _write(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
