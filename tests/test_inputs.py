@@ -406,3 +406,13 @@ def test_inputs_a_batch_or_new_rows_may_be_next_to_nothing():
     model = tc.CPRegressor(1, **CP).fit(np.stack([ROW, COL], axis=1), VALUES)
     model.partial_fit([[0, 1]], [1e-200])
     assert np.isfinite(tc.BayesianPCA(1, **QUICK).fit(X).transform(np.full((1, 4), 1e-200))).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_inputs_of_one_value_lead_to_no_word_of_numpy():
+    rows = np.stack([np.random.default_rng(0).integers(0, n, 300) for n in (9, 8, 7)], axis=1)
+    model = tc.CPRegressor(2, random_state=0).fit(rows, np.full(300, 3.0))
+    np.testing.assert_allclose(model.predict(rows), 3.0)
+    assert model.summary()
+    assert (model.variance_explained(rows, np.full(300, 3.0))["cumulative"] <= 1.0).all()

@@ -243,15 +243,18 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
 def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
     """Say which nodes that are no rows with entries look misspelt.
 
-    That is where others with entries, (n,) bool, have no edge, or a node has one edge, so that it tells others nothing.
-    Nodes become rows by their labels alone.
+    That is where others with entries, (n,) bool, have no edge, or one of them is a node's but for case and spaces.
+    Others are rows to predict, or groups of a taxonomy. Nodes become rows by their labels alone.
     """
     degree = np.bincount(np.append(known.left, known.right), minlength=known.n)
-    lacking, added = seen & (degree == 0), ~seen & (degree > 0) & (mode.labels is not None)
-    lonely = added & (degree == 1)
-    if not added.any() or not (lacking.any() or lonely.any()):
+    lacking, added = seen & (degree == 0), ~seen & (degree > 0)
+    if mode.labels is None or not added.any():
         return
-    shown = added if lacking.any() else lonely
+    plain = mode.labels.index.astype(str).str.strip().str.casefold().to_numpy()
+    alike = added & np.isin(plain, plain[seen])
+    shown = added if lacking.any() else alike
+    if not shown.any():
+        return
     text = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r} have no entries, such as "
     text += f"{name_of_row(mode, shown)!r}"
     if lacking.any():

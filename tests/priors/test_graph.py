@@ -347,7 +347,8 @@ def test_nodes_that_look_misspelt_are_told_with_counts():
         UserWarning, match="1 of 3 nodes .* no entries, such as 'C', and 1 of 3 rows with entries no edge, such as 'c'"
     ):
         told([("a", "b"), ("b", "C")])
-    with pytest.warns(UserWarning, match="1 of 4 nodes of the Graph of mode 's' have no entries, such as 'x'; where"):
-        told([("a", "b"), ("b", "c"), ("c", "x")])
+    with pytest.warns(UserWarning, match="1 of 4 nodes of the Graph of mode 's' have no entries, such as 'A '; where"):
+        told([("a", "b"), ("b", "c"), ("c", "A ")])
+    told([("a", "b"), ("b", "c"), ("c", "new")])  # a row to predict
     told([("a", "group"), ("b", "group"), ("c", "group")])  # a taxonomy
     told([("a", "b")])  # a row without an edge

@@ -219,7 +219,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
         if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
             return float(np.mean(result.uneven[..., 0]))
-        return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
+        if hasattr(result, "noise"):
+            return float(result.noise.precision)
+        with np.errstate(over="ignore"):  # of constant values it has no bound
+            return float(np.mean(result.theta))
 
     @property
     def noise_sd_(self) -> float | np.ndarray:

@@ -158,7 +158,8 @@ def test_arrays_go_by_row_number(data, form):
 
 def test_rows_may_lack_features(data):
     some = data.items.iloc[5:]
-    model = data.fit({"item": tc.Features(some)}, **QUICK, method="vmp")
+    with pytest.warns(UserWarning, match="5 of 30 rows with entries of mode 'item' have no features, such as 'i00'"):
+        model = data.fit({"item": tc.Features(some)}, **QUICK, method="vmp")
     assert rmse(data, model.predict(data.Xc)) < 0.6
     shift = model.posterior_.mode_prior.slopes[0].coef
     assert shift.shape[0] == 5
