@@ -101,6 +101,7 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
     One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong.
     """
+    _tell_of_thresholds(stored)
     fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
     labels = fitted.labels.labels()
     check_names(fitted.own, own)
@@ -132,6 +133,14 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
     if fitted.stream is None:
         return attributes
     return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
+
+
+def _tell_of_thresholds(stored: StoredModel) -> None:
+    """Say of draws of ordered levels that their theta holds thresholds: for a time files of some did not."""
+    theta = stored.arrays.get("posterior.theta")
+    if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
+        posterior = stored.header["fitted"]["posterior"]
+        posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
 
 
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
