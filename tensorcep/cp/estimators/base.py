@@ -20,7 +20,7 @@ from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, samp
 from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
-from tensorcep.cp.estimators.health import diagnose, warn_of_health
+from tensorcep.cp.estimators.health import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
@@ -300,6 +300,7 @@ class BaseCP(
             attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
+        attributes, health = with_calibrated(self, plan.work, result, attributes, health)
         result = result._replace(state=None)  # states hold all messages and draws
         attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
         self._assign({**attributes, **coding, "diagnostics_": health})
