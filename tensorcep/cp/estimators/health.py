@@ -23,7 +23,7 @@ from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
-from tensorcep.cp.stored import without_places
+from tensorcep.cp.telling import number_telling, places_telling, told_beside
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
 
@@ -51,8 +51,9 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     held = held if held is not None and held.weights is not None else None
     law = getattr(state, "noise_law", None)
     held = held if held is None or law is None else held._replace(score=held.score + law.gain)
-    n = len(entries.permutation)
-    place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
+    n = number_telling(plan.problem)
+    some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
+    place = some if held is not None or plan.problem.power is None else places_telling(plan.problem)[some]
     rows = rows_of(entries, place)
     with np.errstate(all="ignore"):
         told = result.left_out if held is None else held
@@ -99,9 +100,7 @@ def _scores(
     problem = plan.problem
     y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
     likelihood, own = problem.likelihood, extents_at(problem, place)
-    others, rest = y if told is None else without_places(y, place), None
-    if own is not None:
-        rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
+    others, rest = told_beside(problem, None if told is None else place)
     mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if told is None else told.score
     law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
     mine = np.fmax(mine, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
