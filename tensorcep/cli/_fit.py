@@ -224,10 +224,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
     words = None if placed or has_workers(args) or given_extents(args) else cells_of_words(args.data, args)
     if words is not None:
         if not args.quiet:
-            print(
-                printable(f"data        {described(words[0], args.data, args)}\nlikelihood  {args.likelihood}"),
-                flush=True,
-            )
+            show(f"data        {described(words[0], args.data, args)}\nlikelihood  {args.likelihood}")
         return words[1], {"y": words[2]}
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
     data = data if placed else with_zeros(data, args)

@@ -21,7 +21,8 @@ from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import seen_rows
-from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
+from tensorcep.cp.sampled import problem_in_memory
+from tensorcep.cp.telling import number_telling, of_telling
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS, to_go_on_from, tried
 from tensorcep.priors.record import clocks_of
 
@@ -59,7 +60,7 @@ def run_plan(plan: Plan) -> Run:
 
 def _from_spectra(plan: Plan) -> np.ndarray | None:
     """The start from the spectra of the data, and of what components that these show leave over."""
-    problem, spare = problem_in_memory(plan.problem), SPARE if plan.method.shrinks else SMALL_SPARE
+    problem, spare = of_telling(problem_in_memory(plan.problem)), SPARE if plan.method.shrinks else SMALL_SPARE
     with threads_of(plan.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
@@ -173,7 +174,7 @@ def left_out_of_few(plan: Plan) -> LeftOut | None:
 
 def _others(problem: Problem, place: np.ndarray) -> Problem:
     """The problem of the entries at other places."""
-    return problem._replace(entries=entries_in_memory(problem, place), of_entries=None)
+    return problem_in_memory(problem, place)._replace(of_entries=None)
 
 
 def _said(plan: Plan, place: np.ndarray, fit: Callable[[], Run]) -> LeftOut | None:
@@ -232,7 +233,7 @@ def overfit(problem: Problem) -> float:
     Half a nat per number, as the chi-square law of the likelihood ratio says.
     """
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
-    return 0.5 * numbers / max(1, len(problem.entries.permutation))
+    return 0.5 * numbers / max(1, number_telling(problem))
 
 
 def _may_follow_noise(problem: Problem) -> bool:

@@ -33,7 +33,7 @@ from tensorcep.cp.estimators.storing import (
     runner_from_some,
 )
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.estimators.weighting import weighted_entries, with_power
+from tensorcep.cp.estimators.weighting import weighted_entries
 from tensorcep.cp.forget import Kept
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
@@ -95,9 +95,14 @@ class BaseCP(
         check_parameters(self)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
-        """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
+        """The likelihood of a fit to y at coords (n, K), by weights, and fitted attributes that say so."""
         return self._asked_likelihood(), {}
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -112,18 +117,18 @@ class BaseCP(
         """Whether one of the values could decide all of a fit by chains."""
         return False
 
-    def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
+    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise | None:
         return None
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
         return 0.0
 
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
         """What the latent values that belong to y may be, (n,), from which scales are taken."""
         return y
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
         """Prior standard deviation of a factor element when prior_scale="auto"."""
         return 1.0
 
@@ -199,7 +204,8 @@ class BaseCP(
         sample_weight : array-like of shape (N,), optional
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
-            "gibbs" takes them for real values without a limit, and for counts.
+            "gibbs" takes them for real values without a limit, and for counts. Starts, hold-outs and choices are told
+            by the entries that weigh a tenth of the usual weight or more, up to which half of all weight lies.
         scratch : folder, optional
             Where files without names are to lie instead of memory, for methods that need no message of every entry and
             one noise: "gibbs", "vmp", "pg-gibbs", "pg-vb", ``CEP(messages="averaged")``. Of real values a sweep reads
@@ -260,11 +266,9 @@ class BaseCP(
             check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
             runner = runner_from_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
         if fixed_modes is not None:
-            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent, power)
         elif power is not None or extent is not None:
-            plan = plan_fit(self._knowing(coding), entries, X, extent=extent)
-        if power is not None and plan is not None:
-            plan = plan._replace(work=with_power(plan.work, power))
+            plan = plan_fit(self._knowing(coding), entries, X, extent=extent, power=power)
         try:
             self._fit_entries(entries, coding, X, runner, plan, place.limit)
         finally:

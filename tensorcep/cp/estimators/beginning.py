@@ -21,10 +21,11 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
+from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.diagnostics import LEAST_EXPLAINED
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
-from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, with_power
+from tensorcep.cp.estimators.weighting import WHOLE_REVISITED
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import settings_for
@@ -32,6 +33,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
+from tensorcep.cp.telling import telling
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -96,29 +98,31 @@ def begin_with(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, _ = entries
-    beside = (power, extent)
+    beside, n = (power, extent), _number_telling(values, power)
     if not chooses_prior(model):
         plan = _plan(model, entries, source, beside)
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), None)
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), None)
     model._checked_targets(values, model._asked_likelihood())
     run = None
-    if prior is None and len(values) >= FEWEST:
+    if prior is None and n >= FEWEST:
         one, plan, run = _learned(model, entries, source, beside)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares")}
-        standing = _begun(standing, plan, values, extent)._replace(**judged)
-        prior = one.way.prior if len(values) >= SETTLED and not one.way.in_batches else None
+        standing = _begun(standing, plan, values, beside)._replace(**judged)
+        prior = one.way.prior if n >= SETTLED and not one.way.in_batches else None
     else:
         plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
-        standing = _begun(standing, plan, values, extent)
+        standing = _begun(standing, plan, values, beside)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
+    stays = model.forget == 0.0 and n < enough(shape, plan.work.problem.rank)
     return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
 
 
 def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
     """The entries learned in the way that predicts some of them best."""
     tried, left_out = _tried(model, entries, source, beside, SETTLED)
-    if tried[0].way.in_batches and len(entries[1]) > SETTLED:  # more are likelier to be learned better together
+    if (
+        tried[0].way.in_batches and _number_telling(entries[1], beside[0]) > SETTLED
+    ):  # more are likelier to be learned better together
         tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
     ways = [(one, tried[i + 1].score if i + 1 < len(tried) else LEAST) for i, one in enumerate(tried)]
     # what a trial found may be missed from the same start
@@ -130,7 +134,7 @@ def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tu
         if run.stopped:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
-        found = _predicted(model, plan, run, left_out).score.mean()
+        found = weighted_mean(_predicted(model, plan, run, left_out).score, left_out[3])
         if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
@@ -152,15 +156,13 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, tries: b
         If a parameter, a value or a weight is not allowed.
     """
     power, extent = beside
-    plan = plan_fit(model, entries, source, streaming=True, extent=extent, **how)
+    plan = plan_fit(model, entries, source, streaming=True, extent=extent, power=power, **how)
     plan = plan if tries else _without_tries(plan)
     if model.revisit and extent is not None:
         fail_value(PLAIN_REVISITED)
-    if power is None:
-        return plan
-    if model.revisit:
+    if model.revisit and power is not None:
         fail_value(WHOLE_REVISITED)
-    return plan._replace(work=with_power(plan.work, power))
+    return plan
 
 
 def _without_tries(plan: FitPlan) -> FitPlan:
@@ -170,9 +172,10 @@ def _without_tries(plan: FitPlan) -> FitPlan:
     return plan._replace(work=work._replace(problem=work.problem._replace(tries=False), pilots=pilots))
 
 
-def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, extent: np.ndarray | None) -> Standing:
+def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, beside: Beside) -> Standing:
     """The standing of a stream, with the values of its first batch."""
-    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, extent=extent)
+    weight, extent = beside
+    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, None, extent, weight)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -207,8 +210,14 @@ def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
     """Whether all the entries that are kept are to be fitted again."""
     if kept is None:
         return False
-    wanted, end = GROWTH * kept.fitted, enough(shape, rank)
-    return len(kept.values) >= (end if wanted * NEAR_END > end else wanted)
+    fitted = _number_telling(kept.values[: kept.fitted], None if kept.power is None else kept.power[: kept.fitted])
+    wanted, end = GROWTH * fitted, enough(shape, rank)
+    return _number_telling(kept.values, kept.power) >= (end if wanted * NEAR_END > end else wanted)
+
+
+def _number_telling(values: np.ndarray, power: np.ndarray | None) -> int:
+    """How many entries tell, of these powers."""
+    return len(values[telling(power)])
 
 
 class _Tried(NamedTuple):
@@ -219,8 +228,8 @@ class _Tried(NamedTuple):
     score: float
 
 
-# Coordinates, values and extents of entries.
-_LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+# Coordinates, values, extents and weights of entries.
+_LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> tuple[list[_Tried], _LeftOut]:
@@ -230,12 +239,15 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
     """
     coords, values, shape, labels = entries
     order = np.lexsort((values, *coords.T))
+    told = np.isin(order, np.arange(len(order))[telling(beside[0])])  # the others say nothing of what is predicted
+    light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
     held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
+    n_used, used = len(used), np.append(used, light)
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
-    extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    left_out: _LeftOut = (coords[held], values[held], extents[1])
+    weight, extent = (None if part is None else part[held] for part in beside)
+    left_out: _LeftOut = (coords[held], values[held], extent, weight)
 
     def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
@@ -244,11 +256,11 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
             run = _run(model, plan.work._replace(callbacks=(), verbose=False), way)
             predicted = _predicted(model, plan, run, left_out)
         likelihood = plan.work.problem.likelihood
-        standing = Standing().after(likelihood, values[used], extent=extents[0])
-        standing = standing.after(likelihood, values[held], predicted, extents[1])
-        return _Tried(way, standing, float(predicted.score.mean()))
+        standing = Standing().after(likelihood, values[used], None, apart[1], apart[0])
+        standing = standing.after(likelihood, values[held], predicted, extent, weight)
+        return _Tried(way, standing, weighted_mean(predicted.score, weight))
 
-    found = [trial(way) for way in _ways(model, len(used))]
+    found = [trial(way) for way in _ways(model, n_used)]
     nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
     if nothing and _may_need_tries(model, entries):
         found.append(trial(Way("learned", tries=True)))
@@ -288,7 +300,7 @@ def _as(model: BaseCP, way: Way) -> BaseCP:
 
 def _predicted(model: BaseCP, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
     """Predictions of entries, with least log scores where a fit goes astray."""
-    (coords, values, extent), posterior = left_out, run.posterior
+    (coords, values, extent, _), posterior = left_out, run.posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)

@@ -103,16 +103,22 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return get_likelihood("logit" if link == "auto" else link)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
         link = self._given_link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
         return get_likelihood(link), {"link_": link}
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
-        share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
+        ones, n = (np.count_nonzero(y > 0.0), len(y)) if weight is None else (weight[y > 0.0].sum(), weight.sum())
+        share = (ones + 0.5) / (n + 1.0)
         return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
 
     def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:

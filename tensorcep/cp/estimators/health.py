@@ -25,7 +25,7 @@ from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
 from tensorcep.cp.starts import left_out_of_few
-from tensorcep.cp.stored import without_places
+from tensorcep.cp.telling import number_telling, places_telling, told_beside
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
 
@@ -93,9 +93,10 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
 
 
 def _spread_places(problem: Problem) -> np.ndarray:
-    """The places of some training entries."""
-    n = len(problem.entries.permutation)
-    return np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
+    """The places of some training entries that tell."""
+    n = number_telling(problem)
+    some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
+    return some if problem.power is None else places_telling(problem)[some]
 
 
 def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
@@ -151,13 +152,11 @@ def _beside_constant(
 ) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
-    y, own = problem.entries.y.ravel()[: len(problem.entries.permutation)], extents_at(problem, place)
-    others, rest = y if told is None else without_places(y, place), None
-    if own is not None:
-        rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
+    others, rest = told_beside(problem, None if told is None else place)
     law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
-    return (score, law.logpdf(likelihood, y[place], own)), law
+    y = problem.entries.y.ravel()[place]
+    return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
 
 
 def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[str, Any]:

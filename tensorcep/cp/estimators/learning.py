@@ -140,7 +140,9 @@ class LearningCP(CPPredictions):
         stream = plan.stream
         predicted = prequential(plan)
         told = None if watch is None else scores_of_batch(self._likelihood_of_new(), plan, arrival)
-        standing = stream.standing.after(plan.batch.problem.likelihood, arrival.values, predicted, plan.extent)
+        standing = stream.standing.after(
+            plan.batch.problem.likelihood, arrival.values, predicted, plan.extent, arrival.weights
+        )
         kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights, plan.extent))
         if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
             known = (kept.coords, kept.values, plan.state.sizes, plan.labels)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
 from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
-from tensorcep.core.sums import mean_square
+from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.powers import given_power, likelihood_of, powers_to
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
+from tensorcep.cp.telling import telling
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -143,28 +144,35 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
-            limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
+            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
         centred = self._has_intercept(chosen)
-        powers = powers_to_try(power if centred or power is not None else 1.0, y)
+        powers = powers_to_try(power if centred or power is not None else 1.0, y, weight)
         if powers != (1.0,):
-            likelihood, told = likelihood_of(powers[0], y, centred)
+            likelihood, told = likelihood_of(powers[0], y, centred, weight)
             return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}
         if centred:
-            level = float(np.mean(y))
+            level = weighted_mean(y, weight)
         else:
-            level = float(np.min(y)) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
+            level = (
+                float(np.min(y[telling(weight)])) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
+            )
         return gaussian_about(level), {**decided, "level_": level}
 
     def _has_intercept(self, chosen: Chosen) -> bool:
@@ -189,9 +197,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
 
-    def _noise_prior(self, y: np.ndarray) -> GammaNoise:
+    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
         if self.noise_prior is None:
-            return GammaNoise(1e-3, 1e-3 * (mean_square(y) or 1.0))
+            return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
         try:
             a, b = self.noise_prior
         except (TypeError, ValueError):
@@ -204,11 +212,11 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
-        return float(np.mean(y))
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        return weighted_mean(y, weight)
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(mean_square(y), order, rank)
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        return matching_scale(mean_square(y, weight), order, rank)
 
     @property
     def noise_precision_(self) -> float:
