@@ -136,10 +136,9 @@ def choose(
     that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
     is neither "auto" nor allowed.
     """
-    usual = rank_for(n_entries, shape)
-    if streaming:  # where rows follow from each other a batch tells more of them than its entries alone
-        usual = STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, usual)
-    rank = given_int("rank", model.rank, usual)
+    rank = given_int(
+        "rank", model.rank, stream_rank(model, n_entries, shape) if streaming else rank_for(n_entries, shape)
+    )
     asked = model._asked_likelihood()
     options = list(options_of(model, asked, rank, streaming, n_entries, wild))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
@@ -264,6 +263,22 @@ def given_int(name: str, value: Any, auto: int) -> int:
 def is_auto(value: Any) -> bool:
     """Whether it is the word that leaves a parameter open."""
     return isinstance(value, str) and value == "auto"
+
+
+def stream_rank(model: BaseCP, n_entries: int, shape: Sequence[int]) -> int:
+    """Columns of the CP component of a stream that begins with so many entries."""
+    # where rows follow from each other a batch tells more of them than its entries alone
+    return STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, rank_for(n_entries, shape))
+
+
+def leaves_columns(model: BaseCP) -> bool:
+    """Whether an estimator leaves it open which parts a stream has beside the components."""
+    return is_auto(model.interactions) and not _needs_cp(model)
+
+
+def wide_columns(model: BaseCP, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part of a stream that begins with so many entries and has every part."""
+    return every_column(given_int("rank", model.rank, stream_rank(model, n_entries, shape)), shape)
 
 
 def _needs_cp(model: BaseCP) -> bool:

@@ -13,7 +13,7 @@ from tensorcep.cp.estimators.entries import Entries, coords_to_predict
 from tensorcep.cp.estimators.fitted import lines_among
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import coupled, described, has_features, word_of
+from tensorcep.cp.estimators.row_features import described, lost_knowledge, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
@@ -228,13 +228,9 @@ class Forgetting(CPPredictions):
             fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
         if gone.all():
             fail_value("these are all entries of the fit; there must be one left.")
-        if any(self._features) and not has_features(self.prior):
-            fail_value(
-                "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
-            )
-        if self._series and coupled(self.prior) is None:
-            what = next(word_of(known) for known in self._series if known is not None).removeprefix("a ")
-            fail_value(f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit.")
+        lost = lost_knowledge(self)
+        if lost is not None:
+            fail_value(lost)
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
         free = free_columns(self.interactions_, len(self.shape_))
