@@ -386,6 +386,15 @@ def test_inputs_without_entries_have_an_empty_answer():
     assert len(model.anomaly_score(TABLE[:0], value="y")) == 0
     with pytest.raises(ValueError, match="X must be an integer array of shape"):
         tc.CPRegressor(1, **CP).fit([], [])
+    for cell, words in (
+        ([], r"got \[\]"),
+        (TABLE[["user", "item"]][:1], "got a DataFrame of 1 lines"),
+        ("u1", "got 'u1'"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"explain takes one cell, a row for each of the 2 modes, or a dict; {words}"
+        ):
+            model.explain(cell)
 
 
 @each("size", [1e-200, 1e-160, 1e150])

@@ -117,7 +117,8 @@ def check_likelihood(likelihood: str) -> str:
     """
     instead = SAME_AS.get(likelihood) if isinstance(likelihood, str) else None
     if instead is not None:
-        fail_value(f"likelihood {likelihood!r} is called {instead} in factor models; use that.")
+        known = ", ".join(map(repr, LIKELIHOODS))
+        fail_value(f"likelihood must be one of {known}; got {likelihood!r}, which is {instead} in factor models.")
     return check_choice("likelihood", likelihood, LIKELIHOODS)
 
 

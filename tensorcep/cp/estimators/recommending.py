@@ -342,6 +342,9 @@ class Recommending(CPPredictions):
         """
         belief, names = self._fitted_belief(), names_of(self.labels_)
         if cell is not None and not isinstance(cell, dict):
+            if isinstance(cell, (str, pd.DataFrame)) or len(cell) != len(names):
+                got = f"a DataFrame of {len(cell)} lines" if isinstance(cell, pd.DataFrame) else repr(cell)
+                fail_value(f"explain takes one cell, a row for each of the {len(names)} modes, or a dict; got {got}.")
             cell = dict(zip(range(len(names)), cell, strict=True))
         given = by_mode(self.labels_, {**(cell or {}), **modes})
         missing = [names[k] for k in range(len(names)) if k not in given]

@@ -75,11 +75,11 @@ def lost_knowledge(model: Any) -> str | None:
 
 
 def described(
-    prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], coords: np.ndarray | None = None
+    prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], columns: Sequence[np.ndarray] | None = None
 ) -> Described:
     """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
 
-    With the coordinates of the entries, (N, K), warnings tell of rows that features or a graph miss.
+    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
 
     Raises
     ------
@@ -96,8 +96,8 @@ def described(
         if isinstance(own, Features):
             design, mode = designed(own, mode)
             designs[k], sizes[k], known[k] = design, mode.size, mode.labels
-            if coords is not None:
-                warn_of_rows_without(mode, design.described, rows_among(coords[:, k], mode.size))
+            if columns is not None:
+                warn_of_rows_without(mode, design.described, rows_among(columns[k], mode.size))
         if isinstance(own, Series):
             clocks[k] = clock(own, mode)
         if isinstance(own, Graph):
@@ -105,8 +105,8 @@ def described(
             check_graph(graph, names[k])
             clocks[k] = graph
             sizes[k], known[k] = mode.size, mode.labels
-            if coords is not None:
-                warn_of_nodes(graph, mode, rows_among(coords[:, k], mode.size))
+            if columns is not None:
+                warn_of_nodes(graph, mode, rows_among(columns[k], mode.size))
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
     return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
 
