@@ -17,6 +17,8 @@ from tensorcep.core.team import Team
 Kernel = Callable[..., Any]
 # More threads than any machine has use for; the system may refuse to make them in the middle of a fit.
 MOST_THREADS = 4096
+# What `verbose` of a run may be.
+MOST_VERBOSE = 1000
 
 
 class Executor(Protocol):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.checks import check_int, check_range, check_verbose, fail_value, warn_user
-from tensorcep.core.executor import n_threads
+from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
+from tensorcep.core.executor import MOST_VERBOSE, n_threads
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.factor_models.factorised import FACTORISED_ENGINE
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
@@ -56,13 +56,15 @@ def plan_run(estimator: Any) -> RunPlan:
     max_iter = check_int("max_iter", estimator.max_iter)
     if isinstance(settings, Gibbs) and max_iter <= settings.burn_in:
         fail_value(f"max_iter must be above the burn-in of {settings.burn_in} sweeps; got {max_iter}.")
+    shows = estimator.verbose
+    shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
     return RunPlan(
         method=ENGINES[settings.name],
         settings=settings,
         max_iter=max_iter,
         tol=check_range("tol", estimator.tol, 0.0),
         n_threads=n_threads(estimator.n_jobs),
-        verbose=check_verbose(estimator.verbose),
+        verbose=bool(shows),
     )
 
 

@@ -22,6 +22,7 @@ from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
 from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameter import NOISE_PRECISION
 from tensorcep.likelihoods.record import Likelihood
 
@@ -195,6 +196,10 @@ def censored_at(limit: float, side: float = LOWER) -> Likelihood:
         own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
         return limit + side * quantile(own, side * np.asarray(m), v, theta)
 
+    def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
+        return limit + side * np.maximum(0.0, mixture_quantile(own, side * np.asarray(m), v, theta))
+
     def tails_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         found = tails(side * np.asarray(y), side * np.asarray(m), v, theta)
         return found if side == LOWER else found[::-1]
@@ -221,6 +226,7 @@ def censored_at(limit: float, side: float = LOWER) -> Likelihood:
         sample,
         parameter=NOISE_PRECISION,
         normal=normal,
+        mixture_quantile=quantile_of_mixture,
         limit=limit,
         side=side,
         tails=tails_within,

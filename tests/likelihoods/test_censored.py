@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from helpers.cases import each
 from scipy import stats
+from scipy.special import ndtr
 
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.censored import UPPER, censored_at
+from tensorcep.likelihoods.censored import LOWER, UPPER, censored_at
 
 TOBIT = get_likelihood("tobit")
 ABOVE = censored_at(0.0, UPPER)
@@ -39,6 +40,19 @@ def test_predict_is_finite_and_not_negative_far_below_the_limit():
     assert (mean >= 0).all()
     assert (variance >= 0).all()
     assert (mean < 1e-100).all()
+
+
+@each("side", [LOWER, UPPER])
+def test_quantile_of_a_mixture_inverts_its_cdf_or_is_the_limit(rng, side):
+    m, v, theta = rng.normal(size=(6, 40)), rng.gamma(1.0, size=(6, 40)), rng.gamma(2.0, size=(6, 40))
+    likelihood = censored_at(2.5, side)
+    for q in (0.05, 0.4, 0.95):
+        y = likelihood.mixture_quantile(q, m, v, theta)
+        reached = ndtr((y - 2.5 - m) / np.sqrt(v + 1.0 / theta)).mean(axis=0)
+        at_limit = y == 2.5
+        assert (side * y >= side * 2.5).all()
+        np.testing.assert_allclose(reached[~at_limit], q, atol=1e-9)
+        assert (side * reached[at_limit] >= side * q).all()
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.95])

@@ -41,5 +41,4 @@ from tensorcep.core.checks.settings import check_int as check_int
 from tensorcep.core.checks.settings import check_only_for as check_only_for
 from tensorcep.core.checks.settings import check_random_state as check_random_state
 from tensorcep.core.checks.settings import check_range as check_range
-from tensorcep.core.checks.settings import check_verbose as check_verbose
 from tensorcep.core.checks.settings import word_or_range as word_or_range

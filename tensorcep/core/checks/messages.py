@@ -37,7 +37,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(printable(message), category, stacklevel=level)
+    warnings.warn(message if message.isprintable() else printable(message), category, stacklevel=level)
 
 
 def warn_of_infinite(mean: np.ndarray) -> None:
