@@ -71,7 +71,7 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     if found is None or len(found.pilot.columns) < len(pilot.columns):
         return plan, None
     quick: Any = found.beside
-    told = LeftOut(place, quick.log_density, quick.log_density, quick.mean)
+    told = LeftOut(place, quick.log_density, quick.log_density, quick.mean, quick.spread)
     start = found.belief.mean[0]  # streams by cep predict worse after trials from rows of one size
     start = to_go_on_from(start, problem, plan.method) if plan.method.regrows else start
     own = pilot._replace(method=plan.method, problem=others._replace(start=start, of_entries=None))
@@ -120,5 +120,5 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
     lost = asked.score - asked.now if asked.vain >= PATIENCE else 0.0
     sweeps = asked.best.sweeps + anneal if lost > 0.0 else 0
     beside: Any = asked.best.beside
-    told = told._replace(score=beside.log_density, mean=beside.mean)
+    told = told._replace(score=beside.log_density, mean=beside.mean, variance=beside.spread)
     return Trial(anneal, sweeps, lost, asked.score, told, np.asarray(own.problem.start))

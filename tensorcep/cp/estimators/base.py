@@ -7,19 +7,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.blocks import Blocks
-from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.defaults import Chosen, check_parameters
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
-from tensorcep.cp.estimators.health import diagnose, warn_of_health
+from tensorcep.cp.estimators.health import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
@@ -39,7 +40,7 @@ from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, is_of, split_given
+from tensorcep.entries.tables import UNSAID, is_of, split_given, warn_of_modes
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -88,6 +89,10 @@ class BaseCP(
         tags.input_tags.two_d_array = False  # rows of X are coordinates of entries, not feature vectors
         tags.non_deterministic = self.random_state is None
         return tags
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
+        check_parameters(self)
 
     def _decide_likelihood(
         self,
@@ -174,9 +179,11 @@ class BaseCP(
         ----------
         X : array-like of shape (N, K) of integers, SparseTensor, table, or files
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
-            one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as ``data/*.parquet``,
-            or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
+            one line per entry, and columns of labels: a DataFrame of pandas or polars, a Table of pyarrow, a list of
+            dicts, or a DataArray of xarray, whose dimensions are the modes; labels in the index are columns after
+            ``reset_index()``, a wide table after ``melt()``. A cell that occurs twice was observed twice; a
+            `SparseTensor` merges such. Files are a path, a folder, a pattern such as ``data/*.parquet``, or a list of
+            these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
             A dask.dataframe is read by the workers of the active client, which do the work of every method but "wopt",
             too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
@@ -247,6 +254,8 @@ class BaseCP(
         else:
             X, y = split_given(X, y, modes, value)
             entries, coding = self._training_entries(X, y)
+            if modes is None and isinstance(X, pd.DataFrame):
+                warn_of_modes(entries[3], len(entries[1]), self.prior)
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
         extent, about = self._in_units(extents, column, fixed_modes is not None, power)
@@ -295,7 +304,9 @@ class BaseCP(
             attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
+        attributes, health = with_calibrated(self, plan.work, result, attributes, health)
         result = result._replace(state=None)  # states hold all messages and draws
-        self._assign({**attributes, "_cells": fitted_cells(plan), **coding, "diagnostics_": health})
+        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
+        self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

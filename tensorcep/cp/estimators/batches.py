@@ -17,6 +17,7 @@ from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
+from tensorcep.cp.estimators.row_features import warn_of_new_rows
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import settings_for
@@ -179,11 +180,14 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
     coords, added = rows_of_keys(arrival, stream.keys, stream.names, model.shape)
+    sizes, names = stream.state.sizes, column_names(stream.names, None)
+    seen = [mode.seen[:n] for mode, n in zip(stream.state.modes, sizes, strict=True)]
+    warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = model.n_samples_seen_ + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     new = [None if own is None else list(own) for own in added]
-    state = with_new_rows(state, stream.state.sizes, new, column_names(stream.names, None))
+    state = with_new_rows(state, sizes, new, names)
     state = with_new_pairs(state, coords)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)

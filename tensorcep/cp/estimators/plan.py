@@ -142,7 +142,9 @@ def plan_fit(
     chosen = choose(model, n_told, shape, streaming, prior, limit, stored, model._is_wild(told_values))
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
-    shape, labels, designs, clocks = described(model.prior, shape, labels)
+    shape, labels, designs, clocks = described(
+        model.prior, shape, labels, None if isinstance(coords, Columns) else coords
+    )
     check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(model.prior, labels, clocks)
     uneven, told = model._decide_noise(labels, chosen, streaming)

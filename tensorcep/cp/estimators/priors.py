@@ -11,6 +11,7 @@ import numpy as np
 from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
 from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.estimators.defaults import INITS, SCALES
 from tensorcep.cp.estimators.row_features import Clocks, Designs
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
@@ -23,9 +24,6 @@ from tensorcep.priors.regressed import with_features
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
-
-# Scales between which precisions and the squares of products stay finite.
-SCALES = (1e-70, 1e70)
 
 
 class Rows(NamedTuple):
@@ -209,7 +207,7 @@ def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int)
 def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
     """A word, or the given row means (n_rows, R)."""
     if isinstance(init, str):
-        return check_choice("init", init, ("auto", "random", "prior"))
+        return check_choice("init", init, INITS)
     if not isinstance(init, (list, tuple)):
         fail_value(f"init must be 'auto', 'random', 'prior', or a list of one array per mode; got {init!r}.")
     factors = [np.asarray(factor, dtype=np.float64) for factor in init]

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, check_unmasked, fail_value
+from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
 from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
@@ -28,7 +28,6 @@ from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
-LARGEST = 1e140
 # The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
 LEAST_RATE = 1e-150
 
@@ -153,6 +152,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         extent: np.ndarray | None = None,
         weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
+        check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
@@ -183,6 +183,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._noise_prior(np.ones(1))
+        given_power(self.power, None, "one")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            check_choice("fit_intercept", self.fit_intercept, ("auto",))
+
     def _has_least(self, chosen: Chosen) -> bool:
         """Whether the least value is subtracted before the fit."""
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
@@ -204,13 +211,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         )
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        y = likelihood.check_y(y)
-        largest = float(max(y.max(), -y.min()))
-        if largest > LARGEST:
-            fail_value(
-                f"y must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale y."
-            )
-        return y
+        return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
     def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         return weighted_mean(y, weight)
@@ -227,7 +228,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
         if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
             return float(np.mean(result.uneven[..., 0]))
-        return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
+        if hasattr(result, "noise"):
+            return float(result.noise.precision)
+        with np.errstate(over="ignore"):  # of constant values it has no bound
+            return float(np.mean(result.theta))
 
     @property
     def noise_sd_(self) -> float | np.ndarray:

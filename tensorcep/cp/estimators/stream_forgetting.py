@@ -14,7 +14,7 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.estimators.batches import engine_of, learned_by
 from tensorcep.cp.estimators.beginning import begin_with
-from tensorcep.cp.estimators.row_features import word_of
+from tensorcep.cp.estimators.row_features import lost_knowledge, word_of
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, absorbed
 from tensorcep.cp.stream.forgetting import kept_without, moved_up, positions_of, without_entries, without_rows
@@ -85,6 +85,9 @@ def _begin_again(
     """Fit the entries that are left of a stream that is beginning, as it would."""
     if stream.kept is None:
         return
+    lost = lost_knowledge(model)
+    if lost is not None:
+        fail_value(lost)
     kept, labels, sizes = kept_without(stream.kept, gone), list(model.labels_), list(stream.state.sizes)
     coords = kept.coords
     if dropped is not None:

@@ -76,7 +76,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
-    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), _slope(held.y, held.mean_of_all), nothing, law)
+    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
 def _square_about_constant(held: HeldOut, problem: Problem) -> float:
@@ -153,7 +153,7 @@ def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood)
     y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
     y, mean = y + limit - nothing, mean - nothing
     gain = y**2 - (y - mean) ** 2
-    return 1.0 if beyond_chance(gain) else _slope(y, mean)
+    return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 
 
 def _mixed(
@@ -167,7 +167,7 @@ def _mixed(
     return held._replace(share=share, score=score, constant=law.f, constant_theta=law.theta)
 
 
-def _slope(y: np.ndarray, mean: np.ndarray) -> float:
+def slope_of(y: np.ndarray, mean: np.ndarray) -> float:
     """The share of a prediction that counts, between 0 and 1."""
     typical = float(np.median(np.abs(mean)))
     slope, sure = _regressed(y, mean, np.ones_like(mean))
