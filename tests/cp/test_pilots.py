@@ -173,7 +173,7 @@ def test_enough_entries_are_more_where_each_says_less(rng, monkeypatch, likeliho
     monkeypatch.setattr(sampled, "ENOUGH_OF_ROW", 3000 * share / 2 / sum(SHAPE))
     monkeypatch.setattr(sampled, "ENOUGH", 0)
     few = sampled.enough_entries(problem)
-    assert len(few.permutation) == pytest.approx(1500, abs=150)
+    assert len(few.entries.permutation) == pytest.approx(1500, abs=150)
     monkeypatch.setattr(sampled, "ENOUGH", int(3100 * share))
     assert sampled.enough_entries(problem) is None
 

@@ -144,7 +144,7 @@ def test_stored_sample_is_chosen_by_the_cells(tmp_path: Path, monkeypatch: pytes
     assert not on_scratch(loaded.y)
     assert sampled.problem_in_memory(memory) is memory
     monkeypatch.setattr(sampled, "MOST_SAMPLED", 200)
-    some = sampled.entries_in_memory(scratch, np.arange(100))
+    some = sampled.problem_in_memory(scratch, np.arange(100)).entries
     assert 60 < len(some.permutation) < 300
     cells = {tuple(row) for row in problems_rows(memory.entries)[100:].tolist()}
     assert {tuple(row) for row in problems_rows(some).tolist()} <= cells

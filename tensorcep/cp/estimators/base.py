@@ -146,9 +146,9 @@ class BaseCP(
         return None
 
     def _in_units(
-        self, extents: np.ndarray | None, column: str | None, goes_on: bool
+        self, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None
     ) -> tuple[np.ndarray | None, dict[str, Any]]:
-        """What the fit gets of extents, and fitted attributes that tell of them; it may go on from another one."""
+        """What the fit gets of extents, by weights, and attributes that tell of it; it may go on from another."""
         return None, {}
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
@@ -258,7 +258,7 @@ class BaseCP(
                 warn_of_modes(entries[3], len(entries[1]), self.prior)
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
-        extent, about = self._in_units(extents, column, fixed_modes is not None)
+        extent, about = self._in_units(extents, column, fixed_modes is not None, power)
         apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (fixed_modes is not None)
         coding = coding | about | {"_apart": apart}
         runner, plan = self._runner(entries, warm_start), None

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_values, fail_value
+from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import as_frame
@@ -104,14 +105,14 @@ class TakesExtents:
         return None if extents is None else checked_extents(kind, extents, n)
 
     def _in_units(
-        self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool
+        self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None
     ) -> tuple[np.ndarray | None, dict[str, Any]]:
         if extents is None:
             return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
         if self._likelihoods()[0].extent == "trials":
             several = (extents > 1.0).any() or (goes_on and self._extent_unit is not None)
             return extents, {"_extent_unit": 1.0 if several else None, "_extent_column": column}
-        unit = self._extent_unit or 1.0 if goes_on else float(extents.mean())
+        unit = self._extent_unit or 1.0 if goes_on else weighted_mean(extents, weight)
         return extents / unit, {"_extent_unit": unit, "_extent_column": column}
 
     def _column_of_extents(self: Any, given: dict[str, Any]) -> str | None:
@@ -132,7 +133,7 @@ class TakesExtents:
         if self._likelihoods()[0].extent == "trials":
             check_trials(arrival.values, extents)
         column = arrival.column or (self._extent_column if goes_on else None)
-        extents, about = self._in_units(extents, column, goes_on)
+        extents, about = self._in_units(extents, column, goes_on, arrival.weights)
         return arrival._replace(extents=extents), {**about, "_extent_column": column}
 
     def _extent_of(self: Any, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:

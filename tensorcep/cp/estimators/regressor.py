@@ -71,7 +71,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Whether the mean of the training values is subtracted before the fit and added to all predictions. "auto" does
         it but for the paper's prior of positive rows (prior="fixed" with interactions="cp"), a `Prior` or an `init`,
         which speak of y as it is, and values with a limit, from which they are counted. A stream that chooses
-        the paper's prior itself subtracts the least value.
+        the paper's prior itself subtracts the least value. A constant added to y then moves predictions by rounding;
+        those of chains, which magnify it (tenfold in 25 to 150 sweeps), by up to their Monte Carlo error.
 
     Attributes
     ----------

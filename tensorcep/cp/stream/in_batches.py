@@ -45,9 +45,9 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
     """
     problem = work.problem
     coords, told = all_coords(problem.entries), places_telling(problem)
-    parts = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
-    parts[-1] = np.append(parts[-1], np.setdiff1d(np.arange(len(coords)), told))
-    first, *others = parts
+    light = np.setdiff1d(np.arange(len(coords)), told)
+    first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
+    others += [light] if len(light) else []
     one = run_plan(work._replace(problem=some_of(problem, np.sort(first))))
     state, how = _begun(problem, one.posterior), {**work.how, "verbose": False, "bold": bold}
     for places in others:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -261,3 +263,12 @@ def test_level_is_the_weighted_mean():
     y, w = np.where(light, y + 10.0, y), np.where(light, 0.01, 0.999)
     model = tc.CPRegressor(2, method="vmp", max_iter=5, random_state=0).fit(X, y, sample_weight=w)
     assert model.level_ == pytest.approx(np.average(y, weights=w))
+
+
+def test_exposures_count_in_units_of_their_weighted_mean():
+    X, y, w, wild, other = with_wild("counts", 1e6, 1e-15, 0.999999999)
+    exposure = np.where(wild, 1e9, 1.0 + np.arange(len(y)) % 3)
+    model = tc.CPCountRegressor(1, method="vmp", likelihood="poisson", max_iter=20, random_state=0)
+    light = copy(model).fit(X, y, sample_weight=w, exposure=exposure)
+    absent = copy(model).fit(X[~wild], y[~wild], exposure=exposure[~wild])
+    np.testing.assert_allclose(light.predict(other[0]), absent.predict(other[0]), rtol=0.01)

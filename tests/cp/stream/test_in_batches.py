@@ -10,7 +10,6 @@ from scipy.special import expit
 import tensorcep as tc
 from tensorcep.cp.estimators.beginning import Way, _as
 from tensorcep.cp.estimators.plan import plan_fit
-from tensorcep.cp.estimators.weighting import with_power
 from tensorcep.cp.extents import some_entries
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
@@ -71,7 +70,7 @@ def test_weights_and_exposures_go_with_their_entries(beside):
     order, much = order_of(plan_of(model, X, y)), np.ones(len(y))
     much[order[BATCH:]] = 1e-15
     if beside == "weights":
-        work = with_power(plan_of(model, X, y), much)
+        work = plan_of(model, X, y, power=much)
     else:
         y = np.where(much < 1.0, 0.0, y)
         work = plan_of(model, X, y, extent=much)
