@@ -152,15 +152,16 @@ def _without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | N
 def left_out_of_few(plan: Plan) -> LeftOut | None:
     """What one member of a plan of few entries, begun anew without some of them, says of these; None of others.
 
-    Of more entries a fit is tried beforehand (`trials.tried`), which says it.
+    Of more entries a fit is tried beforehand (`trials.tried`), which says it. Plans without a pilot begin where they
+    are told to, which knows these entries, or at a prior that is not learned.
     """
-    place = held_places(plan.problem)
-    if not 0 < len(place) < FEWEST or plan.local is not None:
+    place, problem = held_places(plan.problem), plan.problem
+    if not plan.pilots or not 0 < len(place) < FEWEST:
         return None
-    if plan.problem.fixed is not None or plan.problem.power is not None:
+    if plan.local is not None or problem.fixed is not None or problem.power is not None:
         return None
     some = plan._replace(
-        problem=_others(plan.problem, place),
+        problem=_others(problem, place),
         # many starts would take longer than all else
         pilots=tuple(one._replace(problem=_others(one.problem, place)._replace(tries=False)) for one in plan.pilots),
         starts=plan.starts[: len(plan.starts) // plan.members],

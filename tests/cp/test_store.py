@@ -395,6 +395,7 @@ WRONG = {
     "a limit that is no number": {"fitted.own.lower_limit_": "x"},
     "a limit that is not finite": {"fitted.own.lower_limit_": float("nan")},
     "a noise that is not positive": {"fitted.posterior.noise.a": -1.0},
+    "a doubt below 0": {"fitted.posterior.doubt": -1.0},
     "parameters that this version does not have": {"params": {"rank": 2, "flavour": "up"}},
     "parameters that are no names": {"params": 3},
     "a shape that is no list": {"fitted.posterior.shape": "large"},
