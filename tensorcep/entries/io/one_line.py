@@ -70,7 +70,7 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
             if not is_text(fields[field]):
                 return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
             if fields[field] == "":
-                return f"has an empty label; mend it, or name the columns without {_named(field, layout)} by modes="
+                return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
     return None if layout.value is None else _value_problem(fields[layout.value], layout.value, layout)
 
 
