@@ -82,7 +82,9 @@ def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = Fals
         help="csv: what stands between the fields of a line, such as ';' or \\t (default: the comma, tab, ;, | or :: "
         "that the first line has, or blanks)",
     )
-    group.add_argument("--decimal", choices=(".", ","), default=".", help="decimal point of values (default: .)")
+    group.add_argument(
+        "--decimal", choices=(".", ","), default=".", metavar="P", help="decimal point of values: . (default) or ,"
+    )
     group.add_argument(
         "--encoding", metavar="NAME", help="of text, such as latin1 (default: UTF-8, or what a byte-order mark says)"
     )

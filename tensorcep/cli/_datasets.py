@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tensorcep.cli._command import FILE_KINDS, Command, add_safe_csv, check_output, show
+from tensorcep.cli._command import WRITTEN_KINDS, Command, add_safe_csv, check_output, show
 from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = f"""\
 Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its
-entries to a file ({FILE_KINDS}). Downloads are kept in the folder that
+entries to a file ({WRITTEN_KINDS}). Downloads are kept in the folder that
 TENSORCEP_DATA names, or in the cache of pooch."""
 
 PARTS = ("train", "test")

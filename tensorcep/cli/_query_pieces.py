@@ -60,7 +60,10 @@ def _csv_frames(path: str, args: argparse.Namespace) -> Iterator[pd.DataFrame]:
         with open_binary(path, coding=layout.coding) as (handle, *_):
             skip_lines(handle, layout.skip)
             how = {**general_dialect(layout), "na_filter": False}
-            yield from pd.read_csv(handle, header=None, names=list(layout.names), dtype=str, chunksize=LINES, **how)
+            for frame in pd.read_csv(handle, header=None, dtype=str, chunksize=LINES, **how):
+                if frame.shape[1] != len(layout.names):
+                    fail_value(f"'{path}' has {frame.shape[1]} fields where {len(layout.names)} are expected; mend it.")
+                yield frame.set_axis(list(layout.names), axis=1)
     except (pd.errors.ParserError, UnicodeError) as error:
         fail_value(f"'{path}' cannot be read ({reason_of(error)}); mend it.")
 

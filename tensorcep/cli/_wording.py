@@ -7,9 +7,8 @@ import re
 # Names of Python arguments that the library's sentences may mention -> the option that does the same.
 OPTIONS = (
     (r"drop_missing=True", "--drop-missing"),
-    (r"\bsep=", "--sep "),
-    (r"\bdecimal=", "--decimal "),
-    (r"\bencoding=", "--encoding "),
+    (r"\b(sep|decimal|encoding)= ?", r"--\1 "),
+    (r"out of modes=", "out of --modes"),
     (r"\bvalue= names", "--value names"),
     (r"by modes=", "by --modes"),
     (r"by value=", "by --value"),

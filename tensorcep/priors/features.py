@@ -86,7 +86,10 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     """
     X, what = features.X, f"Features of mode {mode.name!r}"
     if isinstance(X, pd.DataFrame):
-        rows, mode = rows_of_index(X.index, mode, what)
+        cure = (
+            "; set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
+        )
+        rows, mode = rows_of_index(X.index, mode, what, cure)
         return _placed(_columns_of_frame(X, what), rows, mode.size), mode
     columns = _columns_of_array(X, what)
     n = columns.matrix.shape[0]
@@ -96,8 +99,8 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     return _placed(columns, np.arange(n), n), mode._replace(size=n)
 
 
-def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, Mode]:
-    """The row of each line, and the mode with those that are new."""
+def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tuple[np.ndarray, Mode]:
+    """The row of each line, and the mode with those that are new; `cure` says how the index gets its labels."""
     index = index.to_flat_index() if index.nlevels > 1 else index  # labels of several levels are tuples
     if index.hasnans or not index.is_unique:
         odd = "a missing label" if index.hasnans else f"{index[index.duplicated()].tolist()[0]!r} more than once"
@@ -110,8 +113,7 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, M
     if (mode.labels.rows(index, unknown="ignore") < 0).all():
         fail_value(
             f"{what} must be indexed by its labels, such as {mode.labels.index[:1].tolist()[0]!r}; got none of them, "
-            f"but labels such as {index[:1].tolist()}; set_index() of a DataFrame, or the column of a file that is "
-            "called like the mode (or else its first) should hold them."
+            f"but labels such as {index[:1].tolist()}{cure}."
         )
     labels = mode.labels.extended(index)
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))

@@ -295,7 +295,7 @@ def test_io_indices_without_a_value_are_left_out_when_asked(tmp_path: Path) -> N
         ({}, r"line 2 .* '' in field 4, which is not a number \(column 'note', the last one; value= names"),
         (
             {"value": "units"},
-            "line 2 .* has an empty label; mend it, or name the columns without column 'note' by modes=",
+            "line 2 .* has an empty label; mend it, or leave column 'note' out of modes=",
         ),
     ],
 )

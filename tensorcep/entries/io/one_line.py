@@ -70,7 +70,7 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
             if not is_text(fields[field]):
                 return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
             if fields[field] == "":
-                return f"has an empty label; mend it, or name the columns without {_named(field, layout)} by modes="
+                return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
     return None if layout.value is None else _value_problem(fields[layout.value], layout.value, layout)
 
 
@@ -90,7 +90,7 @@ def _value_problem(text: str, field: int, layout: Layout) -> str | None:
             cure = 'mend it, or pass decimal="," if that is its decimal point'
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
-        cure = "so leave unobserved cells out (drop_missing=True does)"
+        cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
         return f"has the value {shown(text)}; values must be finite, {cure}"
     return None
 
