@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tensorcep.priors.graph import Graph
     from tensorcep.priors.series import Series
     from tensorcep.selection import compare, select_rank
+    from tensorcep.splitting import train_test_split
     from tensorcep.warming import warmup
 
 _NAMES = {
@@ -71,6 +72,7 @@ _NAMES = {
     "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
     "matching": ("factor_match_score", "replicability"),
+    "splitting": ("train_test_split",),
     "selection": ("compare", "select_rank"),
     "warming": ("warmup",),
 }
@@ -120,6 +122,7 @@ __all__ = [
     "replicability",
     "select_rank",
     "simulate_cp",
+    "train_test_split",
     "warmup",
     "write_tensor",
 ]

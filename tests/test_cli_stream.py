@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import itertools
 import json
@@ -16,10 +17,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.source_graph import ROOT
 
 import tensorcep as tc
 from tensorcep.cli import main
+from tensorcep.cli._input import Witness, digests_of_files
 from tensorcep.core.files import write_archive
 from tensorcep.core.store import KIND, VERSION, open_model
 
@@ -350,6 +353,18 @@ def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(whole, ca
         write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
         assert main(command("--resume")) == 1, change
         assert "'model.npz' is not a complete model (" in capsys.readouterr().err, change
+
+
+@each(
+    "text", [b"a,b,y\nu,v,1\n", b"a,b,y\nu,v,1", b"a,b,y\r\nu,v,1\r\n", "\ufeffa,b,y\nä,v,1\n".encode(), b"\n\n", b""]
+)
+def test_cli_checksums_of_whole_files_are_those_of_their_lines(text, tmp_path):
+    (tmp_path / "a.csv").write_bytes(text)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text))
+    paths = [str(tmp_path / name) for name in ("a.csv", "a.csv.gz")]
+    (one, packed), whole = digests_of_files(paths, None), Witness(paths[:1], None).until(1, 0)[0]
+    assert one == ["a.csv", *whole]
+    assert packed[1:] == whole
 
 
 def write_new(path: str, user: str = "u99") -> pd.DataFrame:

@@ -193,7 +193,7 @@ def run(args: argparse.Namespace) -> None:
     progress = shows_progress(args)
     model = estimator_of(args, method=method, verbose=progress)
     if has_workers(args):
-        learned = digests_of_files(_files_of(args.data), args.format)
+        learned = []  # what workers read does not come here
         seconds = fit_on_workers(args, model, lambda: _read(args, progress)[0])
     else:
         data, extent = _read(args, progress)

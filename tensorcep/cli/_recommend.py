@@ -15,7 +15,7 @@ from tensorcep.cli._command import (
     output,
     write_csv,
 )
-from tensorcep.core.checks import check_fraction, check_int, fail_value
+from tensorcep.core.checks import check_file, check_fraction, check_int, fail_value
 
 RECOMMEND = """\
 Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
@@ -37,7 +37,11 @@ def _add_recommend(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-n", type=int, default=10, help="rows for each combination (default: 10)")
     parser.add_argument("--by", choices=("mean", "lower", "upper", "thompson"), default="mean", help="default: mean")
-    parser.add_argument("--all", action="store_true", help="cells that the model was fitted to as well")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="cells that the model was fitted to as well")
+    which.add_argument(
+        "--exclude", metavar="FILE", help="leave out the cells of this file, which may have the columns of some modes"
+    )
     _add_rest(parser)
 
 
@@ -60,10 +64,10 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
 def _run_recommend(args: argparse.Namespace) -> None:
     check_int("-n", args.n)
     check_fraction("--coverage", args.coverage)
-    check_output(args.output, args.model)
+    check_output(args.output, args.model, *([] if args.exclude is None else [args.exclude]))
     model = load_tensor_model(args.model)
     given = dict(_given(model, text) for text in args.given)
-    exclude = None if args.all else "seen"
+    exclude = None if args.all else "seen" if args.exclude is None else _excluded(args.exclude, model)
     how = {"n": args.n, "by": args.by, "coverage": args.coverage, "exclude": exclude, "random_state": 0}
     _write(args, model.recommend(_mode(args.mode), given, **how))
 
@@ -76,6 +80,18 @@ def _run_components(args: argparse.Namespace) -> None:
 
 def _mode(text: str) -> str | int:
     return int(text) if text.isdecimal() else text
+
+
+def _excluded(path: str, model: Any) -> Any:
+    """Cells of a file: the columns that are called like modes of the model."""
+    from tensorcep.cp.estimators.entries import names_of_modes
+    from tensorcep.entries.io import format_of, read_cells, read_tensor
+
+    kind, names = format_of(check_file(path), None), names_of_modes(model.labels_)
+    if kind == "npz" or None in names:
+        return read_tensor(path)
+    cells = read_cells(path, kind, len(names))
+    return cells[[name for name in cells.columns if name in names]]
 
 
 def _given(model: Any, text: str) -> tuple[str | int, Any]:

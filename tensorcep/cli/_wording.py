@@ -38,7 +38,7 @@ OPTIONS = (
     (r"\b(mode|times)=", r"--\1"),
     (r"\btest_size\b", "--test-size"),
     (r"exclude='seen' needs", "leaving out what was seen needs"),
-    (r"pass them as exclude=, or None", "give --all, which leaves out nothing"),
+    (r"pass them as exclude=, or None", "give --exclude FILE, or --all, which leaves out nothing"),
     (r"\bn_jobs\b", "--threads"),
     (r"\brandom_state\b", "--seed"),
     (r"\bmax_iter\b", "--max-iter"),

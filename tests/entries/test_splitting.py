@@ -86,6 +86,27 @@ def test_by_group_holds_out_whole_rows():
     assert all(set(test.coords[:, 0]).isdisjoint(train.coords[:, 0]) for train, test in folds)
 
 
+def test_tables_keep_all_columns():
+    table = TEXT.to_pandas().assign(w=np.arange(TEXT.nnz) / 2).set_index(np.arange(TEXT.nnz) + 100)
+    train, test = tc.train_test_split(table, 2, by="time", times="day")
+    expected = TEXT.train_test_split(2, by="time", times="day")
+    assert [part["y"].tolist() for part in (train, test)] == [part.values.tolist() for part in expected]
+    pd.testing.assert_frame_equal(pd.concat([train, test]).sort_index(), table)
+    for how in ({}, {"by": "row", "mode": "user"}, {"by": "group", "mode": "user"}):
+        both = (tc.train_test_split(data, 0.3, 0, **how) for data in (table, TEXT, table.to_dict("records")))
+        values = [
+            [np.asarray(getattr(part, "values" if isinstance(part, SparseTensor) else "y")) for part in parts]
+            for parts in both
+        ]
+        for one in values[1:]:
+            for a, b in zip(one, values[0], strict=True):
+                np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="the table has no column 'shop'; it has 'user'"):
+        tc.train_test_split(table, by="group", mode="shop")
+    with pytest.raises(TypeError, match="data must be a table or a SparseTensor; got ndarray"):
+        tc.train_test_split(np.eye(3))
+
+
 def test_parts_keep_labels_marks_and_serve_scikit_learn():
     data = TEXT.with_zeros(5, random_state=0)
     train, test = data.train_test_split(1, 0, by="row", mode="user")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import itertools
 import warnings
 
@@ -246,7 +247,16 @@ def test_shell_recommends_to_rows_that_are_not_known(tmp_path, capsys):
     model.partial_fit(ratings().assign(user=1)[MODES], ratings()["y"])
     model.save(tmp_path / "m.npz")
     assert main(asked) == 1
-    assert "earlier versions do not keep; give --all, which leaves out nothing." in capsys.readouterr().err
+    assert (
+        "earlier versions do not keep; give --exclude FILE, or --all, which leaves out nothing."
+        in capsys.readouterr().err
+    )
+    ratings()[["item", "month"]].query("month == 'm3'").to_csv(tmp_path / "e.csv", index=False)
+    assert main([*asked[:-2], "-n", "9", "--given", "user=1", "--exclude", str(tmp_path / "e.csv")]) == 0
+    top = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    left = set(ratings()["item"]) - set(ratings().query("month == 'm3'")["item"])
+    assert set(top.query("month == 'm3'")["item"]) == left
+    assert len(top.query("month == 'm1'")) == 8
 
 
 def test_shell_recommends_and_writes_components(tmp_path, capsys):
