@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice
+from tensorcep.core.checks import check_choice, check_flag
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
@@ -46,7 +46,7 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
 
     def _measured(self, link: Link) -> Link:
         """The link with the units of its columns, where they are to be on their own scales."""
-        return link._replace(units=link.own_units) if self.standardize else link
+        return link._replace(units=link.own_units) if check_flag("standardize", self.standardize) else link
 
     def _fitted(
         self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]

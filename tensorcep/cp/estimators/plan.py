@@ -31,6 +31,7 @@ from tensorcep.cp.estimators.row_features import (
     knows_rows,
     local_of,
 )
+from tensorcep.cp.estimators.streamable import check_revisit
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.left_out import best_problem
 from tensorcep.cp.methods import METHODS, get_method
@@ -127,6 +128,8 @@ def plan_fit(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
+    if model.revisit:
+        check_revisit(model)
     stored = isinstance(coords, Columns)
     chosen = choose(model, len(values), shape, streaming, prior, limit, stored, model._is_wild(values))
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent)
