@@ -104,6 +104,7 @@ def test_likelihoods_and_limits_that_do_not_fit_are_refused(rng):
     X, _ = three(rng)
     refused = [
         ({"likelihood": "logit"}, "likelihood must be one of"),
+        ({"likelihood": "probit", "noise": "view"}, "noise has a meaning only where a view is 'gaussian'"),
         ({"ard": 3}, "ard must be True or False; got 3"),
         ({"lower_limit": [0.0, None]}, "lower_limit must be a number, or one item"),
         ({**MIXED, "lower_limit": [None, 0.0, None]}, "lower_limit is for 'gaussian' matrices; matrix 1 is 'probit'"),
