@@ -85,12 +85,12 @@ def _mode(text: str) -> str | int:
 def _excluded(path: str, model: Any) -> Any:
     """Cells of a file: the columns that are called like modes of the model."""
     from tensorcep.cp.estimators.entries import names_of_modes
-    from tensorcep.entries.io import format_of, read_cells, read_tensor
+    from tensorcep.entries.io import Reading, format_of, read_cells, read_tensor
 
     kind, names = format_of(check_file(path), None), names_of_modes(model.labels_)
     if kind == "npz" or None in names:
         return read_tensor(path)
-    cells = read_cells(path, kind, len(names))
+    cells = read_cells(path, kind, len(names), Reading())
     return cells[[name for name in cells.columns if name in names]]
 
 

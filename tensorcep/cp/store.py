@@ -202,7 +202,8 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
             raise ValueError("its deviations do not fit its shape")
         if not all(_is_positive(part) for part in _parts_of(member)):
             raise ValueError("a noise precision or dispersion is not positive")
-        if getattr(member, "doubt", None) is not None and not np.min(member.doubt) >= 0.0:
+        doubt = getattr(member, "doubt", None)
+        if doubt is not None and not np.min(doubt) >= 0.0:
             raise ValueError("the doubt of its latent values is no variance")
     for name in ("lower_limit_", "upper_limit_", "_sampled_rate", "level_", "_extent_unit"):
         number = read_as(float | None, fitted.own.get(name), name)

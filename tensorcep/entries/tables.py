@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from tensorcep.core.checks import check_not_empty, fail_value, warn_user
+from tensorcep.core.checks import check_choice, check_not_empty, fail_value, warn_user
 from tensorcep.entries.frames import check_mode_columns, check_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
@@ -21,6 +21,7 @@ VALUE_OF_ARRAYS = "value"
 # Lines from which a column is looked at, and the share of rows to lines, one to so many, of points of time.
 FEWEST_LINES = 20
 EPOCHS = 6.3e8, 4.1e9  # seconds from 1970 to 1990 and to 2100
+NO_COLUMNS = "modes= and value= name columns of a table; got X as {}."
 FROM_SCIPY = "pass SparseTensor.from_scipy(X), whose stored cells are the entries."
 
 
@@ -230,6 +231,31 @@ def split_like(
     return split_table(frame, y, modes, value)
 
 
+def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
+    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge."""
+    X = as_frame(X)
+    if isinstance(X, pd.DataFrame):
+        X, y = split_like(names, X, y, modes, value, empty)
+    elif modes is not None or value is not UNSAID:
+        fail_value(NO_COLUMNS.format(type(X).__name__))
+    return X, X.values if y is None and isinstance(X, SparseTensor) else y
+
+
+def column_apart(X: Any, name: str, column: str) -> tuple[Any, np.ndarray]:
+    """A table without one of its columns, which the argument `name` names, and that column.
+
+    Raises
+    ------
+    ValueError
+        If it is no table, or has no such column.
+    """
+    X = as_frame(X)
+    if not isinstance(X, pd.DataFrame):
+        fail_value(f"{name}={column!r} names a column of a table; got X as {type(X).__name__}; give an array.")
+    check_choice(name, column, tuple(map(str, X.columns)))
+    return X.drop(columns=[column]), X[column].to_numpy()
+
+
 def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
     """Cells, and values or None, of what a fit is given that is no file."""
     if value is UNSAID and y is None and is_array_of_cells(X):
@@ -239,5 +265,5 @@ def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
         check_not_empty(len(X), "X")
         return split_table(X, y, modes, value)
     if modes is not None or value is not UNSAID:
-        fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
+        fail_value(NO_COLUMNS.format(type(X).__name__))
     return X, y

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_random_state, check_size
+from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_size
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
@@ -64,7 +64,7 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         """
         if link.kind.theta == "noise":
             check_size("X", link.matrix.x)
-        return link._replace(units=link.own_units) if self.standardize else link
+        return link._replace(units=link.own_units) if check_flag("standardize", self.standardize) else link
 
     def _fitted(
         self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.base import FactorModel, empty_relations
 from tensorcep.factor_models.cells import DenseCells
@@ -45,7 +45,8 @@ class BaseRelations(FactorModel):
         sides = [(link.row, link.col) for link in links]
         labels = by_entity([labels_of(X) for X in matrices], sides, names)
         sizes = _entity_sizes(links, names)
-        learned = [bool(self.ard) and name not in fixed for name in names]
+        ard = check_flag("ard", self.ard)
+        learned = [ard and name not in fixed for name in names]
         known = self._known_rows(plan.method.name, links, labels)
         rng = check_random_state(self.random_state)
         result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random", known)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import check_choice, check_random_state, check_unmasked, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_unmasked, fail_value
 from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
@@ -96,7 +96,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         matrix = seen._read(X, link.kind, reset=True)
         links = [self._measured(link._replace(matrix=matrix))]
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
-        rng, learned = check_random_state(self.random_state), [False, bool(self.ard)]
+        rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         sizes = [*matrix.cells.shape]
         result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, init, known)
         posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))

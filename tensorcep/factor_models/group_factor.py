@@ -121,6 +121,8 @@ class GroupFactorAnalysis(BaseRelations):
         likelihoods = [self.likelihood] * len(views) if isinstance(self.likelihood, str) else list(self.likelihood)
         if len(likelihoods) != len(views):
             fail_value(f"likelihood must be one word, or one for each of {len(views)} views; got {len(likelihoods)}.")
+        if self.noise == "view" and "gaussian" not in likelihoods:
+            fail_value("noise has a meaning only where a view is 'gaussian'; got noise='view'; leave it out.")
         said = [f"view {m}" for m in range(len(views))] if names is None else [str(name) for name in names]
         relations = [
             (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)

@@ -16,11 +16,13 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
     Raises
     ------
     ValueError, TypeError
-        If they are not as many as matrices or columns, not finite, or of a matrix that is not real.
+        If they are not as many as matrices or columns, not finite, or of a matrix that is not real, or there is none.
     """
     if given is None:
         return [None] * len(matrices)
     one = isinstance(given, numbers.Real)
+    if one and not any(likelihood == "gaussian" for _, likelihood in matrices):
+        fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")
     each = [given if likelihood == "gaussian" else None for _, likelihood in matrices] if one else list(given)
     if len(each) != len(matrices):
         fail_value(

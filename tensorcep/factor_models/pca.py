@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_range
+from tensorcep.core.checks import check_choice, check_range, fail_value
 from tensorcep.core.docs import fill_docstring
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.base_one import BasePCA
@@ -124,6 +124,11 @@ class BayesianPCA(BasePCA):
     def _planned_link(self) -> Link:
         bias, noise = self._checked_bias(), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
+        if noise != "column" and self.likelihood != "gaussian":
+            fail_value(f"noise has a meaning only with likelihood='gaussian'; got noise={noise!r}; leave it out.")
+        if self.likelihood != "negbinomial" and self.dispersion != "column":
+            given = self.dispersion
+            fail_value(f"dispersion has a meaning only with likelihood='negbinomial'; got {given!r}; leave it out.")
         if self.likelihood == "gaussian":  # which no augmentation concerns
             return Link(NOTHING, 0, 1, "gaussian", bias=bias, groups=noise)
         alone = augmentation_of(self.likelihood)  # the direct one, if there is that

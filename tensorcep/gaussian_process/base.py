@@ -91,7 +91,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         settings = settings_of(self.method)
         if not callable(self.optimizer) and self.optimizer is not None:
             check_choice("optimizer", self.optimizer, ("l-bfgs",))
-        check_int("n_restarts_optimizer", self.n_restarts_optimizer, 0)
+        if check_int("n_restarts_optimizer", self.n_restarts_optimizer, 0) and self.optimizer is None:
+            fail_value("n_restarts_optimizer has a meaning only with an optimizer; got optimizer=None.")
         check_range("power", self.power, 0.0, 1.0, include_low=False)
         if self.n_inducing is None:
             if self.power != 1.0:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, warn_user
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value, warn_user
 from tensorcep.ep.functions import Functions, functions_of
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
@@ -128,8 +128,11 @@ class BayesPointMachine(FeatureClassifier):
         check_range("slack", self.slack, 0.0, 0.5, include_high=False)
         check_range("length_scale", self.length_scale, 0.0, include_low=False)
         check_range("prior_scale", self.prior_scale, 0.0, include_low=False)
+        check_flag("fit_intercept", self.fit_intercept)
         check_int("max_iter", self.max_iter)
         check_range("tol", self.tol, 0.0)
+        if self.length_scale != 1.0 and self.kernel == "linear":
+            fail_value(f"length_scale has a meaning only with kernel='rbf'; got length_scale={self.length_scale!r}.")
         if self.slack and self.likelihood != "step":
             fail_value(f"slack has a meaning only with likelihood='step'; got slack={self.slack!r} with 'probit'.")
 

@@ -10,7 +10,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.checks import check_int, check_random_state, check_range, fail_value, warn_user, word_or_range
+from tensorcep.core.checks import (
+    check_flag,
+    check_int,
+    check_random_state,
+    check_range,
+    fail_value,
+    warn_user,
+    word_or_range,
+)
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
 from tensorcep.core.settings import TakesMethod
@@ -126,7 +134,11 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)
         word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
+        check_flag("fit_intercept", self.fit_intercept)
         check_range("intercept_scale", self.intercept_scale, 0.0, include_low=False)
+        if self.intercept_scale != 10.0 and not self.fit_intercept:
+            given = self.intercept_scale
+            fail_value(f"intercept_scale has a meaning only with fit_intercept=True; got intercept_scale={given!r}.")
         check_int("max_iter", self.max_iter)
         check_range("tol", self.tol, 0.0)
         n_threads(self.n_jobs)

@@ -104,6 +104,8 @@ def test_likelihoods_and_limits_that_do_not_fit_are_refused(rng):
     X, _ = three(rng)
     refused = [
         ({"likelihood": "logit"}, "likelihood must be one of"),
+        ({"likelihood": "probit", "noise": "view"}, "noise has a meaning only where a view is 'gaussian'"),
+        ({"ard": 3}, "ard must be True or False; got 3"),
         ({"lower_limit": [0.0, None]}, "lower_limit must be a number, or one item"),
         ({**MIXED, "lower_limit": [None, 0.0, None]}, "lower_limit is for 'gaussian' matrices; matrix 1 is 'probit'"),
         ({**MIXED, "lower_limit": [[0.0, 1.0], None, None]}, "lower_limit of 0 must hold one number for each of the 8"),
@@ -112,3 +114,6 @@ def test_likelihoods_and_limits_that_do_not_fit_are_refused(rng):
     for params, sentence in refused:
         with pytest.raises(ValueError, match=sentence):
             tc.GroupFactorAnalysis(2, **params).fit(X)
+    labels = [(np.abs(view) > 0.5).astype(float) for view in X]
+    with pytest.raises(ValueError, match="lower_limit is for 'gaussian' matrices; got 0 and none of these; leave it"):
+        tc.GroupFactorAnalysis(2, likelihood="probit", lower_limit=0.0).fit(labels)

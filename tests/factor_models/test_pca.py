@@ -189,6 +189,8 @@ def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
         ({"likelihood": "bernouli"}, "likelihood must be one of 'gaussian', 'bernoulli', 'probit'"),
         ({"likelihood": "bernoulli"}, "X must hold labels 0 and 1; got 2"),
         ({"likelihood": "negbinomial", "dispersion": -1.0}, "dispersion must be a number > 0"),
+        ({"dispersion": 2.0}, "dispersion has a meaning only with likelihood='negbinomial'; got 2.0; leave it out"),
+        ({"likelihood": "negbinomial", "noise": "all"}, "noise has a meaning only with likelihood='gaussian'"),
         ({"method": "em"}, "method must be one of 'vb-factorized', 'vb', 'gibbs'; got 'em'"),
         ({"method": "gibbs", "max_iter": 10}, "max_iter must be above the burn-in of 200 sweeps; got 10"),
         ({"method": Gibbs}, r"got the class; write Gibbs\(\)"),

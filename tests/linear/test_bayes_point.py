@@ -168,6 +168,8 @@ def test_bpm_warns_and_says_why_when_it_does_not_converge(rng):
         ({"likelihood": "logit"}, "likelihood must be one of 'probit', 'step'; got 'logit'"),
         ({"likelihood": "step", "slack": 0.5}, "slack must be a number in \\[0, 0.5\\); got 0.5"),
         ({"slack": 0.1}, "slack has a meaning only with likelihood='step'"),
+        ({"fit_intercept": 3}, "fit_intercept must be True or False; got 3"),
+        ({"length_scale": 2.0}, "length_scale has a meaning only with kernel='rbf'; got length_scale=2.0"),
         ({"length_scale": 0}, "length_scale must be a number > 0; got 0"),
         ({"prior_scale": -1.0}, "prior_scale must be a number > 0; got -1.0"),
         ({"kernel": lambda X, Z: np.ones(3)}, "kernel must return a matrix of shape \\(3, 3\\); got \\(3,\\)"),

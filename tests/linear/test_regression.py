@@ -174,6 +174,11 @@ def test_glm_warns_when_it_does_not_converge(rng):
     [
         ({"method": "gibbs"}, "method must be one of 'ep', 'ep-factorized', 'cep1', 'cep2', 'lp', 'vb', 'is'; got"),
         ({"prior_scale": 0.0}, "prior_scale must be 'evidence', or a number > 0; got 0.0"),
+        ({"fit_intercept": 3}, "fit_intercept must be True or False; got 3"),
+        (
+            {"fit_intercept": False, "intercept_scale": 3.0},
+            "intercept_scale has a meaning only with fit_intercept=True",
+        ),
         ({"intercept_scale": -1}, "intercept_scale must be a number > 0; got -1"),
         ({"max_iter": 0}, "max_iter must be an integer >= 1; got 0"),
         ({"method": EP}, "method must be a name or a record of settings; got the class; write EP\\(\\)"),

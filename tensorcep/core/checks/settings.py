@@ -24,10 +24,10 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool):
+    """Return `value` if it is True or False, which numpy has, too."""
+    if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False; got {value!r}.")
-    return value
+    return bool(value)
 
 
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None, *, instead: str = "") -> int:

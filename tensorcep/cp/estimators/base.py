@@ -40,7 +40,7 @@ from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, is_of, split_given, warn_of_modes
+from tensorcep.entries.tables import UNSAID, column_apart, is_of, split_given, warn_of_modes
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -201,7 +201,7 @@ class BaseCP(
             rows of the other modes are learned from these entries alone, from where they are. Columns, prior and level
             are those of the earlier fit. Samplers take the earlier draws of the rows one after the other. Not for
             "wopt".
-        sample_weight : array-like of shape (N,), optional
+        sample_weight : array-like of shape (N,) or column name, optional
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
             "gibbs" takes them for real values without a limit, and for counts. Starts, hold-outs and choices are told
@@ -246,7 +246,10 @@ class BaseCP(
             rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **others}
             return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
-        given, (X, extents, column) = (X, y), self._split_extents(X, others)
+        given = (X, y)
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+        X, extents, column = self._split_extents(X, others)
         alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
         place = checked_place(self, scratch, memory, alone if scratch is None else alone | others)
         if are_files(X) and y is None:

@@ -18,10 +18,11 @@ from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.learning import Watch
-from tensorcep.cp.estimators.scoring import scored_entries
+from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.binary import mixed_with
@@ -225,10 +226,13 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         likely = self.predict_proba(X)[:, 1] > 0.5
         return np.asarray(self.classes_[likely.astype(np.int64)])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
+    ) -> float:
         """Share of the labels that are predicted.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
 
         Examples
         --------
@@ -238,7 +242,10 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(entries.coords, entries.values > 1) > 0.7
         True
         """
-        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+        entries = scored_entries(self, X, y, modes, value)
+        return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n).

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_unmasked
+from tensorcep.core.checks import check_unmasked, warn_user
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
@@ -34,7 +34,7 @@ from tensorcep.cp.sampled import sampled_columns
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.stored import Columns
 from tensorcep.cp.telling import telling
-from tensorcep.entries.tables import UNSAID
+from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binomial import deviance
 from tensorcep.likelihoods.record import Likelihood
@@ -212,6 +212,12 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
             name = "negbinomial" if varies else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self._asked_likelihood().name
+        if name == "poisson" and fixed is not None:
+            warn_user(
+                f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
+                "say likelihood='negbinomial' to keep it.",
+                UserWarning,
+            )
         record = with_dispersion(name, fixed)
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
@@ -277,12 +283,21 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         return self._observation_interval(X, coverage, exposure=exposure, n_trials=n_trials)
 
     def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, exposure: Any = None, n_trials: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        modes: Any = None,
+        value: Any = UNSAID,
+        exposure: Any = None,
+        n_trials: Any = None,
     ) -> float:
         """Fraction of deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor; of binomial ones theirs.
 
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out. After a
-        fit with exposures, or numbers of trials, they are needed here, too.
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        `modes`, `value` and `sample_weight` may name columns, as in `fit`. After a fit with exposures, or numbers of
+        trials, they are needed here, too.
 
         Examples
         --------
@@ -294,9 +309,11 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         True
         """
         given = {"exposure": exposure, "n_trials": n_trials}
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
         extents = self._extent_of(X, given, needed=True)
         sample_weight = check_unmasked(sample_weight, "sample_weight")
-        X, y = scored_entries(self, self._without_extent(X, given), y)
+        X, y = scored_entries(self, self._without_extent(X, given), y, modes, value)
         expected = observed_moments(self._likelihood(), *self._at(X), extent=extents)[0]
         if self._likelihood().extent == "exposure":
             return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))

@@ -28,13 +28,15 @@ class CountParameters:
     def _given_name(self: Any) -> str:
         """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
         given, name = self.dispersion, check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
-        if not isinstance(given, str) or given == "learned":
+        if isinstance(given, str) and given == "learned":
             return name
         if name not in ("auto", "negbinomial"):
             fail_value(
                 f"dispersion={given!r} is for likelihood='negbinomial' or 'auto'; got {name!r}; use one of these, or "
                 "dispersion='learned'."
             )
+        if not isinstance(given, str):
+            return name
         if self._asks_for_zeros():
             fail_value(
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion={given!r}; leave one out."

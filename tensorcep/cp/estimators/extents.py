@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_choice, check_values, fail_value
+from tensorcep.core.checks import check_values, fail_value, warn_user
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.estimators.entries import refuse_others
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tables import as_frame, column_apart
 
 # The name of the argument of each kind of extent, and what has it.
 ARGUMENTS = {"exposure": "exposure", "trials": "n_trials"}
@@ -46,11 +46,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     ((name, value),) = said.items()
     if not isinstance(value, str):
         return X, value, None
-    X = as_frame(X)
-    if not isinstance(X, pd.DataFrame):
-        fail_value(f"{name}={value!r} names a column of a table; got X as {type(X).__name__}; give an array.")
-    check_choice(name, value, tuple(map(str, X.columns)))
-    return X.drop(columns=[value]), X[value].to_numpy(), value
+    return *column_apart(X, name, value), value
 
 
 def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
@@ -144,9 +140,16 @@ class TakesExtents:
             value = X[self._extent_column].to_numpy()
         if value is None and self._extent_unit is None:
             return None
-        if value is None and needed:
+        if value is None:
             name = ARGUMENTS[kind]
-            fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+            if needed:
+                fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+            if kind == "exposure":  # shares of successes are what one trial means
+                warn_user(
+                    "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
+                    "are predicted; give theirs, or exposure=1 if that is meant.",
+                    UserWarning,
+                )
         return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
 
     def _without_extent(self: Any, X: Any, given: dict[str, Any] | None = None) -> Any:

@@ -30,7 +30,7 @@ from tensorcep.cp.predict import theta_of
 from tensorcep.cp.settings.names import SETTINGS, checked_method
 from tensorcep.cp.standard_form import layout_of
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tables import UNSAID, as_frame, split_like
+from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
@@ -158,10 +158,7 @@ class Folding(CPPredictions):
         self, X: Any, y: Any, k: int, modes: Any, value: Any
     ) -> tuple[np.ndarray, Any, Labels | None, np.ndarray]:
         """Coordinates, values, new labels and the new row of each entry."""
-        if isinstance(X := as_frame(X), pd.DataFrame):
-            X, y = split_like(names_of(self.labels_), X, y, modes, value)
-        if isinstance(X, SparseTensor):
-            y = X.values if y is None else y
+        X, y = split_observed(names_of(self.labels_), X, y, modes, value)
         check_not_empty(len(X), "X")
         coords, name, known = coords_to_predict(X, self.labels_).copy(), names_of(self.labels_)[k], self.labels_[k]
         if known is None:

@@ -19,8 +19,9 @@ from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.levels import classes_of, coded, worth_of
-from tensorcep.cp.estimators.scoring import scored_entries
+from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
 from tensorcep.cp.predict import observed_levels
+from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.ordinal import LINKS, constant_of, ordinal, shares_of
@@ -248,10 +249,13 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         ends = self._observation_interval(X, coverage)
         return np.asarray(self.classes_[ends.astype(np.int64)])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
+    ) -> float:
         """Share of the levels that are predicted.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
 
         Examples
         --------
@@ -262,7 +266,10 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(entries.coords, levels) > 0.5
         True
         """
-        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+        entries = scored_entries(self, X, y, modes, value)
+        return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new levels of the entries X, (n_samples, n).

@@ -31,6 +31,7 @@ from tensorcep.cp.estimators.row_features import (
     knows_rows,
     local_of,
 )
+from tensorcep.cp.estimators.streamable import check_revisit
 from tensorcep.cp.estimators.weighting import check_power
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.left_out import best_problem
@@ -136,13 +137,15 @@ def plan_fit(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
+    if model.revisit:
+        check_revisit(model)
     stored = isinstance(coords, Columns)
     told_values = values[telling(power)]
     n_told = len(told_values)
     chosen = choose(model, n_told, shape, streaming, prior, limit, stored, model._is_wild(told_values))
     likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
-    columns = coords.columns if isinstance(coords, Columns) else coords.T
+    columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
     shape, labels, designs, clocks = described(model.prior, shape, labels, columns)
     check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(model.prior, labels, clocks)

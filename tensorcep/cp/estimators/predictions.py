@@ -21,6 +21,7 @@ from tensorcep.cp.estimators.components import MADE, CPComponents
 from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
 from tensorcep.cp.estimators.fitted import moment_attributes
 from tensorcep.cp.estimators.later import described_rows, placed
+from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.given import extended, pairs_at
 from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import (
@@ -33,6 +34,7 @@ from tensorcep.cp.predict import (
 )
 from tensorcep.cp.store import write_model
 from tensorcep.cp.stream.slopes import Expected
+from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.deviations import drawn
@@ -196,8 +198,10 @@ class CPPredictions(CPComponents):
         """Observations as the likelihoods know them."""
         return y
 
-    def log_score(self, X: Any, y: Any, **extent: Any) -> np.ndarray:
+    def log_score(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`.
+
+        A SparseTensor brings its values, and `modes` and `value` name columns of a table, as in `fit`.
 
         Examples
         --------
@@ -207,7 +211,9 @@ class CPPredictions(CPComponents):
         >>> model.log_score(tensor, tensor.values).shape
         (120,)
         """
-        extents = self._extent_of(X, extent, needed=True)
+        self._fitted_belief()
+        extents, X = self._extent_of(X, extent, needed=True), self._without_extent(X, extent)
+        X, y = split_observed(names_of(self.labels_), X, y, modes, value)
         likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
         values = likelihood.check_y(check_values(self._coded(y), len(rows), name="y"))
         with threads_of(self.n_jobs) as executor:

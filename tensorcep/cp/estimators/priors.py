@@ -118,6 +118,8 @@ def _component_rows(
     """The rows of a CP component alone."""
     given = checked_init(model.init, shape, rank)
     mean = word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
+    if isinstance(kind, Prior) and (model.prior_scale != "auto" or mean != "uniform"):
+        fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
     scale = 1.0 if isinstance(kind, Prior) else scale_of(values, len(shape), rank)
     learner: Learner | None = None
     drawn = kind == "fixed" and mean == "uniform"  # the paper's prior: one draw per row, kept

@@ -23,6 +23,7 @@ from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
 from tensorcep.cp.telling import telling
+from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -273,10 +274,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """
         return self._predicted(X, return_std)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
+    ) -> float:
         """R^2 of the predictive means.
 
         A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
 
         Examples
         --------
@@ -286,7 +290,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(tensor) == model.score(tensor.coords, tensor.values)
         True
         """
-        return float(super().score(*scored_entries(self, X, y), check_unmasked(sample_weight, "sample_weight")))
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+        entries = scored_entries(self, X, y, modes, value)
+        return float(super().score(*entries, check_unmasked(sample_weight, "sample_weight")))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2).

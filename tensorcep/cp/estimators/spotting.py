@@ -17,7 +17,7 @@ from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.tables import UNSAID, as_frame, split_like
+from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.record import Likelihood
 
@@ -66,13 +66,10 @@ class Spotting(CPPredictions):
         """
         self._fitted_belief()
         likelihood, names = self._likelihood_of_new(), names_of(self.labels_)
-        X = as_frame(X)
         extents, X = self._extent_of(X, extent, needed=True), self._without_extent(X, extent)
-        if isinstance(X, pd.DataFrame):
-            X, y = split_like(names_of(self.labels_), X, y, modes, value, empty=True)
-        if y is None and not isinstance(X, SparseTensor):
+        X, y = split_observed(names, X, y, modes, value, empty=True)
+        if y is None:
             fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
-        y = X.values if y is None else y
         coords = coords_to_predict(X, self.labels_)
         values = likelihood.check_y(check_values(self._coded(y), len(coords), name="y"))
         found = placed(self, X)

@@ -44,11 +44,22 @@ def check_stream(model: BaseCP) -> None:
         )
     if "dispersion" in own and has_common_law(own.get("posterior_")):
         fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
-    name, settings = checked_method(model.method)
+    name, _ = checked_method(model.method)
     if "posterior_" not in own and "_stream" not in own:
         check_choice("method", name, (*STREAMING, "auto"))
+    check_revisit(model)
+
+
+def check_revisit(model: BaseCP) -> None:
+    """Refuse revisits to methods that have no message of every entry.
+
+    Raises
+    ------
+    ValueError
+    """
     if not check_int("revisit", model.revisit, 0):
         return
+    name, settings = checked_method(model.method)
     if name not in ("cep", "auto"):
         fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
     if isinstance(settings, CEP) and settings.messages != "full":

@@ -10,13 +10,14 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
-from tensorcep.cp.estimators.entries import refuse_others
+from tensorcep.cp.estimators.entries import names_of_modes, refuse_others
 from tensorcep.cp.estimators.extents import ARGUMENTS
 from tensorcep.cp.estimators.learning import LearningCP
 from tensorcep.cp.estimators.score_files import watching
 from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
-from tensorcep.entries.tables import as_frame, as_frames
+from tensorcep.entries.tables import UNSAID, as_frames, column_apart, split_given, split_observed
+from tensorcep.entries.tensor import SparseTensor
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 
@@ -25,7 +26,15 @@ class StreamingCP(LearningCP):
     """What a CP estimator does with batches that arrive one after the other."""
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, time: float | None = None, sample_weight: Any = None, **others: Any
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        modes: Any = None,
+        value: Any = UNSAID,
+        time: float | None = None,
+        sample_weight: Any = None,
+        **others: Any,
     ) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
 
@@ -42,14 +51,17 @@ class StreamingCP(LearningCP):
             Coordinates or labels of the entries, as for `fit`; a table holds one column of labels per mode. A cell
             that occurs twice in X was observed twice.
         y : array-like of shape (N,)
-            Values; left out with a SparseTensor.
+            Values; left out with a SparseTensor, and where `value` names their column.
+        modes, value : column names, optional
+            Of a table: the modes, and the value, as in `fit`; the modes of later batches are found by their names.
         time : float, optional
             When the batch was observed, in the unit that `forget` refers to; default: the number of earlier batches.
-        sample_weight : array-like of shape (N,), optional
+        sample_weight : array-like of shape (N,) or column name, optional
             How much each entry counts, as in `fit`: the power to which its likelihood is taken. With ``revisit=`` and
             where a dispersion is learned, whole numbers.
         **others
-            Of counts exposure= or n_trials=, as in `fit`. Once a batch had exposures, every batch needs them.
+            Of counts exposure= or n_trials=, as in `fit`. Once a batch had exposures, every batch needs them; counts of
+            earlier ones without any were those of an exposure of 1.
 
         Returns
         -------
@@ -68,10 +80,23 @@ class StreamingCP(LearningCP):
         >>> model.partial_fit(tensor.select(range(60, 120))).n_samples_seen_
         120
         """
-        X, extents, column = self._split_extents(as_frame(X), others, "partial_fit")
+        if isinstance(sample_weight, str):
+            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+        X, extents, column = self._split_extents(X, others, "partial_fit")
+        X, y = self._split_batch(X, y, modes, value)
         batch = as_batch(X, y, time, self._code)
         self._learn(weighted_batch(with_extents(batch, extents, column), sample_weight))
         return self
+
+    def _split_batch(self, X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
+        """Cells and values of a batch, whose modes are those of the model if it has learned any."""
+        own = vars(self)
+        if "_stream" not in own and "posterior_" not in own:
+            return split_given(X, y, modes, value)
+        known = own["_stream"].names if "_stream" in own else names_of_modes(self.labels_)
+        names = [k if name is None else name for k, name in enumerate(known)]
+        X, values = split_observed(names, X, y, modes, value)
+        return X, None if isinstance(X, SparseTensor) and y is None else values
 
     def _column_of_extents(self, given: dict[str, Any]) -> str | None:
         """The column of exposures or trials that `stream` was told of; None where there is none."""

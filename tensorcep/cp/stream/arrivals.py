@@ -204,7 +204,8 @@ def rows_of_keys(
         try:
             theirs = spelled_as(mine, theirs)
         except TypeError as error:  # a list or a dict
-            raise ValueError(f"mode {k} of X must hold labels, such as numbers, text or dates ({error}).") from error
+            column = f"mode {k} of X" if names[k] is None else f"column {names[k]!r}"
+            raise ValueError(f"{column} must hold labels, such as numbers, text or dates ({error}).") from error
         unknown = dict.fromkeys(key for key in theirs if key not in mine)
         if unknown:
             known = list(itertools.islice(mine, FEW))

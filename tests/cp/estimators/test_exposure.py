@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,7 +83,8 @@ def test_exposures_of_rows_are_shifts_of_the_rows(name):
         others = np.array([0.5, 1.0])
         prior = tc.Prior([mean, others, others], [np.array([1.0, 2.0]), clamped, clamped])
         start = [init[0] + np.stack([0.0 * shift, shift], axis=1), *init[1:]]
-        model = new(name, prior=prior, init=start, dispersion=1.5).set_params(max_iter=40, tol=1e-9)
+        own = {"dispersion": 1.5} if METHODS[name][1] == "negbinomial" else {}
+        model = new(name, prior=prior, init=start, **own).set_params(max_iter=40, tol=1e-9)
         return model.fit(X, y, **given)
 
     with_exposure, shifted = fit(0.0 * shift, exposure=exposure), fit(shift)
@@ -136,6 +139,28 @@ def test_weights_are_entries_with_their_exposures():
         half.predict_latent(X)[1].mean()
         > new("vmp", shape=SHAPE).fit(X, y, exposure=exposure).predict_latent(X)[1].mean()
     )
+
+
+def test_rates_are_predicted_with_a_word_on_it():
+    """Before, the file had the column, and predictions were those of an exposure of 1 without a word."""
+    X, y, exposure, _ = simulated()
+    cells = pd.DataFrame(X, columns=["site", "kind", "year"])
+    frame = cells.assign(hours=exposure, count=y)
+    model = new("vmp").fit(frame, value="count", exposure="hours")
+    for call in (model.predict, model.predict_interval, model.sample_y):
+        with pytest.warns(
+            UserWarning, match="the fit was to counts with exposure=, and these have none: rates"
+        ) as told:
+            call(cells)
+        assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.predict(frame)
+        model.predict(cells, exposure=1)
+    plain = new("vmp").fit(frame.drop(columns="hours"), value="count")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        plain.predict(cells)
 
 
 def test_scores_and_draws_are_of_the_exposure():

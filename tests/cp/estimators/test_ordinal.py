@@ -184,6 +184,7 @@ def test_levels_of_any_kind_are_learned_in_their_order(kind, tmp_path):
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
     np.testing.assert_array_equal(model.predict(X), KINDS[kind][plain.predict(X)])
     np.testing.assert_array_equal(model.log_score(X, KINDS[kind][y]), plain.log_score(X, y))
+    assert model.score(X, KINDS[kind][y]) == plain.score(X, y)
     assert model.classes_.tolist() == KINDS[kind].tolist()
     model.save(tmp_path / "m.npz")
     again = tc.load(tmp_path / "m.npz")

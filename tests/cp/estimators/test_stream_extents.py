@@ -123,6 +123,15 @@ def test_a_stream_that_chooses_its_prior_keeps_the_exposures_of_its_beginning(tm
     assert len(left._stream.kept.extent) == N - 5
 
 
+@EVERY
+def test_counts_before_the_first_exposures_were_those_of_an_exposure_of_one(name):
+    X, y, exposure, _ = simulated()
+    before, told = new(name).partial_fit(X[:80], y[:80]), new(name).partial_fit(X[:80], y[:80], exposure=1.0)
+    for one in (before, told):
+        one.partial_fit(X[80:], y[80:], exposure=exposure[80:])
+    np.testing.assert_array_equal(before.predict(X, exposure=2.0), told.predict(X, exposure=2.0))
+
+
 def test_binomial_counts_are_learned_from_streams():
     X, y, trials, f = simulated(trials=True)
     model = learned(new("cep", likelihood="binomial", max_iter=30), X, y, size=160, n_trials=trials)

@@ -90,6 +90,69 @@ def test_streams_take_records():
     quick().partial_fit(df[MODES].to_dict("records"), df["rating"])
 
 
+def values_of(cls, df):
+    """A frame whose values the estimator takes, with weights beside them."""
+    rank = df["rating"].rank(pct=True)
+    values = {
+        tc.CPRegressor: df["rating"],
+        tc.CPClassifier: np.where(rank > 0.5, "yes", "no"),
+        tc.CPCountRegressor: np.floor(4.0 * rank),
+        tc.CPOrdinalClassifier: 1.0 + 0.5 * np.floor(2.9 * rank),
+    }
+    return df.assign(rating=values[cls], w=1.0 + np.arange(len(df)) % 2)
+
+
+@each("cls", [tc.CPRegressor, tc.CPClassifier, tc.CPCountRegressor, tc.CPOrdinalClassifier])
+def test_every_call_that_takes_data_takes_the_words_of_fit(cls):
+    """A column may be the value, and another the weights, wherever data are given; other columns are no modes."""
+    df, method = values_of(cls, frame()), {"method": "vmp"} if cls is tc.CPOrdinalClassifier else {}
+    X, y, w, words = df[MODES], df["rating"].to_numpy(), df["w"].to_numpy(), {"modes": MODES, "value": "rating"}
+    named = quick(cls, **method).fit(df, **words, sample_weight="w")
+    plain = quick(cls, **method).fit(X, y, sample_weight=w)
+    np.testing.assert_array_equal(named.predict(df), plain.predict(X))
+    if cls is not tc.CPOrdinalClassifier:
+        named = quick(cls).partial_fit(df[:150], **words, sample_weight="w")
+        named.partial_fit(df[150:].iloc[:, ::-1], value="rating", sample_weight="w")
+        plain = quick(cls).partial_fit(X[:150], y[:150], sample_weight=w[:150])
+        plain.partial_fit(X[150:], y[150:], sample_weight=w[150:])
+        np.testing.assert_array_equal(named.predict(df), plain.predict(X))
+    assert named.score(df, value="rating", sample_weight="w") == plain.score(X, y, w)
+    np.testing.assert_array_equal(named.log_score(df, value="rating"), plain.log_score(X, y))
+    given = [model.anomaly_score(*cells)["surprise"] for model, cells in ((plain, (X, y)), (named, (X, y)))]
+    np.testing.assert_array_equal(named.anomaly_score(df, **words)["surprise"], given[0])
+    np.testing.assert_array_equal(*given)
+    new = df[:3].assign(user="v")
+    rows = named.transform(new, mode="user", **words), plain.transform(new[MODES], y[:3], mode="user")
+    np.testing.assert_array_equal(*(one.mean for one in rows))
+
+
+def test_streams_count_the_lines_of_a_log_and_take_a_single_further_column():
+    log = pd.DataFrame({"host": list("aabbbcabcc"), "port": [1, 1, 2, 2, 2, 1, 3, 3, 1, 1]})
+    model = quick(tc.CPCountRegressor).partial_fit(log[:6], value=None).partial_fit(log[6:], value=None)
+    assert (model.shape_, model.n_samples_seen_) == ((3, 3), 6)
+    df = frame()[[*MODES, "rating"]]
+    model, other = (quick().partial_fit(df[:150], value="rating") for _ in range(2))
+    np.testing.assert_array_equal(model.partial_fit(df[150:]).predict(df), other.partial_fit(df[150:]).predict(df))
+
+
+@each(
+    ("arguments", "message"),
+    [
+        ({"value": "stars"}, "X has no column 'stars'"),
+        ({"value": "rating", "y": np.ones(200)}, "y or a column, not both"),
+        ({"value": "rating", "sample_weight": "n"}, "sample_weight must be one of 'note', 'user'"),
+        ({"X": np.zeros((3, 3), dtype=int), "y": np.ones(3), "value": "rating"}, "got X as ndarray"),
+        ({"X": np.zeros((3, 3), dtype=int), "y": np.ones(3), "sample_weight": "w"}, "sample_weight='w' names a column"),
+    ],
+)
+def test_words_that_name_no_column_are_refused_everywhere(arguments, message):
+    df = frame()
+    model = quick().fit(df, modes=MODES, value="rating")
+    for call in (quick().fit, quick().partial_fit, model.partial_fit, model.score):
+        with pytest.raises(ValueError, match=message):
+            call(**{"X": df, **arguments})
+
+
 def test_labels_stay_in_order_and_are_saved(tmp_path):
     df = frame().assign(user=lambda d: d["user"].str[1:] + "h")
     model = quick().fit(df, modes=MODES, value="rating")
