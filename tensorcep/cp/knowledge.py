@@ -40,8 +40,11 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
         m, v = latent_components(belief, rows[part])
         theta = np.broadcast_to(parameter.of(rows[part]), m.shape)
         each = np.stack([_expected(likelihood, m + x * np.sqrt(v), theta) for x in nodes])
-        mean[part] = np.einsum("x,xcn->n", weights, each) / belief.size
-        sd[part] = np.sqrt(np.einsum("x,xcn->n", weights, (each - mean[part]) ** 2) / belief.size)
+        mean[part] = middle = np.einsum("x,xcn->n", weights, each) / belief.size
+        if belief.cov is not None and belief.doubt is not None:  # which moves no mean
+            each = np.stack([_expected(likelihood, m + x * np.sqrt(v + belief.doubt[:, None]), theta) for x in nodes])
+            middle = np.einsum("x,xcn->n", weights, each) / belief.size
+        sd[part] = np.sqrt(np.einsum("x,xcn->n", weights, (each - middle) ** 2) / belief.size)
     tail = 0.5 * (1.0 - coverage)
     theta = parameter_at_ends.of(rows)[0]
     ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))

@@ -100,7 +100,8 @@ def _scores(belief: Components, ranked: Ranked, queries: np.ndarray, targets: li
         spread += off * off * (c / (c + 1))
         if targets:
             within += _spreads(belief, c, rows, w) @ targets[c]
-    return np.asarray(mean + ranked.z * np.sqrt((within + spread) / C))
+    doubt = 0.0 if belief.cov is None or belief.doubt is None else float(belief.doubt.sum())
+    return np.asarray(mean + ranked.z * np.sqrt((within + spread + doubt) / C))
 
 
 def _means(belief: Components, c: int, rows: np.ndarray) -> np.ndarray:
