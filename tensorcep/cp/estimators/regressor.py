@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.powers import given_power, likelihood_of, powers_to
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
+from tensorcep.cp.stream.wild import warn_of_deciding
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -147,6 +148,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
     ) -> tuple[Likelihood, dict[str, Any]]:
         limit, side = given_limit(self.lower_limit, self.upper_limit)
+        if not isinstance(coords, Columns):
+            warn_of_deciding(y)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
