@@ -6,7 +6,8 @@ the factors. So entries are kept until there are enough, and a few times on the 
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
 Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
 neither finds anything, many quick starts are tried, too: products of more than three modes are hard to find.
-A stream that forgets chooses with its first batch, and keeps none.
+A stream that forgets chooses with its first batch, and keeps none. One whose prior was named keeps entries as long as
+its reservoir holds all of them: what a few of them made of the factors, revisits alone may not mend.
 """
 
 from __future__ import annotations
@@ -99,20 +100,27 @@ def begin_with(
     beside = (power, extent)
     if not chooses_prior(model):
         plan = _plan(model, entries, source, beside)
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), None)
+        kept = Kept(coords, values, len(values), None, power, extent) if keeps(model, len(values)) else None
+        kept = kept if len(values) < enough(shape, plan.work.problem.rank) else None
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), kept)
     model._checked_targets(values, model._asked_likelihood())
     run = None
     if prior is None and len(values) >= FEWEST:
         one, plan, run = _learned(model, entries, source, beside)
-        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares")}
+        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
         standing = _begun(standing, plan, values, extent)._replace(**judged)
         prior = one.way.prior if len(values) >= SETTLED and not one.way.in_batches else None
     else:
         plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
         standing = _begun(standing, plan, values, extent)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = model.forget == 0.0 and len(values) < enough(shape, plan.work.problem.rank)
+    stays = keeps(model, len(values)) and len(values) < enough(shape, plan.work.problem.rank)
     return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
+
+
+def keeps(model: BaseCP, n: int) -> bool:
+    """Whether a stream that is beginning keeps its n entries: to choose its prior, or as its reservoir has all."""
+    return model.forget == 0.0 and (chooses_prior(model) or n <= model.revisit)
 
 
 def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
@@ -186,9 +194,9 @@ def kept_with(
     batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None],
 ) -> Kept | None:
     """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
-    if kept is None or model.forget > 0.0 or not chooses_prior(model):
-        return None
     coords, values, *beside = batch
+    if kept is None or not keeps(model, len(kept.values) + len(values)):
+        return None
     power, extent = (
         _both((old, kept.values), (new, values)) for old, new in zip((kept.power, kept.extent), beside, strict=True)
     )
