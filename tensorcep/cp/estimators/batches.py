@@ -13,7 +13,7 @@ from tensorcep.core.checks import check_random_state, check_range, check_sizes, 
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
+from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun, chooses_prior
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
@@ -137,7 +137,8 @@ def first_stream(
     how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
     if before is not None:
-        empty = empty._replace(revisited=before.revisited, skipped=before.skipped)
+        again = 0 if chooses_prior(model) else len(before.sample.y)  # as revisits would have, in one fit
+        empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     sent = told_messages(result.state.messages, posterior, too_much)
     return stream._replace(reservoir=with_new(empty, (coords, y, time), problem.entries.permutation, sent, **how))
 
