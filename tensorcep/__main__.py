@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tensorcep.cli import run_as_program
+from tensorcep.program import run
 
-run_as_program()
+run()

@@ -146,8 +146,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     stored = open_model(path)
     family = _family(stored)
     cls = family.classes[stored.class_name]
-    fitted = family.read(stored, family.own(cls))
     with complete(path):
+        fitted = family.read(stored, family.own(cls))
         params = family.current(parameters(stored, family.settings), fitted)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
@@ -158,6 +158,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     for name, value in fitted.items():
         setattr(model, name, value)
     with complete(path):
+        model._check_parameters()
         getattr(model, family.finish)()
     return model
 

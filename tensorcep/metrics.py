@@ -385,3 +385,8 @@ def _intervals(
     arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
     _checks.check_ordered("lower", arrays[1], "upper", arrays[2])
     return arrays, weights
+
+
+def __dir__() -> list[str]:
+    """The scores, for completion in a shell."""
+    return [name for name, item in globals().items() if name[0] != "_" and getattr(item, "__module__", "") == __name__]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 from helpers.source_graph import ROOT
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -207,7 +208,7 @@ ERRORS = [
     ("fit bare.csv -o m.npz", "line 1 of 'bare.csv' holds numbers .*; pass --no-header."),
     ("fit bare.csv -o m.npz --no-header --modes a,b", "without a header a column is its position .*; got 'a'; .*"),
     ("fit named.csv -o m.npz --modes user,who", "'named.csv' has no column 'who'; it has 'user', 'item', .*"),
-    ("fit text.txt -o m.npz", "'text.txt' has the unknown extension '.txt'; known are .*, or pass --format."),
+    ("fit text.xyz -o m.npz", "'text.xyz' has the unknown extension '.xyz'; known are .*, or pass --format."),
     ("predict plain.tns plain.tns", "'plain.tns' is not a tensorcep.model file; .*"),
     ("predict plain.npz plain.npz", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
     ("predict plain.npz plain.tns --coverage 2", r"--coverage must be a number in \(0, 1\); got 2.0."),
@@ -238,7 +239,8 @@ ERRORS = [
     ("convert plain.tns plain.tns", "'plain.tns' is an input of this command; .*"),
     ("convert plain.npz x.csv", "'plain.npz' is a tensorcep.model file, not a tensorcep.tensor file; .*"),
     ("split plain.tns a.tns a.tns", "'a.tns' is an input of this command; .*"),
-    ("split plain.tns a.tns b.tns --test-size 1", r"--test-size must be a number in \(0, 1\); got 1.0."),
+    ("split plain.tns a.tns b.tns --test-size 1.5", r"--test-size must be a number in \(0, 1\); got 1.5."),
+    ("split plain.tns a.tns b.tns --test-size 0", "--test-size must be an integer >= 1; got 0."),
     ("datasets nothing", "NAME must be one of 'alog', .*; got 'nothing'."),
     ("datasets -o x.csv", "--output, --part and --fold need the NAME of a data set; give one."),
     ("datasets il2 -o x.csv --fold 2", "--part and --fold have a meaning only with --output, for alog, .*"),
@@ -262,7 +264,7 @@ def test_cli_error_is_one_sentence_on_stderr_and_code_1(
         "cells.csv": "i,j,k\n1,2,3\n",
         "blank.csv": "i,j,k,y\n1,2,3,\n",
         "ragged.csv": "user,item,day\na,7,d0\na,7,d0,d0,d0\n",
-        "text.txt": "1 2 3\n",
+        "text.xyz": "1 2 3\n",
     }
     for name, text in files.items():
         Path(name).write_text(text)
@@ -362,6 +364,39 @@ def test_cli_interrupt_leaves_no_file_and_dies_of_the_signal(work: Path, tmp_pat
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_cli_interrupt_during_the_imports_is_a_line() -> None:
+    code = (
+        "import builtins, os, signal; from tensorcep import program as _program; real = builtins.__import__\n"
+        "def slow(name, *rest):\n"
+        "    if name == 'tensorcep.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = slow; _program.run()"
+    )
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, "-c", hears + code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.stderr == "interrupted; no file was left half-written\n"
+    assert found.returncode == -signal.SIGINT
+
+
+@each("closed", ["stdin", "stdout", "stderr"])
+def test_cli_streams_that_are_closed_take_nothing(
+    closed: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, closed, None)
+    assert cli("info", work / "plain.tns") == 0
+    assert cli("convert", work / "plain.tns", tmp_path / "t.csv") == 0
+    assert cli("predict", work / "plain.npz", work / "plain.tns") == 0
+    assert cli("info", work / "nothing.tns") == 1
+    out, err = capfd.readouterr()
+    getattr(sys, closed).close()
+    assert (err == "") == (closed == "stderr")
+    assert "error" not in out
+
+
 def test_cli_closed_pipe_is_quiet(work: Path, tmp_path: Path) -> None:
     many = np.tile(simulated().coords, (20, 1))  # more than a pipe holds
     pd.DataFrame(many + 1, columns=list("ijk")).to_csv(tmp_path / "many.csv", index=False)
@@ -826,6 +861,149 @@ def test_cli_split_parts_the_entries_by_seed(work: Path, tmp_path: Path, capsys:
     np.testing.assert_array_equal(read_tensor(b).values, test.values)
 
 
+LOG = """userId,movieId,"rating, stars",timestamp,note
+7,m1,4.0,1100,"a, b"
+7,m2,3.5,1000,=1+1
+7,m3,5.0,1200,
+8,m1,1.0,1300,x
+8,m2,2.0,1050,-x
+9,m3,3.0,900,+5
+"""
+
+
+def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, train, test = tmp_path / "log.csv", tmp_path / "train.csv", tmp_path / "test.csv"
+    log.write_text(LOG)
+    how = ["--value", "rating, stars", "--modes", "userId,movieId"]
+    lines = LOG.splitlines()
+    for by, held in (
+        (["--by", "row", "--mode", "userId", "--times", "timestamp", "--test-size", 1], [3, 4]),
+        (["--by", "time", "--times", "timestamp", "--test-size", 2], [3, 4]),
+        (["--by", "time", "--times", "timestamp", "--test-size", 0.5], [1, 3, 4]),
+    ):
+        assert cli("split", log, train, test, *how, *by) == 0
+        assert test.read_text().splitlines() == [lines[0], *(lines[n] for n in held)]
+        assert train.read_text().splitlines() == [line for n, line in enumerate(lines) if n not in held]
+    assert read_tensor(test, value="rating, stars", modes=["userId", "movieId"]).nnz == 3
+    assert cli("split", log, train, test, *how, "--by", "group", "--mode", "userId", "--test-size", 1) == 0
+    assert pd.read_csv(test)["userId"].nunique() == 1
+    assert set(pd.read_csv(test)["userId"]).isdisjoint(pd.read_csv(train)["userId"])
+    log.write_text(LOG + "7,m1,2.0,1400,bought again\n")
+    assert cli("split", log, train, test, *how, "--by", "time", "--times", "timestamp", "--test-size", 1) == 0
+    assert test.read_text().splitlines()[1:] == ["7,m1,2.0,1400,bought again"]
+    assert cli("split", log, train, test, *how) == 1
+    assert "occurs more than once" in capsys.readouterr().err
+    log.write_text(LOG)
+    # Other kinds of files have the value's name, parquet all columns.
+    assert cli("split", log, train, tmp_path / "test.npz", *how, "--by", "row", "--mode", "userId", "-q") == 0
+    assert train.read_text().splitlines()[0] == 'userId,movieId,"rating, stars"'
+    pd.read_csv(log).to_parquet(tmp_path / "log.parquet")
+    parts = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert cli("split", tmp_path / "log.parquet", *parts, *how, "--by", "time", "--times", "timestamp", "-q") == 0
+    assert pd.read_parquet(parts[1])["timestamp"].tolist() == [1300]
+    (tmp_path / "bare.csv").write_text("# c\n1,1,4,10\n1,2,3,20\n2,1,5,30\n")
+    bare = ["split", tmp_path / "bare.csv", train, test, "--no-header", "--modes", "0,1", "--value", 2]
+    assert cli(*bare, "--by", "time", "--times", 3, "--test-size", 1) == 0
+    assert (train.read_text(), test.read_text()) == ("1,1,4,10\n1,2,3,20\n", "2,1,5,30\n")
+    capsys.readouterr()
+    assert cli("split", log, train, test, *how, "--by", "row", "--mode", "user") == 1
+    assert cli("split", log, train, test, *how, "--by", "time") == 1
+    assert cli("split", log, train, test, *how, "--by", "row", "--mode", "movieId", "--test-size", 4) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert "has no column 'user'; it has 'userId', 'movieId', 'rating, stars', 'timestamp', 'note'" in errors[0]
+    assert errors[1].startswith("error: --by time needs --times: the mode that is the time")
+    assert errors[2].startswith("error: no row has enough entries to hold out --test-size=4 of them and to keep one")
+
+
+def test_cli_split_by_time_takes_lines_of_a_log_and_npz(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("host,port\na,1\na,1\nb,2\nb,1\n")
+    parts = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    assert cli("split", tmp_path / "log.csv", *parts, "--count", "--by", "row", "--mode", "host", "--test-size", 1) == 0
+    assert sorted(parts[1].read_text().splitlines()[1:])[0] == "a,1"
+    write_tensor(simulated(labels=names()), tmp_path / "d.npz")
+    parts = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    assert cli("split", tmp_path / "d.npz", *parts, "--by", "group", "--mode", "user", "--test-size", 2, "-q") == 0
+    _, test = simulated(labels=names()).train_test_split(2, 0, by="group", mode="user")
+    np.testing.assert_array_equal(read_tensor(parts[1]).values, test.values)
+
+
+def test_cli_safe_csv_escapes_what_a_spreadsheet_would_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], work: Path
+) -> None:
+    odd = ["=1+1", "+a", "-b", "@c", "\td", "'e", "-5", "f=1"]
+    safe = ["'=1+1", "'+a", "'-b", "'@c", "'\td", "'e", "-5", "f=1"]
+    table = pd.DataFrame({"=user": odd * 2, "item": ["x"] * 8 + ["-y"] * 8, "y": np.arange(16.0) - 8})
+    table.to_csv(tmp_path / "odd.csv", index=False)
+
+    def labels(*args: object, column: str = "'=user") -> set[str]:
+        capsys.readouterr()
+        assert cli(*args) == 0
+        text = capsys.readouterr().out if "-o" not in args else (tmp_path / "out.csv").read_text()
+        return set(pd.read_csv(io.StringIO(text), dtype=str)[column])
+
+    out = tmp_path / "out.csv"
+    assert cli("convert", tmp_path / "odd.csv", out, "--safe-csv") == 0
+    assert set(pd.read_csv(out)["'=user"]) == set(safe)
+    assert cli("convert", tmp_path / "odd.csv", out) == 0
+    assert set(pd.read_csv(out)["=user"]) == set(odd)
+    assert cli("split", tmp_path / "odd.csv", out, tmp_path / "t.csv", "--safe-csv") == 0
+    assert set(pd.read_csv(out, dtype=str)["'=user"]) | set(pd.read_csv(tmp_path / "t.csv")["'=user"]) == set(safe)
+    model = tmp_path / "m.npz"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        CPRegressor(1, method="vmp", max_iter=3, random_state=0).fit(table, value="y").save(model)
+    asked = [model, tmp_path / "odd.csv", "--safe-csv"]
+    assert labels("predict", *asked) == labels("score", *asked) == labels("predict", *asked, "-o", out) == set(safe)
+    assert labels("predict", *asked[:2], column="=user") == set(odd)
+    assert labels("recommend", model, "--mode", "=user", "--all", "--safe-csv") == set(safe)
+    assert labels("components", model, "--mode", "=user", "--safe-csv") == set(safe)
+    stream = [
+        "stream",
+        tmp_path / "odd.csv",
+        "-o",
+        tmp_path / "s.npz",
+        "--rank",
+        1,
+        "--safe-csv",
+        "-q",
+        "--scores",
+        out,
+    ]
+    assert cli(*stream) == 0
+    assert set(pd.read_csv(out, dtype=str)["'=user"]) == set(safe)
+
+
+@each(("zeros", "n"), [("7", 7), ("2x", 48), ("0.5x", 12), ("all", 96)])
+def test_cli_zeros_are_added_and_not_seen(
+    zeros: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ones = SparseTensor.from_coo([[i, (i * 5 + j) % 10] for i in range(12) for j in (0, 3)], np.ones(24), (12, 10))
+    write_tensor(ones, tmp_path / "ones.tns", extended=True)
+    assert cli("convert", tmp_path / "ones.tns", tmp_path / "z.npz", "--zeros", zeros, "--seed", 3) == 0
+    expected = ones.with_zeros(n, random_state=3)
+    np.testing.assert_array_equal(read_tensor(tmp_path / "z.npz").coords, expected.coords)
+    kept: list[Any] = []
+
+    def fit(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        kept.append(X)
+        raise FloatingPointError("enough")
+
+    monkeypatch.setattr(ESTIMATORS["CPCountRegressor"], "fit", fit)
+    how = ["--likelihood", "counts", "--seed", 3, "-q"]
+    assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", zeros, *how) == 1
+    np.testing.assert_array_equal(kept[0].coords, expected.coords)
+    np.testing.assert_array_equal(kept[0].sampled, expected.sampled)
+    for wrong, said in (("97", "at most the 96 cells without an entry; got 97"), ("99x", "got 2376")):
+        capsys.readouterr()
+        assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", wrong, *how) == 1
+        assert said in capsys.readouterr().err
+    for other in (["--exposure", "e"], ["--scratch", tmp_path], ["--model", "pca", "--likelihood", "gaussian"]):
+        assert cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", zeros, *how, *other) == 1
+        assert "--zeros" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli("fit", tmp_path / "ones.tns", "-o", tmp_path / "m.npz", "--zeros", "-3x")
+
+
 def test_cli_datasets_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("datasets") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -902,3 +1080,117 @@ def test_cli_and_help_offer_every_learned_prior() -> None:
     offered = next(action.choices for action in parser._actions if action.dest == "prior")
     assert tuple(offered) == PRIORS
     assert all(f'"{name}"' in str(tensorcep.CPRegressor.__doc__) for name in PRIORS)
+
+
+# Files that people have
+
+
+@pytest.mark.filterwarnings("default")
+@each("name", ["new.csv", "new.tsv", "new.parquet"])
+def test_cli_rows_that_are_all_new_are_of_the_kind_of_the_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"s": rng.integers(1, 9, 60), "d": rng.integers(1, 7, 60) / 2, "t": rng.choice([*"abc"], 60)})
+    frame = frame.drop_duplicates()
+    frame.assign(y=rng.normal(size=len(frame))).to_csv("train.csv", index=False)
+    new = pd.DataFrame({"s": [101, 102], "d": [50, 51.5], "t": ["7", "8"], "y": [0.5, 0.1]})
+    if name == "new.parquet":
+        new.assign(t=[7, 8]).to_parquet(name)
+    else:
+        new.to_csv(name, index=False, sep="\t" if name == "new.tsv" else ",")
+    assert cli("fit", "train.csv", "-o", "m.npz", *SMALL, "--max-iter", 5, "-q") == 0
+    for command in ("evaluate", "score", "predict"):
+        capsys.readouterr()
+        assert cli(command, "m.npz", name) == 0
+        out, err = capsys.readouterr()
+        assert command == "score" or "2 of 2 entries touch rows without training entries" in err
+    with pytest.warns(UserWarning, match="without training entries"):
+        expected = load("m.npz").predict(new[["s", "d", "t"]])
+    close(pd.read_csv(io.StringIO(out)), "mean", expected)
+
+
+@pytest.mark.filterwarnings("default")
+@each(
+    ("text", "options", "said"),
+    [
+        ("user\titem\tstars\nu\ti\t1\nv\ti\t2\n", (), "value    stars"),
+        ("user^item^stars\nu^i^1\nv^i^2\n", ("--sep", "^"), "value    stars"),
+        ("user;item;stars\nu;i;1,5\nv;i;2\n", ("--decimal", ","), "mean 1.75"),
+        ("user,item,stars,when\nu,i,1,x\nv,i,,y\n", ("--value", "stars", "--modes", "user,item", "--drop-missing"),
+         "entries  1"),
+        ("user,item,stars\nä,i,1\nv,i,2\n".encode("latin1"), ("--encoding", "latin1"), "entries  2"),
+        ("1\t2\t5\t881250949\n2\t1\t3\t891717742\n", ("--no-header", "--modes", "0,1", "--value", "2"), "max 5"),
+    ],
+)  # fmt: skip
+def test_cli_reads_what_options_describe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | bytes, options: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert cli("info", path, *options) == 0
+    assert said in capsys.readouterr().out
+    assert cli("convert", path, tmp_path / "y.npz", *options) == 0
+    assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2, "-v", *options) == 0
+    for place in ((), ("--memory", "1GB")):
+        assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2, "-q", *place, *options) == 0
+        assert cli("evaluate", tmp_path / "m.npz", path, *options) == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_cli_warns_of_a_time_that_is_taken_for_the_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("userId,movieId,rating,timestamp\n1,2,4,964982703\n1,3,4.5,964981247\n2,2,3,964982224\n")
+    assert cli("fit", path, "-o", tmp_path / "m.npz", *SMALL, "--max-iter", 2) == 0
+    out, err = capsys.readouterr()
+    assert "labels of userId, movieId, rating, value timestamp" in out
+    assert "'timestamp', is taken for the value and is called like a time; name the one that is meant by --value" in err
+
+
+@pytest.mark.filterwarnings("default")
+@each("kind", ["csv", "parquet"])
+@each(
+    ("likelihood", "words", "options"),
+    [
+        ("logit", ["no", "yes"], ()),
+        ("probit", ["no", "yes"], ()),
+        ("ordinal", ["low", "mid", "high"], ("--levels", "low,mid,high")),
+        ("ordinal", ["a", "b", "c"], ()),
+        ("ordinal", ["no", "yes"], ()),
+    ],
+)
+def test_cli_labels_may_be_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    likelihood: str,
+    words: list[str],
+    options: tuple[str, ...],
+    kind: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"user": np.arange(90) % 9 + 100, "item": np.arange(90) // 9})
+    place = np.clip((frame["user"] - 99) * len(words) // 9 - (rng.random(90) < 0.2), 0, len(words) - 1)
+    frame = frame.assign(answer=np.array(words)[place])
+    frame.to_csv("x.csv", index=False) if kind == "csv" else frame.to_parquet("x.parquet")
+    method = "pg-vb" if likelihood == "logit" else "vmp"
+    how = [*SMALL[:2], "--method", method, *SMALL[4:], "--max-iter", 9, "--likelihood", likelihood]
+    assert cli("fit", f"x.{kind}", "-o", "m.npz", *how, *options) == 0
+    assert "value answer" in capsys.readouterr().out
+    numbers = {"method": method, "max_iter": 9, "random_state": 0}
+    y = pd.Categorical(frame["answer"], words, ordered=True) if options else frame["answer"].to_numpy()
+    own: Any = ESTIMATORS["CPOrdinalClassifier" if likelihood == "ordinal" else "CPClassifier"]
+    own = own(**{**PARAMETERS, **numbers}, **({} if likelihood == "ordinal" else {"link": likelihood}))
+    own.fit(frame[["user", "item"]], y)
+    capsys.readouterr()
+    assert load("m.npz").classes_.tolist() == own.classes_.tolist() == words
+    assert cli("predict", "m.npz", f"x.{kind}") == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    close(table, f"probability_{words[-1]}", own.predict_proba(frame[["user", "item"]])[:, -1])
+    assert cli("evaluate", "m.npz", f"x.{kind}", "--json") == 0
+    accuracy = (own.predict(frame[["user", "item"]]) == frame["answer"]).mean()
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(accuracy)
+    assert cli("score", "m.npz", f"x.{kind}") == 0
+    assert "surprise" in capsys.readouterr().out

@@ -54,6 +54,9 @@ def test_cli_fit_with_knowledge_of_rows_is_the_library(data, capsys):
     own = tc.CPRegressor(**HOW, prior=prior).fit(frame[["item", "shop", "day"]], frame["y"])
     model = tc.load("m.npz")
     assert model.shape_ == own.shape_ == (12, 4, 10)
+    items[["size", "kind", "item"]].to_csv("other.csv", index=False)  # the column called like the mode, not the first
+    assert cli("fit", "sales.csv", "-o", "o.npz", *SMALL, *what[:1], "item=other.csv", *what[2:], "-q") == 0
+    assert tc.load("o.npz").shape_ == model.shape_
     new = pd.DataFrame({"item": [100, 111, 103], "shop": ["s0", "s1", "s3"], "day": [DAYS[3], DAYS[4], DAYS[11]]})
     np.testing.assert_allclose(model.predict(new), own.predict(new), rtol=1e-9)
     new.to_csv("new.csv", index=False)
@@ -111,7 +114,7 @@ NONE = [
     (["--features", "items.csv"], "--features takes MODE=FILE, such as item=items.csv; got 'items.csv'"),
     (["--features", "item=none.csv"], "there is no file 'none.csv'"),
     (["--features", "item=sales.tns"], "there is no file 'sales.tns'"),
-    (["--features", "item=odd.txt"], "unknown extension"),
+    (["--features", "item=odd.xyz"], "unknown extension"),
     (["--features", "item=gaps.csv"], "column 'size' of Features of mode 'item' has 1 missing values"),
     (["--features", "nobody=items.csv"], "nobody"),
     (["--features", "shop=items.csv"], "must be indexed by its labels, such as 's0'"),
@@ -129,7 +132,7 @@ NONE = [
 def test_cli_refuses_knowledge_that_is_none(data, capsys):
     _, items = data
     items.astype(object).mask(items == items["size"][3], "n/a").to_csv("gaps.csv", index=False)
-    Path("odd.txt").touch()
+    Path("odd.xyz").touch()
     for args, told in NONE:
         assert cli("fit", "sales.csv", "-o", "m.npz", *SMALL, *args) == 1, args
         err = capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.cli import main
@@ -103,3 +104,45 @@ def test_cli_refuses_what_matrices_do_not_have(work: Path, capsys: pytest.Captur
     for message, given in wrong.items():
         assert main(["fit", ratings, "-o", out, *given]) == 1
         assert message in capsys.readouterr().err
+
+
+@each(
+    ("name", "index", "options"),
+    [
+        ("w.csv", "", []),
+        ("n.csv", None, []),
+        ("d.tsv", "id", ["--decimal", ","]),
+        ("p.parquet", "id", []),
+        ("three.csv", "id", ["--wide"]),
+    ],
+)
+@each("model", ["pca", "fa", "gfa"])
+def test_cli_fits_a_wide_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, name: str, index: str | None, options: list[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(40, 1)) @ rng.normal(size=(1, 5)) + 0.1 * rng.normal(size=(40, 5))
+    matrix[rng.random(matrix.shape) < 0.1] = np.nan
+    frame = pd.DataFrame(matrix, [f"r{i}" for i in range(40)], list("abcde")).rename_axis(index or None)
+    frame = frame.iloc[:, :2] if name == "three.csv" else frame
+    path, out = str(tmp_path / name), str(tmp_path / "m.npz")
+    if name == "p.parquet":
+        frame.to_parquet(path)
+    else:
+        sep, decimal = ("\t", ",") if name == "d.tsv" else (",", ".")
+        frame.to_csv(path, sep=sep, decimal=decimal, index=index is not None)
+    assert main(["fit", path, "-o", out, "--model", model, "--rank", "1", "--max-iter", "30", *options]) == 0
+    said, fitted = capsys.readouterr().out, tc.load(out)
+    assert f"40 x {frame.shape[1]}, {int(frame.notna().sum().sum())} entries" in said
+    own = type(fitted)(n_components=1, max_iter=30, random_state=0).fit([frame] if model == "gfa" else frame)
+    np.testing.assert_allclose(fitted.variance_explained(), own.variance_explained(), rtol=1e-6)
+    assert main(["transform", out, path, *options]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 41
+    assert capsys.readouterr().err == ""
+
+
+def test_cli_says_which_column_of_a_wide_table_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,age,sex,score\nr1,1,m,2\nr2,,f,3\n")
+    assert main(["fit", str(path), "-o", str(tmp_path / "m.npz"), "--model", "pca"]) == 1
+    assert f"column 'sex' of '{path}' has 'm', which is not a number; leave that column out" in capsys.readouterr().err

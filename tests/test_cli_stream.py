@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
 import signal
@@ -311,6 +312,25 @@ def test_cli_messages_escape_what_a_terminal_obeys(data, capsys):
     assert "'no\\x1b[2Jne.csv'" in capsys.readouterr().err
 
 
+def test_cli_tables_and_names_of_files_command_no_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a},{b},{i}" for i, (a, b) in enumerate(itertools.product(("\x1b[2Ja", "b", "c"), ("x", "y", "z")))]
+    Path("da\x1b[2Jta.csv").write_text("\n".join(["u,i,y", *rows]))
+    assert main(["convert", "da\x1b[2Jta.csv", "o\x1b[2Jut.npz"]) == 0
+    assert main(["fit", "o\x1b[2Jut.npz", "-o", "m\x1b[2J.npz", "--method", "vmp", "--rank", "1"]) == 0
+    told, _ = capsys.readouterr()
+    assert r"m\x1b[2J.npz" in told
+    assert all(line.isprintable() for line in told.split("\n"))
+    asked = ["components", "m\x1b[2J.npz", "--mode", "u"]
+    assert main(asked) == 0
+    assert "\x1b[2Ja" in capsys.readouterr().out  # to another program, as it is
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert r"\x1b[2Ja" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
 def test_cli_commands_say_the_same_of_a_file_that_is_no_text(whole, capsys):
     Path("query.csv").write_bytes(b"\x8a\x00\x01,1\n\xfe,2")
     commands = [["predict", "model.npz", "query.csv"], ["evaluate", "model.npz", "query.csv"], ["info", "query.csv"]]
@@ -330,3 +350,66 @@ def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(whole, ca
         write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
         assert main(command("--resume")) == 1, change
         assert "'model.npz' is not a complete model (" in capsys.readouterr().err, change
+
+
+def write_new(path: str, user: str = "u99") -> pd.DataFrame:
+    """A file of 40 entries, some of them of a user who was not there."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"week": "w1", "user": [f"u{i}" for i in rng.integers(8, size=40)]})
+    table["item"] = [f"v{i}" for i in rng.integers(7, size=40)]
+    table.loc[:4, "user"] = user
+    table["y"] = rng.normal(size=40).round(3)
+    table.to_csv(path, index=False)
+    return table
+
+
+def test_cli_update_scores_the_next_file_and_learns_it(data, whole, capsys, monkeypatch):
+    table, model = write_new("new.csv"), tc.load("model.npz")
+    expected = model.anomaly_score(table[["user", "item", "week"]], table["y"])
+    model.partial_fit(table[["user", "item", "week"]], table["y"])
+    assert main(["update", "model.npz", "new.csv", "--scores", "next.csv"]) == 0
+    assert "learned     40 entries, 340 in all\nrows        9 x 7 x 6\n" in capsys.readouterr().out
+    scores = pd.read_csv("next.csv")
+    np.testing.assert_allclose(scores["surprise"], expected["surprise"], rtol=1e-6)
+    assert scores["unseen"].tolist() == [True] * 5 + [False] * 35
+    after = tc.load("model.npz")
+    np.testing.assert_array_equal(after.posterior_.eta, model.posterior_.eta)
+    assert after.labels_[0].index[-1] == "u99"
+    before = Path("model.npz").read_bytes()
+    Path("other.csv").write_bytes(Path("new.csv").read_bytes())
+    for names in (["new.csv"], ["other.csv"], ["data.csv"]):
+        assert main(["update", "model.npz", *names]) == 1
+    err = capsys.readouterr().err
+    assert (
+        "error: 'new.csv' was learned already (41 lines with the same checksum); leave it out, or give --again" in err
+    )
+    assert "error: 'other.csv' was learned already as 'new.csv'" in err
+    assert "error: 'data.csv' was learned already (303 lines" in err
+    with monkeypatch.context() as patch:
+        patch.setattr(tc.CPRegressor, "partial_fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        write_new("more.csv", "u7")
+        assert main(["update", "model.npz", "more.csv"]) == 130
+    assert Path("model.npz").read_bytes() == before
+    assert main(command("--resume")) == 1
+    assert "is no checkpoint of a stream; learn further files by tensorcep update" in capsys.readouterr().err
+    assert main(["update", "model.npz", "new.csv", "more.csv", "--again", "-q"]) == 0
+    assert tc.load("model.npz").n_samples_seen_ == 420
+    assert main(["update", "model.npz", "new.csv", "-q"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_cli_update_goes_on_from_a_fit_and_keeps_the_kind_of_its_labels(data, capsys):
+    table = write_new("old.csv").drop_duplicates(["user", "item", "week"])
+    for name, cut in (("user", "u"), ("item", "v"), ("week", "w")):
+        table[name] = table[name].str.removeprefix(cut)
+    table.iloc[:25].to_csv("old.csv", index=False)
+    table.iloc[25:].to_csv("new.csv", index=False)
+    assert main(["fit", "old.csv", "-o", "fit.npz", "--rank", "1", "--method", "cep", "--tol", "1e9", "-q"]) == 0
+    assert main(["stream", "old.csv", "-o", "stream.npz", "--rank", "1", "-q"]) == 0
+    for model, kind in (("fit.npz", int), ("stream.npz", str)):
+        assert main(["update", model, "old.csv"]) == 1
+        assert "'old.csv' was learned already" in capsys.readouterr().err
+        assert main(["update", model, "new.csv", "-q"]) == 0
+        after = tc.load(model)
+        assert after.n_samples_seen_ == len(table)
+        assert {type(label) for known in after.labels_ for label in known.index.tolist()} == {kind}

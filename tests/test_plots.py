@@ -14,6 +14,7 @@ import pytest
 from helpers.models import paper
 from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF
 
 from tensorcep import metrics, plots
 from tensorcep.cli import main
@@ -22,7 +23,7 @@ from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import write_tensor
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.estimators import CPRegressor
+from tensorcep.estimators import CPRegressor, GaussianProcessClassifier
 from tensorcep.methods import Gibbs
 from tensorcep.priors.series import Series
 
@@ -413,6 +414,58 @@ def test_report_is_one_page_with_its_figures(model: CPRegressor, tmp_path: Any) 
     assert page.count("data:image/png;base64,") == 6
     assert "http:" not in page  # four letters alone a picture may spell
     assert "https:" not in page
+
+
+# Labels that are no formulas, or bad ones; and signs that no font has.
+ODD = ["$x^{$", "100% $\\n$", "6$ $", "a_$ b_$", r"\$", "\x1b[2J", "$$", "ok"]
+
+
+def texts_of(figure: Any) -> set[str]:
+    """What a figure says, as it is drawn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a sign without a glyph is told so
+        figure.canvas.draw()
+    found = figure.findobj(match=lambda item: hasattr(item, "_preprocess_math"))
+    drawn = [text._preprocess_math(text.get_text()) for text in found]
+    assert not any(math for _, math in drawn)
+    return {text for text, _ in drawn}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_labels_are_drawn_as_they_are_not_as_formulas() -> None:
+    cells = [(a, b, n * m / 9.0) for n, a in enumerate(ODD) for m, b in enumerate(ODD)]
+    table = pd.DataFrame(cells, columns=["m_$ x^{$", "i$ $", "y$ $"])
+    model = CPRegressor(1, method="vmp", interactions="cp", random_state=0).fit(table, value="y$ $")
+    X, y = table.iloc[:, :2], table["y$ $"]
+    tensor = SparseTensor.from_pandas(table, list(X), "y$ $")
+    shown = {text.replace("\x1b", "\\x1b") for text in ODD}
+
+    def drawn(name: str, /, *args: Any, **how: Any) -> set[str]:
+        return texts_of(getattr(plots, name)(*args, **how, ax=figures.Figure().subplots()).figure)
+
+    assert shown <= texts_of(plots.plot_components(model, figure=figures.Figure()))
+    assert shown | {"Largest weights of i$ $"} <= drawn("plot_top_rows", model, "i$ $")
+    assert shown <= drawn("plot_component", model, "i$ $", 0)
+    assert shown | {"Residuals by i$ $"} <= drawn("plot_residuals", model, X, y, mode="i$ $")
+    assert shown | {"$x^{$", "i$ $"} <= drawn("plot_forecast", model, "i$ $", {"m_$ x^{$": "$x^{$"}, X=X, y=y)
+    assert "row of m_$ x^{$" in drawn("plot_gaps", tensor)
+    assert shown <= drawn("plot_scores", np.ones((len(ODD), 2)), ODD, name="$x^{$")
+    assert "$x^{$" in drawn("plot_scores", np.ones((len(ODD), 2)), np.arange(len(ODD)), name="$x^{$")
+    assert shown <= drawn("plot_comparison", pd.DataFrame({"a_$ $": 1.0, "seconds": 1.0}, index=ODD))
+    views = pd.DataFrame(np.full((len(ODD), 2), 0.5), index=ODD, columns=["$x^{$", "b"])
+    assert shown | {"$x^{$"} <= drawn("plot_variance_explained", views)
+    assert shown <= drawn("plot_variance_explained", views, kind="scree")
+    assert {f"{text} (2)" for text in shown} <= drawn("plot_gaps", dict.fromkeys(ODD, np.eye(3, 2)))
+    days = pd.DataFrame({"a_$ $": np.arange(6) % 2, "d$ $": np.arange(6), "y": np.arange(6.0)})
+    over = CPRegressor(1, method="vmp", interactions="cp", random_state=0).fit(days, value="y")
+    assert {"d$ $", "Component 0 over d$ $"} <= drawn("plot_series", over, "d$ $")
+    points = pd.DataFrame([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]], columns=["$x^{$", "a_$ b_$"])
+    classes = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(points, ["6$ $", "$x^{$", "6$ $"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the figure asks for points without names
+        decided = drawn("plot_decision", classes, points, ["6$ $", "$x^{$", "6$ $"], n_grid=4)
+    assert {"$x^{$", "a_$ b_$", "6$ $", "probability of 6$ $"} <= decided
+    assert plots.report(model, tensor).count("data:image/png") == 6
 
 
 def test_every_figure_draws_on_given_axes() -> None:

@@ -25,3 +25,14 @@ def test_datasets_functions_can_be_imported_by_name() -> None:
     from tensorcep.datasets import load_il2
 
     assert load_il2().order == 4
+
+
+def test_modules_of_functions_show_their_public_names_alone() -> None:
+    from tensorcep import metrics, plots
+
+    assert "crps_gaussian" in dir(metrics)
+    assert "ReliabilityCurve" in dir(metrics)
+    assert "plot_components" in dir(plots)
+    for module in (metrics, plots):
+        assert not [name for name in dir(module) if name[0] == "_" or not getattr(module, name).__doc__]
+    assert not {"np", "sk", "NamedTuple", "annotations", "components", "axes"} & {*dir(metrics), *dir(plots)}

@@ -1,9 +1,10 @@
-"""Does any damaged file end in more than one sentence? Readers, model files, checkpoints and the shell are fuzzed.
+"""Does any damaged file end in more than one sentence? Readers, files, the shell and frames are fuzzed.
 
 A case damages a good file (bytes, fields of a table, arrays, header or members of an archive, its sums then right)
-and hands it to a reader, to `load`, to a stream that resumes, or to a command of the shell. It passes by a result or by
-a refusal: a ValueError, TypeError or OSError of this package, in one sentence. It fails by any other exception, by more
-seconds or memory than a case may take, or if the process dies. A case is known by its target, the seed and its number:
+and hands it to a reader, to `load`, to a stream that resumes, or to a command of the shell; or it mangles a frame and
+hands it over as features, times, edges, rows to fold in or a batch. It passes by a result or by a refusal: a
+ValueError, TypeError or OSError of this package, in one sentence. It fails by any other exception, by more seconds or
+memory than a case may take, or if the process dies. A case is known by its target, the seed and its number:
 `--targets load --seed 0 --first 1234 --cases 1 --keep FOLDER` runs one again and keeps its files.
 """
 
@@ -22,12 +23,15 @@ import numpy as np
 
 from scripts.lib.children import in_child
 from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.lib.fuzz import frames, targets
 from scripts.lib.fuzz.seeds import corpus
-from scripts.lib.fuzz.targets import TARGETS
 
 BLOCK, BLOCK_SECONDS = 2500, 1200.0  # cases of a child, and the CPU seconds that it may take at most
 CASE_SECONDS, GIGABYTES = 10.0, 4.0
 LAST = "last"
+CALLS = (targets.read, targets.load, targets.resume, targets.shell)
+CALLS += (frames.features, frames.series, frames.edges, frames.fold_in, frames.batches)
+TARGETS = {call.__name__: call for call in CALLS}  # a case's numbers depend on the place of its target
 
 
 class Asked(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -29,16 +28,20 @@ from tensorcep.cli import (
     _report,
     _score,
     _select_rank,
+    _split,
     _stream,
     _transform,
+    _update,
     _warmup,
 )
 from tensorcep.cli._command import Command, say
 from tensorcep.cli._wording import sentence_of
+from tensorcep.program import INTERRUPTED, LAST_WORDS, die, hear_interrupts
 
 COMMANDS: tuple[Command, ...] = (
     _fit.COMMAND,
     _stream.COMMAND,
+    _update.COMMAND,
     _predict.COMMAND,
     _evaluate.COMMAND,
     _recommend.RECOMMENDING,
@@ -50,13 +53,13 @@ COMMANDS: tuple[Command, ...] = (
     _select_rank.COMMAND,
     _files.INFO,
     _files.CONVERT,
-    _files.SPLIT,
+    _split.COMMAND,
     _datasets.COMMAND,
     _demo.COMMAND,
     _warmup.COMMAND,
 )
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for SIGINT and SIGPIPE
+BROKEN_PIPE = 141  # what a shell reports for SIGPIPE
 # What a user can mend: bad input or options, files that are not there, libraries that are not installed, a fit that
 # left the range of floating point, too little memory. Anything else is a bug of ours and shows its traceback.
 MENDABLE = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
@@ -109,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 on wrong usage, and with code 0 after --help and --version.
     """
+    _open_streams()
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -117,10 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once_shown()
         try:
+            hear_interrupts()
             args.run(args)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            say("interrupted; no file was left half-written")
+            say(LAST_WORDS)
             return INTERRUPTED
         except BrokenPipeError:
             # The interpreter flushes stdout once more at exit; give it something that takes what is left.
@@ -142,12 +147,18 @@ def run_as_program() -> NoReturn:
     (as imports do now and then), so that the exit would depend on the moment.
     """
     code = main()
-    if code == INTERRUPTED and os.name == "posix":
+    if code == INTERRUPTED:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        die()
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have what a shell closed (``>&-``) take, and give, nothing; its number is taken before another file gets it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _once_shown() -> Callable[..., None]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value
+from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value, printable
 from tensorcep.core.files import atomic_write
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from tensorcep.entries.io import Reading
     from tensorcep.entries.tensor import SparseTensor
 
 STDOUT = "-"
-FORMATS = ("tns", "csv", "parquet", "npz")
-FILE_KINDS = ".tns, .tns.gz, .csv, .csv.gz, .parquet or .npz"
+FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
+FILE_KINDS = ".tns, .csv, .tsv, .txt, .dat, .data, .mtx (these also with .gz, .bz2, .xz, .zip), .parquet or .npz"
+WRITTEN_KINDS = ".tns, .tns.gz, .csv, .csv.gz, .parquet or .npz"
 
 
 class Command(NamedTuple):
@@ -45,8 +50,12 @@ class Command(NamedTuple):
 
 def say(text: str) -> None:
     """Write a line to stderr, so that stdout holds results only; what moves a terminal's cursor is escaped."""
-    shown = (sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-    print("".join(shown), file=sys.stderr, flush=True)
+    print(printable(text).replace("\n", "\\n"), file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Write lines to stdout; signs of labels and names of files that command a terminal are escaped."""
+    print(printable(text), flush=True)
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = False) -> None:
@@ -65,6 +74,20 @@ def add_data_options(parser: argparse.ArgumentParser, *, fixed_rows: bool = Fals
         value.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
     group.add_argument(
         "--no-header", dest="header", action="store_false", help="csv without column names; columns are 0, 1, ..."
+    )
+    group.add_argument(
+        "--sep",
+        type=_separator,
+        metavar="S",
+        help="csv: what stands between the fields of a line, such as ';' or \\t (default: the comma, tab, ;, | or :: "
+        "that the first line has, or blanks)",
+    )
+    group.add_argument("--decimal", choices=(".", ","), default=".", help="decimal point of values (default: .)")
+    group.add_argument(
+        "--encoding", metavar="NAME", help="of text, such as latin1 (default: UTF-8, or what a byte-order mark says)"
+    )
+    group.add_argument(
+        "--drop-missing", action="store_true", help="leave out lines whose value is missing: empty, NA, nan, null, ..."
     )
     text = "as the model's rows are named" if fixed_rows else "labels if the columns have names"
     group.add_argument(
@@ -93,6 +116,24 @@ def add_talk_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="show nothing but warnings and errors")
 
 
+def add_safe_csv(parser: Any) -> None:
+    """Add --safe-csv."""
+    parser.add_argument(
+        "--safe-csv",
+        action="store_true",
+        help="csv for spreadsheets: text that they would run as a formula (it begins with =, +, -, @, tab or return) "
+        "gets a ' before it",
+    )
+
+
+def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
+    """Write a table of results as csv, as --safe-csv says."""
+    from tensorcep.entries.io.write import escaped
+
+    shown = escaped(table) if args.safe_csv else table
+    shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")
+
+
 def shows_progress(args: argparse.Namespace) -> int:
     """1 if progress bars are wanted: when asked for, or when a person watches."""
     return int(args.verbose or (not args.quiet and sys.stderr.isatty()))
@@ -100,20 +141,37 @@ def shows_progress(args: argparse.Namespace) -> int:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """Read entries as `add_data_options` let the user describe them."""
-    from tensorcep.entries.io import LAST, read_tensor
+    from tensorcep.entries.io import read_tensor
 
-    return read_tensor(
-        path,
-        format=args.format,
-        shape=args.shape,
+    how = reading_of(args)._asdict()
+    return read_tensor(path, format=args.format, duplicates=args.duplicates, verbose=verbose, **how)
+
+
+def reading_of(args: argparse.Namespace) -> Reading:
+    """How the options say that a file is to be read."""
+    from tensorcep.entries.io import LAST, Reading
+
+    return Reading(
         index_base=args.index_base,
         header=args.header,
         labels=args.labels,
         modes=chosen_modes(args),
-        value=None if args.count else LAST if args.value is None else chosen_value(args),
-        duplicates=args.duplicates,
-        verbose=verbose,
+        value=None if getattr(args, "count", False) else LAST if args.value is None else chosen_value(args),
+        shape=getattr(args, "shape", None),
+        sep=args.sep,
+        decimal=args.decimal,
+        encoding=args.encoding,
+        drop_missing=args.drop_missing,
     )
+
+
+def described(tensor: SparseTensor, path: str, args: argparse.Namespace) -> str:
+    """What was read, and the column that was taken for the value."""
+    from tensorcep.entries.io import value_name_of
+
+    text = repr(tensor).removeprefix("<SparseTensor ").removesuffix(">")
+    name = value_name_of(path, args.format, reading_of(args)) if os.path.isfile(path) else None
+    return text if name is None else f"{text}, value {name}"
 
 
 def chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
@@ -157,6 +215,11 @@ def output(path: str) -> Iterator[BinaryIO]:
     """Yield a binary handle on stdout, or on a file that appears only when it is complete."""
     if path == STDOUT:
         sys.stdout.flush()
+        if sys.stdout.isatty():  # labels could command the terminal
+            held = io.BytesIO()
+            yield held
+            sys.stdout.write(printable(held.getvalue().decode("utf-8", "replace")))
+            return
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     else:
@@ -189,6 +252,11 @@ def save_figure(path: str, *drawings: Callable[[Any], Any]) -> None:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
+
+
+def _separator(text: str) -> str:
+    """A separator as it is typed: a tab, which a shell hardly lets one type, is \\t."""
+    return text.replace("\\t", "\t")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tensorcep.cli._command import FILE_KINDS, Command, check_output
+from tensorcep.cli._command import FILE_KINDS, Command, add_safe_csv, check_output, show
 from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write the entries to this file")
     parser.add_argument("--part", choices=PARTS, help="alog, enron, dblp: which entries (default: train)")
     parser.add_argument("--fold", type=int, metavar="N", help="alog, enron: fold; dblp: test set (default: 1)")
+    add_safe_csv(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> None:
         return
     files = [file for file in datasets.registry() if file.startswith(f"{args.name}/")]
     if not files:
-        print(f"{args.name} ships with TensorLy: nothing to download; write it to a file with -o")
+        show(f"{args.name} ships with TensorLy: nothing to download; write it to a file with -o")
     for file in files:
-        print(datasets.fetch(file))
+        show(str(datasets.fetch(file)))
 
 
 def _write(args: argparse.Namespace) -> None:
@@ -53,8 +54,8 @@ def _write(args: argparse.Namespace) -> None:
 
     check_output(args.output)
     tensor = load_part(args.name, args.part or "train", 1 if args.fold is None else args.fold)
-    write_tensor(tensor, args.output)
-    print(f"{args.output}  {tensor!r}")
+    write_tensor(tensor, args.output, safe_csv=args.safe_csv)
+    show(f"{args.output}  {tensor!r}")
 
 
 def load_part(name: str, part: str, fold: int) -> SparseTensor:

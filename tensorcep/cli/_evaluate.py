@@ -17,6 +17,7 @@ from tensorcep.cli._command import (
     save_figure,
 )
 from tensorcep.cli._extents import add_extent_options
+from tensorcep.cli._words import has_words
 from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Score a model's predictions of the entries of DATA, which should not be those th
   real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
   counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a limit
-  levels        the same of the expected level, and accuracy
+  levels        the same of the expected level, and accuracy; of words mean log likelihood and accuracy
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
 predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
     model = load_tensor_model(args.model)
     if args.figure is not None and not (hasattr(model, "predict_proba") or model.has_uncertainty()):
         fail_value(f"--figure draws uncertainty, and the model in '{args.model}' is a point estimate; leave it out.")
+    if args.figure is not None and hasattr(model, "expected_value") and has_words(model):
+        fail_value(f"--figure draws numbers, and the levels of the model in '{args.model}' are words; leave it out.")
     queries = read_queries(args.data, args, model, with_values=True)
     y = queries.y if hasattr(model, "expected_value") else model._coded(queries.y)
     if args.figure is not None:
@@ -84,12 +87,17 @@ def drawings(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> list[
 
 
 def _scores_of_levels(model: Any, X: Any, y: np.ndarray) -> dict[str, float]:
-    """Scores of levels, which in a shell are numbers."""
+    """Scores of levels, of words without those that need numbers."""
+    import numpy as np
+
     from tensorcep import metrics
 
+    right = {"accuracy": float((model.predict(X) == y).mean())}
+    if has_words(model):
+        return {"log_likelihood": float(np.mean(model.log_score(X, y))), **right}
     intervals = {level: tuple(model.predict_interval(X, level).T) for level in metrics.COVERAGE_LEVELS}
     found = metrics.evaluate_counts(y, model.expected_value(X), model.log_score(X, y), intervals)
-    return {**found, "accuracy": float((model.predict(X) == y).mean())}
+    return {**found, **right}
 
 
 def scores(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorcep.cli._command import STDOUT, chosen_modes, chosen_value, read_data
+from tensorcep.cli._command import STDOUT, chosen_modes, chosen_value, read_data, reading_of
 from tensorcep.core.checks import check_columns, check_file, fail_value
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _columns(path: str, name: str, args: argparse.Namespace) -> list[Any]:
         fail_value(
             f"{option_of(name)} names a column, which '{path}' has none of; give a csv or parquet file with a header."
         )
-    return list(read_cells(path, kind, 0, header=True).columns)
+    return list(read_cells(path, kind, 0, reading_of(args)).columns)
 
 
 def taken_extents(path: str, frame: pd.DataFrame, args: argparse.Namespace) -> tuple[pd.DataFrame, dict[str, Any]]:

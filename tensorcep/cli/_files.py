@@ -1,23 +1,28 @@
-"""`tensorcep info`, `convert` and `split`: look into files, change their format, hold entries out."""
+"""`tensorcep info` and `convert`: look into files, change their format."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from tensorcep.cli._command import (
     FILE_KINDS,
     Command,
     add_data_options,
+    add_safe_csv,
     add_talk_options,
     check_output,
     is_of_matrices,
     load_any_model,
     read_data,
+    reading_of,
+    show,
     shows_progress,
 )
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
-from tensorcep.core.checks import fail_value, printable
+from tensorcep.cli._zeros import add_zeros_option, with_zeros
+from tensorcep.core.checks import check_int, printable
 from tensorcep.core.files import archive_kind
 
 # info
@@ -31,9 +36,13 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 def _run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
         model = load_any_model(args.file)
-        print(model.summary() if is_of_matrices(model) else describe_model(model))
+        show(str(model.summary()) if is_of_matrices(model) else describe_model(model))
     else:
-        print(read_data(args.file, args).info())
+        from tensorcep.entries.io import value_name_of
+
+        tensor = read_data(args.file, args)
+        name = value_name_of(args.file, args.format, reading_of(args)) if os.path.isfile(args.file) else None
+        show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
 
 
 def describe_model(model: Any) -> str:
@@ -62,6 +71,10 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--out-index-base", type=int, choices=(0, 1), default=1, help="indices count from (default: 1)")
     group.add_argument("--out-no-header", action="store_true", help="csv: no line of column names")
     group.add_argument("--extended", action="store_true", help=".tns: begin with order, number of entries and sizes")
+    add_safe_csv(group)
+    group = parser.add_argument_group("what else to write")
+    add_zeros_option(group)
+    group.add_argument("--seed", type=int, default=0, help="of the zeros (default: 0)")
     add_data_options(parser)
     add_talk_options(parser)
 
@@ -71,48 +84,21 @@ def _run_convert(args: argparse.Namespace) -> None:
 
     check_output(args.output, args.data)
     progress = shows_progress(args)
-    tensor = read_data(args.data, args, progress)
+    check_int("--seed", args.seed, 0)
+    tensor = with_zeros(read_data(args.data, args, progress), args)
     write_tensor(
         tensor,
         args.output,
         index_base=args.out_index_base,
         header=not args.out_no_header,
         extended=args.extended,
+        value=args.value if args.header and args.value is not None else "y",
+        safe_csv=args.safe_csv,
         verbose=progress,
     )
     if not args.quiet:
-        print(f"{args.output}  {tensor!r}")
-
-
-# split
-
-
-def _add_split(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="IN", help=f"entries in {FILE_KINDS}")
-    parser.add_argument("train", metavar="TRAIN", help="file for the entries to fit")
-    parser.add_argument("test", metavar="TEST", help="file for the entries held out")
-    parser.add_argument("--test-size", type=float, default=0.2, help="share of the entries held out (default: 0.2)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: 0)")
-    add_data_options(parser)
-    add_talk_options(parser)
-
-
-def _run_split(args: argparse.Namespace) -> None:
-    from tensorcep.core.checks import check_fraction
-    from tensorcep.entries.io import write_tensor
-
-    check_fraction("--test-size", args.test_size)
-    check_output(args.train, args.data)
-    check_output(args.test, args.data, args.train)
-    tensor = read_data(args.data, args, shows_progress(args))
-    if tensor.nnz < 2:
-        fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
-    for path, part in zip((args.train, args.test), tensor.train_test_split(args.test_size, args.seed), strict=True):
-        write_tensor(part, path, index_base=args.index_base)
-        if not args.quiet:
-            print(f"{path}  {part!r}")
+        show(f"{args.output}  {tensor!r}")
 
 
 INFO = Command("info", "FILE", "describe a file of entries or a model", _add_info, _run_info)
 CONVERT = Command("convert", "IN OUT", "write entries in another format", _add_convert, _run_convert)
-SPLIT = Command("split", "IN TRAIN TEST", "hold out a random part of the entries", _add_split, _run_split)

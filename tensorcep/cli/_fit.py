@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from typing import Any
 
@@ -12,17 +13,21 @@ from tensorcep.cli._command import (
     add_data_options,
     add_talk_options,
     check_output,
+    described,
+    show,
     shows_progress,
 )
-from tensorcep.cli._extents import add_extent_options, check_extents, read_with_extents
+from tensorcep.cli._extents import add_extent_options, check_extents, given_extents, read_with_extents
 from tensorcep.cli._knowledge import add_knowledge_options, knowledge_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
+from tensorcep.cli._words import add_levels_option, cells_of_words
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
-from tensorcep.core.checks import check_choice, check_int, check_range, fail_value, printable
+from tensorcep.cli._zeros import add_zeros_option, with_zeros
+from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.cp.columns import PRESETS
 from tensorcep.cp.settings.names import SETTINGS
 
@@ -39,7 +44,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    add_model_options(parser)
+    add_levels_option(add_model_options(parser))
     add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
@@ -59,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("kl", "w2"),
         help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
+    add_zeros_option(parser)
     add_place_options(parser)
     add_worker_options(parser)
     add_extent_options(parser)
@@ -66,15 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
-    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> Any:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank.
+
+    Returns the group.
+    """
     group = parser.add_argument_group("model")
     if rank:
         add_rank_option(group)
     group.add_argument(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="gaussian: real values (default); probit, logit: labels 0/1; poisson, negbinomial: counts; "
+        help="gaussian: real values (default); probit, logit: labels 0/1, or two words; poisson, negbinomial: counts; "
         "counts: the one of these two that they ask for; binomial: successes of trials; ordinal: ordered levels such "
         "as stars",
     )
@@ -87,6 +96,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
         "t; or auto: the one of these that predicts entries left out best (default: one)",
     )
+    return group
 
 
 def add_rank_option(group: Any) -> None:
@@ -165,10 +175,15 @@ def check_whole_or_auto(option: str, value: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tensorcep.cli._input import digests_of_files
+    from tensorcep.cp.store import write_model
+
     check_output(args.output, args.data, *args.also)
     check_options(args)
     check_place(args)
     check_extents(args)
+    if args.zeros is not None and given_extents(args):
+        fail_value("--zeros adds cells without exposure or trials; leave it out, or write these zeros to the file.")
     if args.model != "cp" or args.also:
         fit_matrices(args)
         return
@@ -178,29 +193,44 @@ def run(args: argparse.Namespace) -> None:
     progress = shows_progress(args)
     model = estimator_of(args, method=method, verbose=progress)
     if has_workers(args):
+        learned = digests_of_files(_files_of(args.data), args.format)
         seconds = fit_on_workers(args, model, lambda: _read(args, progress)[0])
     else:
         data, extent = _read(args, progress)
+        learned = digests_of_files(_files_of(args.data), args.format)
         place = {name: getattr(args, name) for name in ("scratch", "memory", "warm_start_fraction")}
         start = time.perf_counter()
         model.fit(data, **place, **extent)
         seconds = time.perf_counter() - start
-    model.save(args.output)
+    write_model(args.output, model, {"learned": learned})
     if not args.quiet:
-        print(f"method      {method_line(model)}")
-        print(f"fit         {fit_line(model)}, {seconds:.1f} s")
+        show(f"method      {method_line(model)}")
+        show(f"fit         {fit_line(model)}, {seconds:.1f} s")
         for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
-            print(printable(line))
-        print(f"model       {args.output}")
+            show(line)
+        show(f"model       {args.output}")
+
+
+def _files_of(path: str) -> list[str]:
+    """The files that a name, a folder or a pattern stands for."""
+    from tensorcep.entries.io.columns import files_of
+
+    return [path] if os.path.isfile(path) else files_of(path)
 
 
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     placed = is_placed(args) and not has_workers(args)
+    words = None if placed or has_workers(args) or given_extents(args) else cells_of_words(args.data, args)
+    if words is not None:
+        if not args.quiet:
+            show(f"data        {described(words[0], args.data, args)}\nlikelihood  {args.likelihood}")
+        return words[1], {"y": words[2]}
     data, extent = (files_of_place(args), {}) if placed else read_with_extents(args.data, args, progress)
+    data = data if placed else with_zeros(data, args)
     if not args.quiet:
-        print(f"data        {args.data if placed else repr(data)[:-1].replace('<SparseTensor ', '', 1)}")
-        print(f"likelihood  {args.likelihood or default_likelihood(data)}", flush=True)
+        show(f"data        {args.data if placed else described(data, args.data, args)}")
+        show(f"likelihood  {args.likelihood or default_likelihood(data)}")
     return data, extent
 
 

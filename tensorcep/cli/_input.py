@@ -46,7 +46,7 @@ def check_progress(stored: Any) -> None:
 class Witness:
     """Checksums of the lines of files up to a position that moves on; each line is read once.
 
-    A parquet file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
+    A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
     """
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
@@ -87,11 +87,18 @@ class Witness:
                 fail_value(f"'{path}' has {what} were learned; give the same file to resume, or start anew.")
 
 
+def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
+    """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
+    files = [path for path in paths if path != STDIN and os.path.isfile(path)]
+    found = Witness(files, format).until(len(files), 0)
+    return [[os.path.basename(path), *read] for path, read in zip(files, found, strict=True)]
+
+
 def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
     """Lines, whose ends do not count: one more may have come since."""
     if path == STDIN or not os.path.isfile(path):
         return
-    if format_of(path, format) == "parquet":
+    if format_of(path, format) in ("parquet", "npz"):
         with open(path, "rb") as handle:
             sha = hashlib.sha256()
             while block := handle.read(BLOCK):

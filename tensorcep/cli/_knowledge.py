@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # The options, and what each takes.
 TAKES = {"features": "MODE=FILE", "series": "MODE[=WORDS]", "graph": "MODE=FILE"}
-# How a file of features says that it does not know.
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "None")
 SERIES_WORDS = "auto, ou or rw; cyclic; period=LENGTH; local=MODE"
 
 
@@ -29,9 +27,9 @@ def add_knowledge_options(group: Any) -> None:
         action="append",
         default=[],
         metavar=TAKES["features"],
-        help="what is known of the rows of a mode (by name, or position from 0): a csv or parquet file of the row and "
-        "its features, numbers or text, such as item=items.csv; rows without entries are predicted from them (for "
-        "several modes several times)",
+        help="what is known of the rows of a mode (by name, or position from 0): a csv or parquet file of the row (the "
+        "column called like the mode, or the first one) and its features, numbers or text, such as item=items.csv; "
+        "rows without entries are predicted from them (for several modes several times)",
     )
     group.add_argument(
         "--series",
@@ -145,8 +143,9 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
     if option == "features":
         if table.shape[1] < 2 or not len(table):
             fail_value(f"--features needs lines of a row and its features; '{path}' has {table.shape[1]} columns.")
-        rows = _rows(table.iloc[:, 0], path, base, args)
-        features = table.iloc[:, 1:].apply(_typed)
+        of_rows = mode if mode in table.columns else table.columns[0]
+        rows = _rows(table[of_rows], path, base, args)
+        features = table.drop(columns=of_rows).apply(typed)
         return Features(features.set_axis(pd.Index(rows), axis=0))
     if table.shape[1] not in (2, 3) or not len(table):
         fail_value(f"--graph needs two columns of rows, and perhaps one of weights; '{path}' has {table.shape[1]}.")
@@ -157,12 +156,12 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
 
 def _table(option: str, path: str) -> pd.DataFrame:
     """All columns of a file; those of csv files are text."""
-    from tensorcep.entries.io import format_of, read_cells
+    from tensorcep.entries.io import Reading, format_of, read_cells
 
     kind = format_of(check_file(path), None)
     if kind not in ("csv", "parquet"):
         fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
-    return read_cells(path, kind, 0)
+    return read_cells(path, kind, 0, Reading())
 
 
 def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespace) -> np.ndarray:
@@ -185,9 +184,11 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
     return found - base
 
 
-def _typed(column: pd.Series) -> pd.Series:
+def typed(column: pd.Series) -> pd.Series:
     """A column of text as numbers where all of it are; what is not known is missing."""
     import pandas as pd
+
+    from tensorcep.entries.io.layout import MISSING
 
     if not pd.api.types.is_string_dtype(column.dtype):
         return column

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cli._command import read_data, shows_progress
-from tensorcep.core.checks import fail_value, printable
+from tensorcep.cli._command import read_data, reading_of, show, shows_progress
+from tensorcep.cli._knowledge import typed
+from tensorcep.core.checks import check_file, fail_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,7 @@ FOR_TENSORS: dict[str, Any] = {
     "damping": None,
     "dtype": None,
     "projection": None,
+    "zeros": None,
 }
 TOL = 3e-3  # the default of the command, in place of which each model has its own
 
@@ -73,12 +75,23 @@ def add_matrix_options(parser: argparse.ArgumentParser) -> None:
         "with --also: gfa, views of the same rows; cmf, matrices whose rows and columns are what their columns of "
         "labels are called. Their likelihoods: gaussian, logit, probit, negbinomial, poisson",
     )
+    add_wide_option(group)
     group.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="FILE[=LIKELIHOOD]",
         help="for gfa and cmf: the entries of one more matrix (several times)",
+    )
+
+
+def add_wide_option(group: Any) -> None:
+    """Add --wide, of commands that read matrices."""
+    group.add_argument(
+        "--wide",
+        action=argparse.BooleanOptionalAction,
+        help="csv and parquet files hold a matrix as it is: a line per row, a column per variable, empty cells for "
+        "what is missing, and perhaps labels of the rows first (default: where there are not just three columns)",
     )
 
 
@@ -96,7 +109,7 @@ def fit_matrices(args: argparse.Namespace) -> None:
     if not args.quiet:
         for one in given:
             described = repr(one.tensor).removeprefix("<SparseTensor ").removesuffix(">")
-            print(printable(f"data        {one.name}: {described}, {one.likelihood}"), flush=True)
+            show(f"data        {one.name}: {described}, {one.likelihood}")
     model, matrices = _model_of(args, given, progress)
     start = time.perf_counter()
     model.fit(matrices)
@@ -104,10 +117,10 @@ def fit_matrices(args: argparse.Namespace) -> None:
     model.save(args.output)
     if not args.quiet:
         ending = "converged" if model.converged_ else "not converged"
-        print(f"components  {model.n_components_}")
+        show(f"components  {model.n_components_}")
         for name, shares in model.variance_explained().iterrows():
-            print(printable(f"explained   {name}: {100 * shares.sum():.3g} %"))
-        print(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
+            show(f"explained   {name}: {100 * shares.sum():.3g} %")
+        show(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -131,10 +144,71 @@ def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Gi
         args = argparse.Namespace(**{**vars(args), "modes": None, "value": None, "count": False, "format": None})
     if word not in KINDS:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(KINDS)}; got {word}.")
+    tensor = matrix_in(path, args, progress)
+    return Given(Path(path).name.partition(".")[0], tensor, KINDS[word])
+
+
+def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
+    """The matrix that a file holds: as entries of rows, columns and values, or as it is.
+
+    Raises
+    ------
+    ValueError
+        If it holds neither.
+    """
+    from tensorcep.entries.io import columns_of
+
+    wide = args.wide
+    if wide is None and args.modes is None and args.value is None and not args.count:
+        names = columns_of(path, args.format, reading_of(args))
+        wide = names is not None and len(names) != 3
+    if wide:
+        return wide_matrix(path, args)
     tensor = read_data(path, args, progress)
     if tensor.order != 2:
         fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
-    return Given(Path(path).name.partition(".")[0], tensor, KINDS[word])
+    return tensor
+
+
+def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
+    """The matrix of a table with a line per row and a column per variable.
+
+    The first column holds labels of the rows where it has no name, or text.
+
+    Raises
+    ------
+    ValueError
+        If another column holds what is no number.
+    """
+    import pandas as pd
+
+    from tensorcep.entries.io import format_of, read_cells
+    from tensorcep.entries.labels import Labels
+    from tensorcep.entries.spelling import numbers_of
+    from tensorcep.entries.tensor import SparseTensor
+
+    kind = format_of(check_file(path), args.format)
+    if kind not in ("csv", "parquet") or args.modes is not None or args.value is not None:
+        fail_value(
+            f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
+        )
+    table = read_cells(path, kind, 0, reading_of(args))
+    if args.decimal != "." and kind == "csv":
+        table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
+    first, rows = table.columns[0], None
+    if not str(first).strip() or not pd.api.types.is_numeric_dtype(typed(table[first])):
+        rows = Labels(numbers_of(table[first]) if kind == "csv" else table[first].to_numpy())
+        rows = Labels(rows.index.rename(str(first).strip() or None))
+        table = table.drop(columns=first)
+    columns = {name: typed(table[name]) for name in table}
+    for name, column in columns.items():
+        if not pd.api.types.is_numeric_dtype(column):
+            text = next(cell for cell in column if pd.isna(pd.to_numeric(cell, errors="coerce")) and not pd.isna(cell))
+            fail_value(f"column {name!r} of '{path}' has {text!r}, which is not a number; leave that column out.")
+    matrix = pd.DataFrame(columns).to_numpy(dtype=np.float64, na_value=np.nan)
+    observed = np.argwhere(~np.isnan(matrix))
+    known = [rows, Labels(list(columns))]
+    return SparseTensor.from_coo(observed, matrix[tuple(observed.T)], matrix.shape, labels=known)
 
 
 def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tuple[Any, Any]:
@@ -251,9 +325,7 @@ def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> Sp
     """
     from tensorcep.entries.tensor import SparseTensor
 
-    tensor, link = read_data(path, args), model._links[m]
-    if tensor.order != 2:
-        fail_value(f"'{path}' must hold rows, columns and values; it has {tensor.order} modes.")
+    tensor, link = matrix_in(path, args), model._links[m]
     coords, labels = tensor.coords.copy(), [model._entity_labels[e] for e in (link.row, link.col)]
     for k, (known, own) in enumerate(zip(labels, tensor.labels, strict=True)):
         if (known is None) != (own is None):
@@ -269,9 +341,7 @@ def new_matrix(path: str, args: argparse.Namespace, model: Any, m: int) -> Spars
     """New rows of matrix m from a file, with the model's columns."""
     from tensorcep.entries.tensor import SparseTensor
 
-    tensor, link = read_data(path, args), model._links[m]
-    if tensor.order != 2:
-        fail_value(f"'{path}' must hold rows, columns and values; it has {tensor.order} modes.")
+    tensor, link = matrix_in(path, args), model._links[m]
     known, own = model._entity_labels[link.col], tensor.labels[1]
     coords = tensor.coords.copy()
     if (known is None) != (own is None):

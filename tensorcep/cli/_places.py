@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.cli._command import reading_of
 from tensorcep.cli._workers import has_workers
 from tensorcep.core.checks import check_fraction, fail_value
 from tensorcep.core.memory import bytes_of
@@ -62,7 +62,12 @@ def check_place(args: argparse.Namespace) -> None:
         return
     if args.model != "cp" or args.also:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
-    for option, given in (("--count", args.count), ("--shape", args.shape), ("--exposure", args.exposure)):
+    for option, given in (
+        ("--zeros", args.zeros is not None),
+        ("--count", args.count),
+        ("--shape", args.shape),
+        ("--exposure", args.exposure),
+    ):
         if given:
             fail_value(f"{option} is for one file that is read whole; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
@@ -75,8 +80,5 @@ def check_place(args: argparse.Namespace) -> None:
 def files_of_place(args: argparse.Namespace) -> Any:
     """The files as the options describe them."""
     from tensorcep.entries.io.columns import Files, files_of
-    from tensorcep.entries.io.layout import LAST, Reading
 
-    value = LAST if args.value is None else chosen_value(args)
-    how = Reading(args.index_base, args.header, args.labels, chosen_modes(args), value)
-    return Files(files_of(args.data), how, args.format, distinct=True)
+    return Files(files_of(args.data), reading_of(args), args.format, distinct=True)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     check_output,
     is_of_matrices,
     load_any_model,
     output,
+    write_csv,
 )
 from tensorcep.cli._extents import add_extent_options
 from tensorcep.cli._matrices import predicted_cells
+from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_fraction, fail_value
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ DESCRIPTION = """\
 Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
 
   mean, sd, lower, upper       of a new observation, for real values and counts
-  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself
+  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself; of labels that are
+                               words probability_yes, of the second of no and yes
   level, mean, sd, lower, upper, probability_1, ...  of levels: the most probable one, and what is known of a new one
 
 A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
@@ -51,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
     parser.add_argument("--matrix", metavar="NAME", help="of a model of matrices: which one (default: the first)")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
@@ -70,13 +74,12 @@ def run(args: argparse.Namespace) -> None:
         tables = (prediction_table(model, piece.X, piece.columns, args.coverage, piece.extent) for piece in pieces)
     first = next(tables)  # what is wrong with the first cells is said before a file is begun
     with output(args.output) as handle:
-        write = write_parquet if args.output.endswith(".parquet") else _write_csv
-        write(handle, itertools.chain([first], tables))
-
-
-def _write_csv(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
-    for n, table in enumerate(tables):
-        table.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
+        every = itertools.chain([first], tables)
+        if args.output.endswith(".parquet"):
+            write_parquet(handle, every)
+        else:
+            for n, table in enumerate(every):
+                write_csv(handle, table, args, header=n == 0)
 
 
 def prediction_table(
@@ -91,7 +94,8 @@ def prediction_table(
     if hasattr(model, "expected_value"):
         found = _of_levels(model, X, coverage)
     elif hasattr(model, "predict_proba"):
-        found["probability"] = model.predict_proba(X)[:, 1]
+        name = f"probability_{model.classes_[1]}" if has_words(model) else "probability"
+        found[name] = model.predict_proba(X)[:, 1]
     else:
         found["mean"] = model.predict(X, **extent)
     if model.has_uncertainty() and not hasattr(model, "expected_value"):
@@ -104,12 +108,15 @@ def prediction_table(
 
 
 def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
-    """What a model of ordered levels says; a shell's levels are numbers."""
-    mean, sd = model.expected_value(X, return_std=True)
+    """What a model of ordered levels says; those that are words have no mean."""
     lower, upper = model.predict_interval(X, coverage).T
     p = model.predict_proba(X)
-    found = {"level": model.classes_[p.argmax(axis=1)], "mean": mean, "sd": sd, "lower": lower, "upper": upper}
-    return found | {f"probability_{level:g}": p[:, k] for k, level in enumerate(model.classes_.tolist())}
+    found = {"level": model.classes_[p.argmax(axis=1)]}
+    if not has_words(model):
+        found["mean"], found["sd"] = model.expected_value(X, return_std=True)
+    found |= {"lower": lower, "upper": upper}
+    names = [level if isinstance(level, str) else f"{level:g}" for level in model.classes_.tolist()]
+    return found | {f"probability_{name}": p[:, k] for k, name in enumerate(names)}
 
 
 COMMAND = Command(

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.cli._command import chosen_modes, chosen_value
+from tensorcep.cli._command import chosen_modes, chosen_value, reading_of
 from tensorcep.cli._extents import given_extents, option_of, taken_extents
+from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
+from tensorcep.entries.io.layout import MISSING
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.spelling import number_of
 
 
 class Queries(NamedTuple):
@@ -27,7 +30,7 @@ class Queries(NamedTuple):
     ----------
     X : (n, K) int64, or DataFrame of labels
         What the model's `predict` takes.
-    y : (n,) float64
+    y : (n,) float64, or words
         The values; None where they were not asked for and the file need not hold them.
     columns : DataFrame
         The mode columns as the file has them.
@@ -45,12 +48,12 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
     """Read the cells of a file for a fitted model."""
     labelled = labelled_modes(args, model)
     kind = format_of(check_file(path), args.format)
-    if kind == "tns" and any(labelled):
+    if kind in ("tns", "mtx") and any(labelled):
         fail_value(
             f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
             "--no-labels if the indices are the model's row numbers."
         )
-    if kind in ("npz", "tns") and given_extents(args):
+    if kind in ("npz", "tns", "mtx") and given_extents(args):
         fail_value(
             f"{option_of(next(iter(given_extents(args))))} names a column, which '{path}' has none of; give a csv file."
         )
@@ -95,13 +98,18 @@ def _read_table(
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """Return the mode columns, the values and the extents of a csv, parquet or tns file."""
     order = len(model.labels_)
-    frame = read_cells(path, kind, order, index_base=args.index_base, header=args.header, with_values=with_values)
-    if kind == "tns":
+    frame = read_cells(path, kind, order, reading_of(args), with_values=with_values)
+    if kind in ("tns", "mtx"):
         return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None, {}
     frame, extent = taken_extents(path, frame, args)
-    extent = {name: numbers_of(path, column) for name, column in extent.items()}
     modes, value = chosen_cells(path, list(frame.columns), args, model, with_values)
-    return frame[modes], None if value is None else numbers_of(path, frame[value]), extent
+    if args.drop_missing and value is not None:
+        kept = ~(frame[value].isna() | frame[value].isin(MISSING))
+        frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
+    extent = {name: numbers_of(path, column, args.decimal) for name, column in extent.items()}
+    if value is None or has_words(model):
+        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), extent
+    return frame[modes], numbers_of(path, frame[value], args.decimal), extent
 
 
 def chosen_cells(
@@ -142,7 +150,9 @@ def chosen_cells(
     return modes, rest[-1] if value is None else value
 
 
-def numbers_of(path: str, column: pd.Series) -> np.ndarray:
+def numbers_of(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
+    if decimal != "." and pd.api.types.is_string_dtype(column.dtype):
+        column = column.str.replace(decimal, ".", regex=False)
     found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(found).all():
         n = int(np.argmin(np.isfinite(found)))
@@ -186,8 +196,20 @@ def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
 
 
 def _as_labels(column: pd.Series, labels: Labels) -> pd.Series:
-    """Text from a file as times, where the model's labels are; what is no time is a label that it does not know."""
-    dtype = labels.index.dtype
-    if pd.api.types.is_string_dtype(column.dtype) and pd.api.types.is_datetime64_any_dtype(dtype):
+    """A column as labels of the model's kind: text as times or as numbers, numbers as text.
+
+    What is no time is a label that the model does not know. The rows may all be new, so that the column alone does not
+    tell what its text means.
+    """
+    dtype, is_text = labels.index.dtype, pd.api.types.is_string_dtype(column.dtype)
+    if is_text and pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))
+    if is_text and pd.api.types.is_any_real_numeric_dtype(dtype):
+        codes, distinct = pd.factorize(column)
+        numbers = [number_of(text) for text in distinct]
+        made = [text if number is None else number for text, number in zip(distinct, numbers, strict=True)]
+        kinds = {type(label) for label in made}
+        return pd.Series(np.array(made, dtype=None if len(kinds) == 1 else object)[codes], name=column.name)
+    if pd.api.types.is_any_real_numeric_dtype(column.dtype) and pd.api.types.is_string_dtype(labels.index):
+        return column.map(str)
     return column

@@ -9,13 +9,17 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
+from tensorcep.cli._command import reading_of
 from tensorcep.cli._extents import taken_extents
 from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matched_cells, numbers_of, read_queries
 from tensorcep.core.checks import check_file, fail_value, reason_of
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.columns import files_of
+from tensorcep.entries.io.lines import open_binary, skip_lines
 from tensorcep.entries.io.parquet import frames_of_parquet
+from tensorcep.entries.io.read import cells_layout
+from tensorcep.entries.io.text import general_dialect
 
 # Lines that are predicted at a time; a file that is no larger is read whole, as one column tells most of its labels.
 LINES, WHOLE = 1 << 17, 1 << 24
@@ -37,9 +41,9 @@ def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Qu
             continue
         labelled = labelled_modes(args, model)
         frames = (frame for frame, *_ in frames_of_parquet([file], None, LINES))
-        for frame in frames if kind == "parquet" else _csv_frames(file, args.header):
+        for frame in frames if kind == "parquet" else _csv_frames(file, args):
             frame, extent = taken_extents(file, frame, args)
-            extent = {name: numbers_of(file, column) for name, column in extent.items()}
+            extent = {name: numbers_of(file, column, args.decimal) for name, column in extent.items()}
             columns, _ = chosen_cells(file, list(frame.columns), args, model, False)
             cells = frame[columns].reset_index(drop=True)
             yield Queries(matched_cells(file, cells, model, labelled, args.index_base), None, cells, extent)
@@ -49,12 +53,14 @@ def _is_named(path: str) -> bool:
     return not os.path.isdir(path) and (os.path.exists(path) or not set(path) & set("*?["))
 
 
-def _csv_frames(path: str, header: bool) -> Iterator[pd.DataFrame]:
+def _csv_frames(path: str, args: argparse.Namespace) -> Iterator[pd.DataFrame]:
     """Some lines of a csv file at a time, all columns as text."""
+    layout = cells_layout(path, path, reading_of(args))
     try:
-        yield from pd.read_csv(
-            path, header=0 if header else None, dtype=str, na_filter=False, chunksize=LINES, encoding="utf-8-sig"
-        )
+        with open_binary(path, coding=layout.coding) as (handle, *_):
+            skip_lines(handle, layout.skip)
+            how = {**general_dialect(layout), "na_filter": False}
+            yield from pd.read_csv(handle, header=None, names=list(layout.names), dtype=str, chunksize=LINES, **how)
     except (pd.errors.ParserError, UnicodeError) as error:
         fail_value(f"'{path}' cannot be read ({reason_of(error)}); mend it.")
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tensorcep.cli._command import STDOUT, Command, check_output, load_any_model, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_safe_csv,
+    check_output,
+    load_any_model,
+    load_tensor_model,
+    output,
+    write_csv,
+)
 from tensorcep.core.checks import check_fraction, check_int, fail_value
 
 RECOMMEND = """\
 Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
 lower and upper of the expected observation, without the noise of a single one. Cells that the model was fitted to are
-left out; a mode that --given fixes does not count for that, unless all are fixed."""
+left out, but for zeros that were sampled; a mode that --given fixes does not count for that, unless all are fixed. A
+row of --given that the model does not know has the prior: what is best for all."""
 COMPONENTS = """\
 Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
 to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
@@ -44,6 +54,7 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coverage", type=float, default=0.9, metavar="C", help="of the interval lower to upper (default: 0.9)"
     )
+    add_safe_csv(parser)
 
 
 def _run_recommend(args: argparse.Namespace) -> None:
@@ -54,13 +65,13 @@ def _run_recommend(args: argparse.Namespace) -> None:
     given = dict(_given(model, text) for text in args.given)
     exclude = None if args.all else "seen"
     how = {"n": args.n, "by": args.by, "coverage": args.coverage, "exclude": exclude, "random_state": 0}
-    _write(args.output, model.recommend(_mode(args.mode), given, **how))
+    _write(args, model.recommend(_mode(args.mode), given, **how))
 
 
 def _run_components(args: argparse.Namespace) -> None:
     check_fraction("--coverage", args.coverage)
     check_output(args.output, args.model)
-    _write(args.output, load_any_model(args.model).components(_mode(args.mode), args.coverage))
+    _write(args, load_any_model(args.model).components(_mode(args.mode), args.coverage))
 
 
 def _mode(text: str) -> str | int:
@@ -80,13 +91,31 @@ def _given(model: Any, text: str) -> tuple[str | int, Any]:
         if not label.isdecimal():
             fail_value(f"--given {name}= must be an index counted from 0, as the model has no labels; got {label!r}.")
         return mode, int(label)
-    (row,) = known.rows([label])
-    return mode, known.index[int(row)]
+    (row,) = known.rows([label], unknown="ignore")
+    return mode, _new_label(known.index, name, label) if row < 0 else known.index[int(row)]
 
 
-def _write(path: str, table: Any) -> None:
-    with output(path) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+def _new_label(known: Any, mode: str, label: str) -> Any:
+    """A label that the model does not know, of the kind of those that it does."""
+    import pandas as pd
+
+    kinds: tuple[tuple[Any, Any, str], ...] = (
+        (pd.api.types.is_numeric_dtype, pd.to_numeric, "number"),
+        (pd.api.types.is_datetime64_any_dtype, pd.to_datetime, "time"),
+    )
+    for is_one, convert, kind in kinds:
+        if is_one(known.dtype):
+            found = convert(label, errors="coerce")
+            if pd.isna(found):
+                such = f"a {kind}, as the labels of the model are, such as {known[0]}"
+                fail_value(f"--given {mode}= must be {such}; got {label!r}.")
+            return found
+    return label
+
+
+def _write(args: argparse.Namespace, table: Any) -> None:
+    with output(args.output) as handle:
+        write_csv(handle, table, args)
 
 
 RECOMMENDING = Command(

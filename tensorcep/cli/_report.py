@@ -15,6 +15,7 @@ from tensorcep.cli._command import (
     output,
     read_data,
 )
+from tensorcep.cli._matrices import add_wide_option
 from tensorcep.core.checks import fail_value
 
 DESCRIPTION = """\
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
     parser.add_argument("-o", "--output", metavar="OUT.html", required=True, help="file to write")
     parser.add_argument("--data", action="append", default=[], help="file of entries with their values")
+    add_wide_option(parser)
     add_data_options(parser)
 
 

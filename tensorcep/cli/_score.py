@@ -5,12 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tensorcep.cli._command import STDOUT, Command, add_data_options, check_output, load_tensor_model, output
+from tensorcep.cli._command import (
+    STDOUT,
+    Command,
+    add_data_options,
+    add_safe_csv,
+    check_output,
+    load_tensor_model,
+    output,
+    write_csv,
+)
 from tensorcep.cli._extents import add_extent_options, given_extents
 from tensorcep.core.checks import check_int, fail_value
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tensorcep.cli._queries import Queries
 
 DESCRIPTION = """\
 Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of DATA, and
@@ -33,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", type=int, metavar="N", help="the N oddest alone, the oddest first")
     parser.add_argument("--count", action="store_true", help="no column is the value: count the lines of each cell")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
 
@@ -40,24 +52,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.top is not None:
         check_int("--top", args.top)
+    check_count(args)
+    check_output(args.output, args.model, args.data)
+    model = load_tensor_model(args.model)
+    queries = read_scored(args.data, args, model)
+    table = score_table(model, queries.X, queries.y, queries.columns, queries.extent)
+    if args.top is not None:
+        table = table.sort_values("surprise", ascending=False, kind="stable").head(args.top)
+    with output(args.output) as handle:
+        write_csv(handle, table, args)
+
+
+def check_count(args: argparse.Namespace) -> None:
+    """Refuse what does not go with --count."""
     if args.count and given_extents(args):
         fail_value("--count makes counts of lines, which have no exposure or trials each; leave one of both out.")
     if args.count and args.value is not None:
         fail_value("--count says that no column is the value; leave out --value.")
-    check_output(args.output, args.model, args.data)
+
+
+def read_scored(path: str, args: argparse.Namespace, model: Any) -> Queries:
+    """The observations of a file: its entries, or with --count the cells and how many lines each has."""
     from tensorcep.cli._queries import read_queries
 
-    model = load_tensor_model(args.model)
-    queries = read_queries(args.data, args, model, with_values=not args.count)
-    X, y, columns = queries.X, queries.y, queries.columns
-    if args.count:
-        place, y = lines_of_cells(columns)
-        X, columns = X[place] if hasattr(X, "dtype") else X.iloc[place], columns.iloc[place]
-    table = score_table(model, X, y, columns, queries.extent)
-    if args.top is not None:
-        table = table.sort_values("surprise", ascending=False, kind="stable").head(args.top)
-    with output(args.output) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+    queries = read_queries(path, args, model, with_values=not args.count)
+    if not args.count:
+        return queries
+    place, y = lines_of_cells(queries.columns)
+    X = queries.X[place] if hasattr(queries.X, "dtype") else queries.X.iloc[place]
+    return queries._replace(X=X, y=y, columns=queries.columns.iloc[place])
 
 
 def lines_of_cells(columns: pd.DataFrame) -> tuple[Any, Any]:

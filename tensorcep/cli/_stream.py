@@ -10,8 +10,10 @@ from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     add_talk_options,
     check_output,
+    show,
     shows_progress,
 )
 from tensorcep.cli._extents import add_extent_options, check_extents, given_extents
@@ -99,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
     group.add_argument("--seed", type=int, default=0, help="of the random start (default: 0)")
     group.add_argument("--threads", type=threads_of, default=1, metavar="N", help="default: 1; no effect on the result")
+    add_safe_csv(parser)
     add_extent_options(parser)
     add_data_options(parser, fixed_rows=True)
     add_talk_options(parser)
@@ -116,7 +119,7 @@ def run(args: argparse.Namespace) -> None:
         model, progress = _resumed(args, model)
         witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
         if not args.quiet:
-            print(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches", flush=True)
+            show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
     with side_files(args, progress) as files:
         work = Work(args, progress, witness, files)
         model.stream(work.batches(), callback=work.learned, scores=work.scored if "scores" in files else None)
@@ -124,12 +127,12 @@ def run(args: argparse.Namespace) -> None:
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
         work.checkpoint(model)
     if not args.quiet:
-        print(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
-        print(f"method      {method_line(model)}")
-        print(f"rows        {' x '.join(map(str, model.shape_))}")
+        show(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
+        show(f"method      {method_line(model)}")
+        show(f"rows        {' x '.join(map(str, model.shape_))}")
         if progress["bad"]:
-            print(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
-        print(f"model       {args.output}")
+            show(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
+        show(f"model       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -191,7 +194,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
 
     progress = open_model(args.output).header.get("progress")
     if progress is None:
-        fail_value(f"'{args.output}' is no checkpoint of a stream; give another file, or remove it.")
+        fail_value(
+            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
+            "file."
+        )
     model = load(args.output)
     with complete(args.output):
         check_progress(progress)
@@ -199,7 +205,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name in ("data", "batch_size", "first_batch", "knowledge"):
         before = progress.get(name, [])  # earlier checkpoints hold no knowledge of rows
         if before != new[name]:
-            fail_value(f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume.")
+            instead = ", or learn a further file by tensorcep update" if name == "data" else ""
+            fail_value(
+                f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume{instead}."
+            )
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
     # What is known of rows is no parameter that a file holds, and was compared above.

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorcep.cli._command import STDOUT, check_output, chosen_modes, chosen_value, shows_progress
+from tensorcep.cli._command import (
+    STDOUT,
+    check_output,
+    reading_of,
+    show,
+    shows_progress,
+)
 from tensorcep.cli._matrices import FOR_TENSORS, KINDS
 from tensorcep.core.checks import check_int, fail_value
 
@@ -51,19 +57,18 @@ def stream_rows(args: argparse.Namespace) -> None:
         model = FACTOR_MODELS["BayesianPCA"](args.rank, KINDS[args.likelihood], **how)
     else:
         model = FACTOR_MODELS["BayesianFactorAnalysis"](args.rank, **how)
-    found = read_batches(
-        args.data, args.batch_size, first_batch=args.first_batch, format=args.format, index_base=args.index_base,
-        header=args.header, labels=args.labels, modes=chosen_modes(args), value=chosen_value(args),
-    )  # fmt: skip
+    how_read = reading_of(args)._asdict()
+    del how_read["shape"]
+    found = read_batches(args.data, args.batch_size, first_batch=args.first_batch, format=args.format, **how_read)
     n_batches = 0
     for matrix in whole_rows(found, args.index_base):
         model.partial_fit(matrix)
         n_batches += 1
     model.save(args.output)
     if not args.quiet:
-        print(f"learned     {model.n_samples_seen_} rows in {n_batches} batches")
-        print(f"components  {model.n_components_}")
-        print(f"model       {args.output}")
+        show(f"learned     {model.n_samples_seen_} rows in {n_batches} batches")
+        show(f"components  {model.n_components_}")
+        show(f"model       {args.output}")
 
 
 def _check(args: argparse.Namespace) -> None:

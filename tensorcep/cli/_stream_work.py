@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tensorcep.cli._command import chosen_modes, chosen_value, say
+from tensorcep.cli._command import reading_of, say
 from tensorcep.cli._extents import given_extents
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import naming
@@ -41,13 +41,10 @@ class Work:
         how: dict[str, Any] = {
             "first_batch": args.first_batch,
             "format": args.format,
-            "index_base": args.index_base,
-            "header": args.header,
-            "labels": args.labels,
-            "modes": chosen_modes(args),
-            "value": chosen_value(args),
+            **reading_of(args)._asdict(),
             "start": self.progress["position"],
         }
+        del how["shape"]
         if column is None:
             found = read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how)
         else:
@@ -69,13 +66,14 @@ class Work:
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
         from tensorcep.cp.estimators.score_files import write_scores
+        from tensorcep.entries.io.write import escaped
 
         frame = frame.copy()
         for k, base in enumerate(self.base):
             if base:
                 frame.isetitem(k, frame.iloc[:, k].to_numpy() + base)
         with naming(self.args.scores):
-            write_scores(self.files["scores"], frame)
+            write_scores(self.files["scores"], escaped(frame) if self.args.safe_csv else frame)
 
     def learned(self, model: Any, scores: dict[str, float]) -> None:
         """Note the scores of a batch, and write a checkpoint if it is time."""

@@ -11,13 +11,15 @@ from tensorcep.cli._command import (
     STDOUT,
     Command,
     add_data_options,
+    add_safe_csv,
     check_output,
     is_of_matrices,
     load_any_model,
     output,
     read_data,
+    write_csv,
 )
-from tensorcep.cli._matrices import new_matrix, which_matrix
+from tensorcep.cli._matrices import add_wide_option, new_matrix, which_matrix
 from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
@@ -36,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries of the new rows")
     parser.add_argument("--mode", help="of a tensor: the mode of the new rows, its name or its position from 0")
     parser.add_argument("--matrix", metavar="NAME", help="of matrices: which one (default: the first)")
+    add_wide_option(parser)
     parser.add_argument(
         "-o", "--output", metavar="OUT.csv", default=STDOUT, help="csv file to write; - is stdout (default)"
     )
+    add_safe_csv(parser)
     add_data_options(parser)
 
 
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     model = load_any_model(args.model)
     table = _of_matrices(args, model) if is_of_matrices(model) else _of_tensor(args, model)
     with output(args.output) as handle:
-        table.to_csv(handle, index=False, float_format="%.8g", lineterminator="\n")
+        write_csv(handle, table, args)
 
 
 def _of_tensor(args: argparse.Namespace, model: Any) -> pd.DataFrame:

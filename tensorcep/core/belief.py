@@ -6,6 +6,7 @@ Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -78,6 +79,8 @@ class Posterior(NamedTuple):
         What pairs of rows add to latent values.
     sites : tuple of RowSites or None
         What the entries say of the rows of each mode that is a series or a graph; none where none is.
+    doubt : float or None
+        Variance of latent values that rows do not show, as entries left out tell; the noise holds it already.
 
     Examples
     --------
@@ -101,6 +104,7 @@ class Posterior(NamedTuple):
     zeros: Beta | None = None
     deviations: Deviations | None = None
     sites: tuple[RowSites | None, ...] = ()
+    doubt: float | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -130,7 +134,7 @@ class Posterior(NamedTuple):
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
         mean, cov = gaussians([self], unseen)
-        return Components(mean, cov, self.theta, deviations=self.deviations)
+        return Components(mean, cov, self.theta, deviations=self.deviations, doubt=_doubts([self]))
 
 
 class Draws(NamedTuple):
@@ -302,10 +306,23 @@ class Mixture(NamedTuple):
         mean, cov = gaussians(self.members, unseen)
         thetas = [member.theta for member in self.members]
         deviations = joined_deviations([member.deviations for member in self.members])
-        return Components(mean, cov, joined([theta for theta in thetas if theta is not None]), deviations=deviations)
+        theta = joined([theta for theta in thetas if theta is not None])
+        return Components(mean, cov, theta, deviations=deviations, doubt=_doubts(self.members))
 
 
 Result = Posterior | Draws | PointEstimate | Mixture
+
+
+def _doubts(members: Sequence[Posterior]) -> np.ndarray | None:
+    doubts = [member.doubt for member in members if member.doubt is not None]
+    return np.array(doubts) if len(doubts) == len(members) else None
+
+
+def with_doubt(result: Posterior | Mixture, doubt: float) -> Posterior | Mixture:
+    """The same with this doubt of latent values."""
+    if isinstance(result, Mixture):
+        return Mixture(tuple(member._replace(doubt=doubt) for member in result.members))
+    return result._replace(doubt=doubt)
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

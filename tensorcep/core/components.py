@@ -122,7 +122,7 @@ class EntryTheta(NamedTuple):
         if self.log_gaps is not None:
             mean, cov = self.log_gaps
             each = [rng.multivariate_normal(mean[c], cov[c], method="cholesky") for c in which]
-            return np.cumsum(np.exp(np.array(each).reshape(len(which), -1)), axis=1)
+            return np.cumsum(np.exp(np.reshape(each, (len(which), mean.shape[1]))), axis=1)
         first = self.values[which % len(self.values)]
         if self.gamma is not None:
             a, b = self.gamma

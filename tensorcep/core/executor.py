@@ -11,9 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.team import Team
 
 Kernel = Callable[..., Any]
+# More threads than any machine has use for; the system may refuse to make them in the middle of a fit.
+MOST_THREADS = 4096
 
 
 class Executor(Protocol):
@@ -156,6 +159,8 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs == -1:
         return os.cpu_count() or 1
     if isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool) and n_jobs >= 1:
+        if n_jobs > MOST_THREADS:
+            fail_value(f"n_jobs must be at most {MOST_THREADS}; got {reprlib.repr(n_jobs)}; -1 takes all processors.")
         return int(n_jobs)
     raise ValueError(
         f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {reprlib.repr(n_jobs)}."

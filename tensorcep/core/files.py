@@ -27,6 +27,8 @@ except ImportError:  # on Windows, where a file that is open cannot be removed a
     fcntl = None  # type: ignore[assignment]
 
 HEADER, CHECKSUM = "header", "checksum"
+# Names beside each other in a header, more than any model has.
+MOST_NAMES = 10_000
 # A temporary file that nobody holds is one of a killed process; a younger one may be about to be held.
 OLD_SECONDS = 1.0
 
@@ -206,13 +208,19 @@ def archive_kind(path: str | os.PathLike[str]) -> str | None:
 
 
 def _json(stored: NDArray[Any] | None) -> Any:
-    """What the bytes of a header say; None for what is no JSON, or is nested without end."""
+    """What the bytes of a header say; None for what is no JSON, is nested without end, or holds names without end."""
     if stored is None or stored.dtype != np.uint8:
         return None
     try:
-        return json.loads(stored.tobytes())
+        return json.loads(stored.tobytes(), object_pairs_hook=_few)
     except (ValueError, RecursionError):
         return None
+
+
+def _few(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_NAMES:
+        fail_value(f"there are {len(pairs)} names")
+    return dict(pairs)
 
 
 def _is_kind(name: Any) -> bool:

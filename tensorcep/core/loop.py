@@ -156,13 +156,14 @@ AnyMethod = Method[Any, Any, Any]
 class LeftOut(NamedTuple):
     """Entries, by their places (n,), and their log predictive densities (n,) by a fit that was not given them.
 
-    `quick` are those (n,) by the quick fit that went before it, `mean` the means of their latent values.
+    `quick` are those (n,) by the quick fit that went before it, `mean` and `variance` are of their latent values.
     """
 
     place: np.ndarray
     score: np.ndarray
     quick: np.ndarray
     mean: np.ndarray
+    variance: np.ndarray
 
 
 class Run(NamedTuple):

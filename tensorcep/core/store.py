@@ -24,6 +24,8 @@ VERSION = 2
 FACTOR_KIND = "tensorcep.factor_model"
 
 Arrays = dict[str, np.ndarray]
+# What readers raise where a file makes no sense.
+UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 
 
 class StoredModel(NamedTuple):
@@ -36,13 +38,22 @@ class StoredModel(NamedTuple):
     arrays: Arrays
 
 
-def write_model(path: str | os.PathLike[str], model: Any, fitted: Any, extra: Mapping[str, Any] | None = None) -> None:
+def write_model(
+    path: str | os.PathLike[str],
+    model: Any,
+    fitted: Any,
+    extra: Mapping[str, Any] | None = None,
+    *,
+    read: Callable[[StoredModel], Any],
+) -> None:
     """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
 
     Parameters
     ----------
     extra : dict, optional
         Further fields of the header.
+    read : callable
+        What a load reads the file with; it is tried on what is to be written.
 
     Raises
     ------
@@ -50,22 +61,28 @@ def write_model(path: str | os.PathLike[str], model: Any, fitted: Any, extra: Ma
         If an array holds objects, or `load` would refuse the file; an earlier file at `path` is then as it was.
     """
     tree, arrays = split(tree_of(fitted))
-    _check_readable(path, type(fitted), tree, arrays)
     header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
+    _check_readable(path, model, header, arrays, read)
     write_archive(path, KIND, VERSION, header, arrays)
 
 
-def _check_readable(path: str | os.PathLike[str], kind: type, tree: Any, arrays: Arrays) -> None:
-    """Refuse to write a record that `fitted_record` would not read: found at a load, the fit is lost.
+def _check_readable(
+    path: str | os.PathLike[str], model: Any, header: Any, arrays: Arrays, read: Callable[[StoredModel], Any]
+) -> None:
+    """Refuse to write what a load would not take: found there, the fit is lost.
 
     Raises
     ------
     ValueError
     """
-    again = merge(json.loads(json.dumps(tree)), arrays)  # what a file gives back: lists for tuples, text for keys
+    again = json.loads(json.dumps({"version": VERSION, **header}))  # as a file has it: lists for tuples, text for keys
+    views = {name: np.asarray(array).view() for name, array in arrays.items()}
+    for view in views.values():
+        view.flags.writeable = False  # the model goes on with these arrays
     try:
-        check_shapes(read_as(kind if hasattr(kind, "_fields") else dict[str, Any], again, ""))
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        model._check_parameters()
+        read(StoredModel(os.fspath(path), again["class"], again["params"], again, views))
+    except UNREADABLE as error:
         raise ValueError(
             f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
             f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
@@ -123,7 +140,7 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({reason_of(error)}); save it again.") from None
 
 
@@ -160,7 +177,8 @@ def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[s
         If an array holds objects other than text.
     """
     values = {name: text_array(getattr(model, name)) for name in names}
-    write_model(path, model, {**values, "trace_": getattr(model, "trace_", {})})
+    fitted = {**values, "trace_": getattr(model, "trace_", {})}
+    write_model(path, model, fitted, read=lambda stored: read_attributes(stored, names))
 
 
 def text_array(values: Any) -> Any:
@@ -175,13 +193,12 @@ def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]
 
     Raises
     ------
-    ValueError
+    One of `UNREADABLE`
         If something is missing or wrong, or has another name.
     """
-    with complete(stored.path):
-        fitted = dict(fitted_record(stored, dict[str, Any], _attributes_1))
-        check_names(fitted, (*names, "trace_"))
-        return fitted
+    fitted = dict(fitted_record(stored, dict[str, Any], _attributes_1))
+    check_names(fitted, (*names, "trace_"))
+    return fitted
 
 
 def check_names(fitted: Mapping[str, Any], known: Sequence[str]) -> None:

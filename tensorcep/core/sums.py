@@ -62,13 +62,22 @@ def sum_of_lines(lines: np.ndarray, which: np.ndarray) -> np.ndarray:
     return found[0] if len(found) else np.zeros(lines.shape[1])
 
 
-def mean_square(values: np.ndarray) -> float:
-    """``np.mean(values ** 2)`` of (N,) values."""
+def weighted_mean(values: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """The mean of (N,) values, by weights (N,) if these are given."""
+    return float(np.mean(values) if weight is None else np.average(values, weights=weight))
+
+
+def mean_square(values: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """``np.mean(values ** 2)`` of (N,) values, by weights (N,) if these are given."""
+    if weight is not None:
+        return weighted_mean(values**2, weight)
     return total(len(values), lambda at: values[at] ** 2) / len(values)
 
 
-def variance(values: np.ndarray) -> float:
-    """``np.var(values)`` of (N,) values."""
+def variance(values: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """``np.var(values)`` of (N,) values, by weights (N,) if these are given."""
+    if weight is not None:
+        return weighted_mean((values - weighted_mean(values, weight)) ** 2, weight)
     centre = total(len(values), lambda at: values[at]) / len(values)
     return total(len(values), lambda at: (values[at] - centre) ** 2) / len(values)
 

@@ -11,7 +11,8 @@ from tensorcep.cp.flights import Found, grown, of_logs
 from tensorcep.cp.from_spectra import strengths, used, used_columns
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.plan import Pilot, Plan
-from tensorcep.cp.sampled import entries_in_memory
+from tensorcep.cp.problem import with_entries_of
+from tensorcep.cp.sampled import problem_in_memory
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS
 
 # Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
@@ -85,8 +86,8 @@ def _beside_components(pilot: Pilot) -> tuple[bool, int]:
 
 def _flown(plan: Plan, pilot: Pilot, place: np.ndarray) -> Found | None:
     """What a pilot finds without the entries at these places."""
-    packed = entries_in_memory(plan.problem, place)
-    return grown(of_logs(pilot._replace(problem=pilot.problem._replace(entries=packed))), plan, place=place)
+    others = problem_in_memory(plan.problem, place)
+    return grown(of_logs(pilot._replace(problem=with_entries_of(pilot.problem, others))), plan, place=place)
 
 
 def _scored(found: Found | None, place: np.ndarray) -> np.ndarray:

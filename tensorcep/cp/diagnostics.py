@@ -84,6 +84,11 @@ class Diagnostics(NamedTuple):
     narrow : bool
         Whether this share is so large that the intervals are known to be too narrow: see
         `tensorcep.cp.estimators.health.NARROW`.
+    widened : float or None
+        What the mean variance of latent values is then multiplied by, so that intervals are as wide as entries left out
+        tell how far the fit is to be believed; None where nothing could tell.
+    n_widened_by : int
+        These entries.
 
     Examples
     --------
@@ -118,6 +123,8 @@ class Diagnostics(NamedTuple):
     quick_score: float | None = None
     explained: float | None = None
     explained_error: float | None = None
+    widened: float | None = None
+    n_widened_by: int = 0
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self.lines().items())
@@ -125,7 +132,7 @@ class Diagnostics(NamedTuple):
     def lines(self) -> dict[str, str]:
         """What the table says, by the names of its lines."""
         lines = {"sweeps": self._sweeps(), "chains": self._chains(), "weights": self._weights(), "score": self._score()}
-        lines |= {"noise": self._noise(), "intervals": TOO_NARROW if self.narrow else ""}
+        lines |= {"noise": self._noise(), "intervals": self._intervals()}
         return {name: text for name, text in lines.items() if text}
 
     def _sweeps(self) -> str:
@@ -157,6 +164,14 @@ class Diagnostics(NamedTuple):
         error = "" if self.noise_sd_error is None else f" +- {self.noise_sd_error:.2g}"
         half = "" if self.noise_half is None else f", not normal: half of it is within {self.noise_half:.2g}"
         return f"standard deviation {self.noise_sd:.4g}{error}, {NOISE_SOURCES[str(self.noise_source)]}{half}"
+
+    def _intervals(self) -> str:
+        if not self.narrow or self.widened is None:
+            return TOO_NARROW if self.narrow else ""
+        return (
+            f"latent variances times {self.widened:.2g}, by {self.n_widened_by} entries left out: much of the latent "
+            "values is unknown, and the method takes the modes for independent"
+        )
 
     def complaints(self, max_iter: int) -> list[str]:
         """What a user should know of a fit of at most so many sweeps, and do; nothing for a healthy fit."""
@@ -215,7 +230,8 @@ class Diagnostics(NamedTuple):
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:
             return ""
+        other = "" if self.method in ("vmp", "pg-vb") else "method='vmp' or 'pg-vb', or "
         return (
             f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
-            f"out {self.score:.4g} against {self.quick_score:.4g}; take method='vmp' or 'pg-vb', or another rank."
+            f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."
         )

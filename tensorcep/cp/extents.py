@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import all_coords
@@ -40,6 +41,14 @@ def some_entries(problem: Problem, places: np.ndarray) -> Entries:
     return packed._replace(known=known, theta=theta)
 
 
+def some_of(problem: Problem, places: np.ndarray) -> Problem:
+    """The problem of the entries at these places in the lanes alone, with their powers."""
+    entries, power = some_entries(problem, places), None
+    if problem.power is not None:
+        power = _in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
+    return problem._replace(entries=entries, power=power)
+
+
 def extents_at(problem: Problem, places: np.ndarray) -> np.ndarray | None:
     """The extents (n,) of the entries at these places in the lanes; None where they have none."""
     entries = problem.entries
@@ -54,13 +63,15 @@ def known_at(problem: Problem, places: np.ndarray) -> np.ndarray | float:
     return known.ravel()[places] if len(known) else 0.0
 
 
-def plain_values(y: np.ndarray, likelihood: Likelihood, extent: np.ndarray | None) -> np.ndarray:
+def plain_values(
+    y: np.ndarray, likelihood: Likelihood, extent: np.ndarray | None, weight: np.ndarray | None = None
+) -> np.ndarray:
     """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1).
 
-    Of an exposure below the mean the count is filled up with as many as the mean expects.
+    Of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects.
     """
     if extent is None:
         return y
     if likelihood.extent == "trials":
         return (y + 0.5) / (extent + 1.0)
-    return np.where(extent < 1.0, y + y.mean() * (1.0 - extent), y / np.maximum(extent, 1.0))
+    return np.where(extent < 1.0, y + weighted_mean(y, weight) * (1.0 - extent), y / np.maximum(extent, 1.0))

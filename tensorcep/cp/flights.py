@@ -19,9 +19,10 @@ from tensorcep.cp.from_spectra import NOTHING, used_columns, with_more_component
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.plan import REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.predict import observed_logpdf
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.rows import rows_of
 from tensorcep.cp.sampled import enough_entries
+from tensorcep.cp.telling import telling, told_beside
 from tensorcep.likelihoods import get_likelihood
 
 # Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries.
@@ -91,7 +92,7 @@ def grown(
     def fit() -> Found:
         started = with_spectral_start(pilot.problem, executor=executor)
         enough = enough_entries(started)
-        some = pilot if enough is None else pilot._replace(problem=pilot.problem._replace(entries=enough))
+        some = pilot if enough is None else pilot._replace(problem=with_entries_of(pilot.problem, enough))
         found = _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place)
         found = searched(some, found, least if enough is None else -np.inf)
         if enough is None:
@@ -131,16 +132,20 @@ def of_logs(pilot: Pilot) -> Pilot:
     """
     problem = pilot.problem
     entries, likelihood = problem.entries, problem.likelihood
-    n = len(entries.permutation)
     if likelihood.zeros is not None:  # their logs say nothing
         return pilot
-    if likelihood.extent != "exposure" or pilot.method.name != "vmp" or np.median(entries.y.ravel()[:n]) < LARGE_COUNTS:
+    if (
+        likelihood.extent != "exposure"
+        or pilot.method.name != "vmp"
+        or np.median(told_beside(problem)[0]) < LARGE_COUNTS
+    ):
         return pilot
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
     logs = logs - entries.known if len(entries.known) else logs
     y = np.where(entries.weight > 0, logs, 0.0)
-    noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(y.ravel()[:n].var()), NOISE_SHAPE))
+    told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]
+    noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(told.var()), NOISE_SHAPE))
     real = problem._replace(
         entries=entries._replace(y=y, known=NOTHING), likelihood=get_likelihood("gaussian"), noise_prior=noise
     )

@@ -15,6 +15,7 @@ from tensorcep.core.sums import Running
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import ENTRIES_AT_A_TIME, all_coords, latent_of_entries
 from tensorcep.cp.spectral import MIN_SIZE, SURE, most_vectors, spectral_start
+from tensorcep.cp.telling import of_telling
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
 
@@ -38,9 +39,10 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
 
     `spare` is the size of the columns that the data do not show (see `spectral_start`).
     """
-    entries, start, free = problem.entries, np.array(problem.start), _free(problem)
+    told = of_telling(problem)
+    entries, start, free = told.entries, np.array(problem.start), _free(problem)
     coords, every = all_coords(entries), modes_of_products(free)
-    rest, first = working_values(problem), entries.offsets
+    rest, first = working_values(told), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
     for part in np.argsort(parts.sum(axis=1), kind="stable"):
         columns, modes = np.flatnonzero(part_of.ravel() == part), np.flatnonzero(parts[part])
@@ -54,7 +56,7 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
         for k, factor in zip(modes, factors, strict=True):
             start[first[k] : first[k + 1], columns] = factor
         found = np.where(free[:, columns].repeat(problem.shape, axis=0), start[:, columns], 1.0)
-        rest -= _latent(problem, found, executor)
+        rest -= _latent(told, found, executor)
     return problem._replace(start=start)
 
 
@@ -95,8 +97,8 @@ def with_more_components(
         return None
     first, old = entries.offsets, strengths(problem, start)
     columns = columns[np.argsort(old[columns], kind="stable")]
-    problem = problem._replace(likelihood=_as_fitted(fitted, problem.likelihood))
-    rest, coords = _left_over(problem, start, executor), _in_modes(all_coords(entries), every)
+    told = of_telling(problem._replace(likelihood=_as_fitted(fitted, problem.likelihood)))
+    rest, coords = _left_over(told, start, executor), _in_modes(all_coords(told.entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
         how: dict[str, Any] = {"least_size": size, "pairs": thorough, "starts": _tries(problem), "executor": executor}
@@ -106,7 +108,7 @@ def with_more_components(
         if n:
             for k, factor in zip(every, more.factors, strict=True):
                 start[first[k] : first[k + 1], columns[:n]] = factor[:, :n]
-            return problem._replace(start=start)
+            return problem._replace(likelihood=told.likelihood, start=start)
     return None
 
 
@@ -167,8 +169,8 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
 
     With row means, of what these leave over.
     """
-    entries, least = problem.entries, 0.0
-    coords = all_coords(entries)
+    problem, least = of_telling(problem), 0.0
+    coords = all_coords(problem.entries)
     rest = working_values(problem) if rows is None else _left_over(problem, rows, executor)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):

@@ -161,7 +161,8 @@ def _draws_of(flown: Flown, plan: Plan, noise_ratio: float, known: np.ndarray, u
     theta: Any = None if own is None else own.draws(np.zeros(n, dtype=int), rng)[None]
     mode = None if own is None else own.mode
     if own is not None and posterior.noise is not None:
-        theta = theta / noise_ratio
+        with np.errstate(divide="ignore", over="ignore"):  # a pilot of constant values has no noise
+            theta = theta / noise_ratio
     elif own is not None and own.gamma is not None:  # draws of rows go with the mean of a dispersion
         theta = np.repeat(own.values[None], n, axis=1)
     n_rows = len(posterior.eta)

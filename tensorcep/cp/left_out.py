@@ -18,12 +18,13 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.loop import AnyMethod, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.choice import best_by_score
-from tensorcep.cp.extents import some_entries
+from tensorcep.cp.extents import some_of
 from tensorcep.cp.from_spectra import with_spectral_start
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
+from tensorcep.cp.telling import places_telling
 
 # Sweeps of a fit after the annealed ones.
 SWEEPS = 30
@@ -58,7 +59,7 @@ def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Setti
     n = len(problems[0].entries.permutation)
     if n > MOST:
         part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
-        problems = [one._replace(entries=some_entries(one, part)) for one in problems]
+        problems = [some_of(one, part) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
     squares: list[np.ndarray] = []
     folds = _folds(problems[0])
@@ -97,17 +98,18 @@ def far_off(squares: np.ndarray) -> np.ndarray:
 
 def _folds(problem: Problem) -> list[np.ndarray]:
     """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
-    n = len(problem.entries.permutation)
+    told = places_telling(problem)
+    n = len(told)
     if n < FEWEST:
         return []
-    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(n), FOLDS)
+    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), FOLDS)
     return folds[: min(FOLDS, -(-ENOUGH * FOLDS // n))]
 
 
 def _without(problem: Problem, place: np.ndarray) -> Problem:
     """The problem without these entries, from a start that the others show."""
     kept = np.delete(np.arange(len(problem.entries.permutation)), place)
-    known = problem._replace(entries=some_entries(problem, kept))
+    known = some_of(problem, kept)
     return known if known.start is None else with_spectral_start(known)
 
 

@@ -27,7 +27,7 @@ def weighs_prior(plan: Plan) -> bool:
     """Whether the weight of the prior is to be found: not of one that was given, or with a start that was."""
     options, problem = plan.settings.get_params(), plan.problem
     chosen = options.get("prior_weight") == "auto" and isinstance(options.get("ridge"), str)
-    return chosen and plan.spectral and problem.noise_prior is None and problem.power is None
+    return chosen and plan.spectral and problem.noise_prior is None
 
 
 def with_best_weight(plan: Plan, place: np.ndarray, asked: Asked) -> tuple[Plan, LeftOut | None]:

@@ -114,8 +114,23 @@ class Problem(NamedTuple):
         return self.every_free.repeat(self.shape, axis=0)
 
 
+def weights_of_entries(problem: Problem) -> np.ndarray | None:
+    """How much each entry counts, (N,) in the order of the lanes; None where all count once."""
+    return None if problem.power is None else problem.power.ravel()[: len(problem.entries.permutation)]
+
+
 def with_powers(problem: Problem, power: np.ndarray) -> Problem:
     """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""
+    return in_lanes_of(problem, power[problem.entries.permutation])
+
+
+def in_lanes_of(problem: Problem, power: np.ndarray) -> Problem:
+    """The same of powers (N,) in the order of the lanes."""
     lanes = np.zeros(problem.entries.y.shape)
-    lanes.ravel()[: len(power)] = power[problem.entries.permutation]
+    lanes.ravel()[: len(power)] = power
     return problem._replace(power=lanes)
+
+
+def with_entries_of(problem: Problem, other: Problem) -> Problem:
+    """The problem with the entries of another one, and what these count."""
+    return problem._replace(entries=other.entries, power=other.power)

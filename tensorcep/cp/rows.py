@@ -90,10 +90,12 @@ def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) ->
     return with_known(f, entries)
 
 
-def move_latent(f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Executor) -> float:
+def move_latent(
+    f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Executor, weight: np.ndarray | None = None
+) -> float:
     """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`.
 
-    Some move at a time, so that there is no second array of all.
+    Some move at a time, so that there is no second array of all. Each counts by its weight, if they have some.
     """
     n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
     room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
@@ -103,8 +105,8 @@ def move_latent(f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Exe
         new *= entries.weight[a:b]
         if len(entries.known):
             new += entries.known[a:b]
-        squares.append(np.add.reduce(new.ravel() ** 2))
-        moves.append(np.add.reduce((new - f[a:b]).ravel() ** 2))
+        squares.append(np.add.reduce(_weighed(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
+        moves.append(np.add.reduce(_weighed((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         f[a:b] = new
     return _relative(joined(iter(moves), n), joined(iter(squares), n), n) if n else 0.0
 
@@ -136,12 +138,17 @@ def all_coords(entries: Entries) -> np.ndarray:
     return coords
 
 
-def relative_change(new: np.ndarray, old: np.ndarray) -> float:
-    """Root mean square change, relative to the new root mean square."""
+def relative_change(new: np.ndarray, old: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Root mean square change, relative to the new root mean square; by weights, which are like the numbers."""
     n, (now, before) = new.size, (new.ravel(), old.ravel())
     if not n:
         return 0.0
-    return _relative(total(n, lambda at: (now[at] - before[at]) ** 2), total(n, lambda at: now[at] ** 2), n)
+    moves = total(n, lambda at: _weighed((now[at] - before[at]) ** 2, weight, at))
+    return _relative(moves, total(n, lambda at: _weighed(now[at] ** 2, weight, at)), n)
+
+
+def _weighed(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
+    return numbers if weight is None else numbers * weight.ravel()[at]
 
 
 def _relative(moves: float, squares: float, n: int) -> float:
@@ -185,7 +192,7 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
 def train_score(
     problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, share: float | None = None
 ) -> float:
-    """Mean log likelihood of the training entries at latent values f (n_blocks, LANES).
+    """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES).
 
     theta is a number or like f; y are the entries' values, unless kernels take others; `share` is that of structural
     zeros.
@@ -201,8 +208,10 @@ def train_score(
         value, d1, d2 = np.empty_like(latent), np.empty_like(latent), np.empty_like(latent)
         problem.likelihood.loglik(values, latent, own, value, d1, d2)
         with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
-            score.add(value if share is None else with_zeros(values, value, share))
-    return score.sum / n if n else np.nan
+            value = value if share is None else with_zeros(values, value, share)
+        score.add(value if problem.power is None else problem.power.ravel()[at] * value)
+    total_weight = n if problem.power is None else float(problem.power.sum())
+    return score.sum / total_weight if n else np.nan
 
 
 def seen_rows(problem: Problem) -> np.ndarray:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.scratch import on_scratch
-from tensorcep.cp.extents import some_entries
-from tensorcep.cp.model import Entries
+from tensorcep.cp.extents import some_of
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.stored import Columns, pieces
 from tensorcep.kernels.slots import LANES
@@ -42,14 +41,16 @@ def _scrambled(x: np.ndarray) -> np.ndarray:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-def entries_in_memory(problem: Problem, without: np.ndarray | None = None) -> Entries:
-    """The entries of a problem without those at some places; of many on scratch a sample."""
+def problem_in_memory(problem: Problem, without: np.ndarray | None = None) -> Problem:
+    """A problem without the entries at some places; one on scratch with its entries, or a sample of them, in memory."""
     entries, n = problem.entries, len(problem.entries.permutation)
+    if without is None and not on_scratch(entries.y):
+        return problem
     few = not on_scratch(entries.y) or n <= MOST_SAMPLED
     places = np.arange(n) if few else _some_places(problem, MOST_SAMPLED / n)
     if without is not None:
         places = np.delete(places, without) if len(places) == n else np.setdiff1d(places, without)
-    return some_entries(problem, places)
+    return some_of(problem, places)
 
 
 def sampled_columns(source: Columns, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +65,8 @@ def sampled_columns(source: Columns, y: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.stack([column[places] for column in source.columns], axis=1).astype(np.int64), y[places]
 
 
-def enough_entries(problem: Problem) -> Entries | None:
-    """Of very many entries those that are enough to find what is there; None where more than half of them would be.
+def enough_entries(problem: Problem) -> Problem | None:
+    """The problem of those of very many entries that are enough to find what is there; None where over half would be.
 
     A label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
     value.
@@ -81,7 +82,7 @@ def enough_entries(problem: Problem) -> Entries | None:
     enough = max(ENOUGH, ENOUGH_OF_ROW * sum(problem.shape))
     if 2.0 * enough > says * n:
         return None
-    return some_entries(problem, _some_places(problem, enough / (says * n)))
+    return some_of(problem, _some_places(problem, enough / (says * n)))
 
 
 def _some_places(problem: Problem, share: float) -> np.ndarray:
@@ -91,8 +92,3 @@ def _some_places(problem: Problem, share: float) -> np.ndarray:
         columns = [blocks[:, k].ravel()[: at.stop - at.start] for k in range(blocks.shape[1])]
         found.append(at.start + np.flatnonzero(chosen_by_hash(columns, share, problem.seed)))
     return np.concatenate(found)
-
-
-def problem_in_memory(problem: Problem) -> Problem:
-    """A problem as it is; one on scratch with its entries, or a sample of them, in memory."""
-    return problem._replace(entries=entries_in_memory(problem)) if on_scratch(problem.entries.y) else problem

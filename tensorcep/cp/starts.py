@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from tensorcep.core.belief import Mixture, PointEstimate, Posterior
 from tensorcep.core.executor import threads_of
 from tensorcep.core.host import current_host
 from tensorcep.core.loop import LeftOut, Run, run
-from tensorcep.cp.flights import ROUNDS, beside_chains, from_dispersion, grown, guarded, of_logs
+from tensorcep.cp.flights import PILOT_SWEEPS, ROUNDS, beside_chains, from_dispersion, grown, guarded, of_logs
 from tensorcep.cp.from_spectra import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.local import run_local
@@ -21,7 +21,8 @@ from tensorcep.cp.pilots import run_with_pilots
 from tensorcep.cp.plan import PILOTS, Pilot, Plan, continued
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import seen_rows
-from tensorcep.cp.sampled import entries_in_memory, problem_in_memory
+from tensorcep.cp.sampled import problem_in_memory
+from tensorcep.cp.telling import number_telling, of_telling
 from tensorcep.cp.trials import FEWEST, LEAST_LOSS, to_go_on_from, tried
 from tensorcep.priors.record import clocks_of
 
@@ -59,7 +60,7 @@ def run_plan(plan: Plan) -> Run:
 
 def _from_spectra(plan: Plan) -> np.ndarray | None:
     """The start from the spectra of the data, and of what components that these show leave over."""
-    problem, spare = problem_in_memory(plan.problem), SPARE if plan.method.shrinks else SMALL_SPARE
+    problem, spare = of_telling(problem_in_memory(plan.problem)), SPARE if plan.method.shrinks else SMALL_SPARE
     with threads_of(plan.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
@@ -143,16 +144,46 @@ def _without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | N
 
     Where it begins `afresh`, its spectral start does not know them either.
     """
-    problem = plan.problem
-    others = problem._replace(entries=entries_in_memory(problem, place))
-    some = plan._replace(problem=others, callbacks=(), verbose=False)
+    some = plan._replace(problem=_others(plan.problem, place), callbacks=(), verbose=False)
     some = _started_at(_from_spectra(some), some) if afresh and plan.spectral and not plan.pilots else some
-    found = guarded(lambda: _run_from(some).posterior, lambda one: one.components())
+    return _said(plan, place, lambda: _run_from(some))
+
+
+def left_out_of_few(plan: Plan) -> LeftOut | None:
+    """What one member of a plan of few entries, begun anew without some of them, says of these; None of others.
+
+    Of more entries a fit is tried beforehand (`trials.tried`), which says it.
+    """
+    place = held_places(plan.problem)
+    if not 0 < len(place) < FEWEST or plan.local is not None:
+        return None
+    if plan.problem.fixed is not None or plan.problem.power is not None:
+        return None
+    some = plan._replace(
+        problem=_others(plan.problem, place),
+        # many starts would take longer than all else
+        pilots=tuple(one._replace(problem=_others(one.problem, place)._replace(tries=False)) for one in plan.pilots),
+        starts=plan.starts[: len(plan.starts) // plan.members],
+        members=1,
+        max_iter=min(plan.max_iter, plan.settings.get_params().get("anneal", 0) + PILOT_SWEEPS),
+        callbacks=(),
+        verbose=False,
+    )
+    return _said(plan, place, lambda: run_plan(some))
+
+
+def _others(problem: Problem, place: np.ndarray) -> Problem:
+    """The problem of the entries at other places."""
+    return problem_in_memory(problem, place)._replace(of_entries=None)
+
+
+def _said(plan: Plan, place: np.ndarray, fit: Callable[[], Run]) -> LeftOut | None:
+    found = guarded(lambda: fit().posterior, lambda one: one.components())
     if found is None:
         return None
     with threads_of(plan.n_threads) as executor:
-        scores, mean, *_ = beside_chains(found.components(), problem, place, executor)
-    return LeftOut(place, scores, scores, mean) if np.isfinite(scores).all() else None
+        scores, mean, variance, *_ = beside_chains(found.components(), plan.problem, place, executor)
+    return LeftOut(place, scores, scores, mean, variance) if np.isfinite(scores).all() else None
 
 
 def _if_finite(plan: Plan) -> Run | None:
@@ -202,7 +233,7 @@ def overfit(problem: Problem) -> float:
     Half a nat per number, as the chi-square law of the likelihood ratio says.
     """
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
-    return 0.5 * numbers / max(1, len(problem.entries.permutation))
+    return 0.5 * numbers / max(1, number_telling(problem))
 
 
 def _may_follow_noise(problem: Problem) -> bool:

@@ -13,7 +13,7 @@ from tensorcep.core.belief import Mixture, Posterior, Result
 from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import RECORD, Sized, read_as
-from tensorcep.core.store import Arrays, StoredModel, below, check_names, complete, fitted_record, traces
+from tensorcep.core.store import Arrays, StoredModel, below, check_names, fitted_record, traces
 from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.methods import METHODS
@@ -55,6 +55,7 @@ class FittedCP(NamedTuple):
     series: tuple[Clock | Net | None, ...] = ()
     expected: Expected | None = None
     apart: tuple[str, ...] = ()
+    sampled: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
@@ -87,8 +88,9 @@ def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] 
         series=model._series,
         expected=model._expected,
         apart=model._apart,
+        sampled=model._sampled,
     )
-    write_record(path, model, fitted, extra)
+    write_record(path, model, fitted, extra, read=lambda stored: read_attributes(stored, model._own_attributes))
 
 
 def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
@@ -96,40 +98,49 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError
+    One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong.
     """
-    with complete(stored.path):
-        fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
-        labels = fitted.labels.labels()
-        check_names(fitted.own, own)
-        missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
-        if missing:
-            raise KeyError(missing[0])
-        _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
-        attributes = {
-            "posterior_": fitted.posterior,
-            "labels_": labels,
-            "shape_": fitted.posterior.shape,
-            "n_features_in_": len(fitted.posterior.shape),
-            "n_iter_": fitted.n_iter,
-            "converged_": fitted.converged,
-            "n_samples_seen_": fitted.n_samples_seen,
-            "n_batches_": fitted.n_batches,
-            "trace_": fitted.trace,
-            "diagnostics_": fitted.diagnostics,
-            "_cells": fitted.cells,
-            "_features": fitted.features,
-            "_series": fitted.series,
-            "_expected": fitted.expected,
-            "_apart": fitted.apart,
-            "_unseen_mean": fitted.unseen_mean,
-            "_unseen_cov": fitted.unseen_cov,
-            **fitted.own,
-        }
-        if fitted.stream is None:
-            return attributes
-        return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
+    _tell_of_thresholds(stored)
+    fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
+    labels = fitted.labels.labels()
+    check_names(fitted.own, own)
+    missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
+    if missing:
+        raise KeyError(missing[0])
+    _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
+    attributes = {
+        "posterior_": fitted.posterior,
+        "labels_": labels,
+        "shape_": fitted.posterior.shape,
+        "n_features_in_": len(fitted.posterior.shape),
+        "n_iter_": fitted.n_iter,
+        "converged_": fitted.converged,
+        "n_samples_seen_": fitted.n_samples_seen,
+        "n_batches_": fitted.n_batches,
+        "trace_": fitted.trace,
+        "diagnostics_": fitted.diagnostics,
+        "_cells": fitted.cells,
+        "_sampled": fitted.sampled,
+        "_features": fitted.features,
+        "_series": fitted.series,
+        "_expected": fitted.expected,
+        "_apart": fitted.apart,
+        "_unseen_mean": fitted.unseen_mean,
+        "_unseen_cov": fitted.unseen_cov,
+        **fitted.own,
+    }
+    if fitted.stream is None:
+        return attributes
+    return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
+
+
+def _tell_of_thresholds(stored: StoredModel) -> None:
+    """Say of draws of ordered levels that their theta holds thresholds: for a time files of some did not."""
+    theta = stored.arrays.get("posterior.theta")
+    if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
+        posterior = stored.header["fitted"]["posterior"]
+        posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
 
 
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:

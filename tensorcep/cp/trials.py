@@ -18,8 +18,8 @@ from tensorcep.cp.flights import PATIENCE, PILOT_SWEEPS, Asked, grown, guarded, 
 from tensorcep.cp.from_spectra import used_columns
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.plan import Pilot, Plan
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.sampled import entries_in_memory
+from tensorcep.cp.problem import Problem, with_entries_of
+from tensorcep.cp.sampled import problem_in_memory
 from tensorcep.cp.standard_form import layout_of, shared_scales
 
 # The fewest entries that tell, and what is lost of their mean log score by chance.
@@ -60,21 +60,21 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     problem, anneal = plan.problem, plan.settings.get_params().get("anneal", 0)
     if plan.max_iter < anneal + PILOT_SWEEPS:
         return plan, None
-    if plan.local is not None or problem.fixed is not None or problem.power is not None:
+    if plan.local is not None or problem.fixed is not None:
         return plan, None
     place = held_places(problem)
     if len(place) < FEWEST:
         return plan, None
-    packed = entries_in_memory(problem, place)
+    others = problem_in_memory(problem, place)
     pilot = plan.pilots[0]
-    found = grown(of_logs(pilot._replace(problem=pilot.problem._replace(entries=packed))), plan, place=place)
+    found = grown(of_logs(pilot._replace(problem=with_entries_of(pilot.problem, others))), plan, place=place)
     if found is None or len(found.pilot.columns) < len(pilot.columns):
         return plan, None
     quick: Any = found.beside
-    told = LeftOut(place, quick.log_density, quick.log_density, quick.mean)
+    told = LeftOut(place, quick.log_density, quick.log_density, quick.mean, quick.spread)
     start = found.belief.mean[0]  # streams by cep predict worse after trials from rows of one size
     start = to_go_on_from(start, problem, plan.method) if plan.method.regrows else start
-    own = pilot._replace(method=plan.method, problem=problem._replace(entries=packed, start=start, of_entries=None))
+    own = pilot._replace(method=plan.method, problem=others._replace(start=start, of_entries=None))
     trials = [one for one in (_trial(own, anneal, plan, told),) if one is not None]
     if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.good - LEAST_LOSS):
         trials += [one for one in (_trial(own, 0, plan, told),) if one is not None]
@@ -120,5 +120,5 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
     lost = asked.score - asked.now if asked.vain >= PATIENCE else 0.0
     sweeps = asked.best.sweeps + anneal if lost > 0.0 else 0
     beside: Any = asked.best.beside
-    told = told._replace(score=beside.log_density, mean=beside.mean)
+    told = told._replace(score=beside.log_density, mean=beside.mean, variance=beside.spread)
     return Trial(anneal, sweeps, lost, asked.score, told, np.asarray(own.problem.start))

@@ -231,7 +231,7 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
     # the log likelihood that n free numbers gain on noise alone is half a chi-square of n
     least = options.least_gain * np.sqrt(0.5 * np.count_nonzero(free))
     sweep = Sweep(
-        change=relative_change(f, state.f),
+        change=relative_change(f, state.f, problem.power),
         noise_precision=theta if problem.noise_prior is not None else np.nan,
         train_score=train_score(problem, f, theta),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_coords, check_same_shape, fail_value
-from tensorcep.entries.coo import Coords, Values, merge_duplicates
+from tensorcep.entries.coo import Coords, Values, merge_duplicates, merge_marks
 
 if TYPE_CHECKING:
     from tensorcep.entries.tensor import SparseTensor
@@ -32,8 +32,10 @@ def splitter_seed(random_state: Any) -> Any:
     return random_state
 
 
-def joined_entries(tensors: Sequence[SparseTensor], duplicates: str) -> tuple[Coords, Values, float | None]:
-    """Return the entries of tensors of the same shape and labels, and the rate of their zeros."""
+def joined_entries(
+    tensors: Sequence[SparseTensor], duplicates: str
+) -> tuple[Coords, Values, float | None, NDArray[np.bool_] | None]:
+    """Return the entries of tensors of the same shape and labels, the rate of their zeros, and which were sampled."""
     first = tensors[0]
     for other in tensors[1:]:
         check_same_shape(first.shape, other.shape)
@@ -42,7 +44,12 @@ def joined_entries(tensors: Sequence[SparseTensor], duplicates: str) -> tuple[Co
     coords = np.concatenate([item.coords for item in tensors])
     values = np.concatenate([item.values for item in tensors])
     rates = {item.zero_rate for item in tensors if (item.values == 0.0).any()} or {item.zero_rate for item in tensors}
-    return *merge_duplicates(coords, values, first.shape, duplicates), rates.pop() if len(rates) == 1 else None
+    marks = [np.zeros(item.nnz, dtype=bool) if item.sampled is None else item.sampled for item in tensors]
+    sampled = None
+    if any(item.sampled is not None for item in tensors):
+        sampled = merge_marks(np.concatenate(marks), coords, first.shape)
+    merged = merge_duplicates(coords, values, first.shape, duplicates)
+    return *merged, rates.pop() if len(rates) == 1 else None, sampled
 
 
 def cells_to_exclude(item: Any, shape: tuple[int, ...]) -> Coords:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensorcep.core.checks import check_int, check_mask_or_rows, check_random_state
-from tensorcep.entries.choices import cells_to_exclude, joined_entries, split_rows
+from tensorcep.core.checks import check_choice, check_int, check_mask_or_rows, check_random_state
+from tensorcep.entries.choices import cells_to_exclude, joined_entries
 from tensorcep.entries.coo import sample_free_cells
 from tensorcep.entries.folds import FOLD_ROWS, Folds
+from tensorcep.entries.interop import column_names
+from tensorcep.entries.splitting import held_out, way_of
 
 if TYPE_CHECKING:
     from tensorcep.entries.labels import Labels
@@ -25,6 +27,7 @@ class Choosing:
     values: NDArray[np.float64]
     shape: tuple[int, ...]
     zero_rate: float | None
+    sampled: NDArray[np.bool_] | None
     labels: tuple[Labels | None, ...]
 
     @property
@@ -33,11 +36,15 @@ class Choosing:
         return int(self.values.shape[0])
 
     def _with(
-        self, coords: NDArray[np.int64], values: NDArray[np.float64], zero_rate: float | None = None
+        self,
+        coords: NDArray[np.int64],
+        values: NDArray[np.float64],
+        zero_rate: float | None = None,
+        sampled: NDArray[np.bool_] | None = None,
     ) -> SparseTensor:
         """Return a tensor of the same shape and labels from entries that are known to be good."""
         new = object.__new__(type(self._itself))
-        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate)
+        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate, sampled)
         return new
 
     @property
@@ -55,7 +62,8 @@ class Choosing:
         [3.0, 4.0]
         """
         rows = check_mask_or_rows(where, self.nnz)
-        return self._with(self.coords[rows], self.values[rows], self.zero_rate)
+        sampled = None if self.sampled is None else self.sampled[rows]
+        return self._with(self.coords[rows], self.values[rows], self.zero_rate, sampled)
 
     def concatenate(self, *others: SparseTensor, duplicates: str = "error") -> SparseTensor:
         """Return the entries of this and other tensors of the same shape and labels.
@@ -72,10 +80,36 @@ class Choosing:
         """
         return self._with(*joined_entries((self._itself, *others), duplicates))
 
-    def train_test_split(self, test_size: float = 0.2, random_state: Any = None) -> tuple[SparseTensor, SparseTensor]:
-        """Return (train, test): a random split of the entries by scikit-learn's splitter.
+    def train_test_split(
+        self,
+        test_size: float = 0.2,
+        random_state: Any = None,
+        *,
+        by: str = "entry",
+        mode: Any = None,
+        times: Any = None,
+    ) -> tuple[SparseTensor, SparseTensor]:
+        """Return (train, test): a part of the entries held out, by default at random.
 
-        `test_size` is a fraction, or a number of entries; `random_state` an int, RandomState, Generator or None.
+        Parameters
+        ----------
+        test_size : float in (0, 1) or int, default=0.2
+            A share, or a number, of what `by` says: of entries, times, the entries of each row, or rows.
+        random_state : int, RandomState, Generator or None
+        by : {"entry", "time", "row", "group"}, default="entry"
+            "entry": entries at random, by scikit-learn's splitter. "time": the last times; entries of one time stay
+            together, and a share is that of the entries, as nearly as times allow. "row": so many entries of each row
+            of `mode`, or a share of them, rounded; the last ones by `times`, else random ones. A row whose entries
+            would not leave one to train on is not held out. "group": rows of `mode` with all their entries.
+        mode : name or position
+            The mode of "row" and "group", such as the user.
+        times : name or position of a mode, or array-like of shape (N,)
+            Of "time", and of "row" if you like: numbers, times, or text such as 2024-01-31 or w12.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is not allowed, or nothing would be left to train on, or to test on.
 
         Examples
         --------
@@ -84,12 +118,40 @@ class Choosing:
         >>> train, test = tensor.train_test_split(test_size=0.25, random_state=0)
         >>> len(train), len(test)
         (3, 1)
+        >>> train, test = tensor.train_test_split(1, by="row", mode=0, random_state=0)
+        >>> test.coords[:, 0].tolist()
+        [0]
         """
-        train, test = split_rows(self.nnz, test_size, random_state)
+        way = way_of(by, mode, times, self._column)
+        train, test = held_out(way, self.nnz, test_size, random_state)
         return self.select(train), self.select(test)
 
-    def kfold(self, n_splits: int = 5, random_state: Any = None, *, shuffle: bool = True) -> Folds:
+    def _column(self, mode: Any) -> Any:
+        """What entries have in a mode: labels, or indices; of None something for each entry."""
+        if mode is None:
+            return self.values
+        names = column_names([None if found is None else found.name for found in self.labels], None)
+        k = names.index(mode) if mode in names and not isinstance(mode, bool) else mode
+        if not isinstance(k, (int, np.integer)):
+            check_choice("a mode", mode, names)
+        k = check_int("mode", k, 0, len(names) - 1)
+        found = self.labels[k]
+        return self.coords[:, k] if found is None else found.index.take(self.coords[:, k])
+
+    def kfold(
+        self,
+        n_splits: int = 5,
+        random_state: Any = None,
+        *,
+        shuffle: bool = True,
+        by: str = "entry",
+        mode: Any = None,
+        times: Any = None,
+    ) -> Folds:
         """Return folds of the entries, by scikit-learn's KFold.
+
+        With `by`, `mode` and `times` as in `train_test_split` folds hold out parts of all rows ("row"), whole rows
+        ("group"), or later and later times, each predicted from those before it ("time", as `TimeSeriesSplit`).
 
         Iterating over them gives (train, test), two tensors, for each fold. As `cv` they let scikit-learn
         cross-validate an estimator of this package on the tensor, which is then `X` without a `y`::
@@ -105,7 +167,7 @@ class Choosing:
         >>> [(len(train), len(test)) for train, test in tensor.kfold(2, random_state=0)]
         [(2, 2), (2, 2)]
         """
-        return Folds(self._itself, n_splits, random_state, shuffle)
+        return Folds(self._itself, n_splits, random_state, shuffle, way_of(by, mode, times, self._column))
 
     def __getitem__(self, rows: Any) -> SparseTensor:
         """Return the entries of a fold, as scikit-learn asks for them; `select` chooses others."""
@@ -134,13 +196,14 @@ class Choosing:
     def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return `n` entries of value zero in distinct cells, uniform over those neither observed nor excluded.
 
-        They come alone: `with_zeros` adds them to the entries of this tensor. Their `zero_rate` is `n` over the number
-        of such cells. It is right for a fit to all ones: sample zeros before you hold entries out, or divide the rate
-        by the share of the ones that the fit gets.
+        They are marked as `sampled` and come alone: `with_zeros` adds them to the entries of this tensor. Their
+        `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before you
+        hold entries out, or divide the rate by the share of the ones that the fit gets.
 
         Parameters
         ----------
         n : int
+            To recommend by clicks or purchases, three to five times the entries.
         exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
             Cells to keep out, for instance the test set.
         random_state : int, RandomState, Generator or None
@@ -163,7 +226,7 @@ class Choosing:
         others = exclude if several else [] if exclude is None else [exclude]
         taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
         cells, share = sample_free_cells(n, taken, self.shape, rng)
-        return self._with(cells, np.zeros(n), share or 1.0)
+        return self._with(cells, np.zeros(n), share or 1.0, np.ones(n, dtype=bool))
 
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them.

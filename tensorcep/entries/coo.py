@@ -118,6 +118,37 @@ def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], polic
     return coords[keep], values[keep]
 
 
+def check_sampled(sampled: Any, values: Values) -> NDArray[np.bool_] | None:
+    """Return which entries (N,) are sampled zeros, None where none is.
+
+    Raises
+    ------
+    ValueError
+        If these are not as many truth values as there are entries, or one is no zero.
+    """
+    if sampled is None:
+        return None
+    marks = np.asarray(sampled)
+    if marks.dtype != bool or marks.shape != values.shape:
+        fail_value(
+            f"sampled must be a boolean array of shape {values.shape}; got {marks.dtype} of shape {marks.shape}."
+        )
+    odd = marks & (values != 0.0)
+    if odd.any():
+        n = int(np.argmax(odd))
+        fail_value(
+            f"sampled marks zeros that nobody observed; got entry {n}, whose value is {values[n]:g}; leave it out."
+        )
+    return marks if marks.any() else None
+
+
+def merge_marks(sampled: NDArray[np.bool_] | None, coords: Coords, shape: Sequence[int]) -> NDArray[np.bool_] | None:
+    """Return the marks of entries with every cell once: a cell was sampled where none of its entries was observed."""
+    if sampled is None:
+        return None
+    return np.asarray(merge_duplicates(coords, (~sampled).astype(float), shape, "sum")[1] == 0.0)
+
+
 def check_counting(policy: str) -> str:
     """Return how to merge the events of a cell, of each of which the value is 1; refuse any other way."""
     if check_choice("duplicates", policy, DUPLICATE_POLICIES) not in ("error", "sum"):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.core.checks import check_flag, check_int, fail_value, warn_user
-from tensorcep.entries.choices import Rows, splitter_seed
+from tensorcep.entries.choices import Rows
+from tensorcep.entries.splitting import Way, folds_by
 
 if TYPE_CHECKING:
     from tensorcep.entries.tensor import SparseTensor
@@ -21,15 +22,12 @@ FOLD_ROWS = np.dtype(np.uint32)
 class Folds:
     """What `SparseTensor.kfold` returns: an iterable of (train, test) tensors, which scikit-learn takes as `cv`."""
 
-    def __init__(self, tensor: SparseTensor, n_splits: int, random_state: Any, shuffle: bool) -> None:
-        from sklearn.model_selection import KFold
-
+    def __init__(self, tensor: SparseTensor, n_splits: int, random_state: Any, shuffle: bool, way: Way) -> None:
         n_splits = check_int("n_splits", n_splits, minimum=2)
-        seed = splitter_seed(random_state) if check_flag("shuffle", shuffle) else None
-        cutter = KFold(n_splits, shuffle=shuffle, random_state=seed)
+        pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
         self._tensor = tensor
-        self._rows = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in cutter.split(np.arange(tensor.nnz))]
-        if not shuffle:
+        self._rows: list[Any] = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
+        if not shuffle and way.by == "entry":
             _warn_of_unseen(tensor, self._rows)
 
     def __iter__(self) -> Iterator[tuple[SparseTensor, SparseTensor]]:

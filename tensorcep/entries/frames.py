@@ -48,10 +48,19 @@ def labels_of_column(column: pd.Series, name: Any) -> tuple[Labels, NDArray[np.i
         raise ValueError(f"column {name!r} must hold labels, such as numbers, text or dates ({error}).") from error
 
 
+def check_names(columns: Sequence[Any], where: str) -> None:
+    """Refuse columns that are named by a missing value, such as NaN, which equals no name that one could ask for."""
+    unnamed = [at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)]
+    if unnamed:
+        at = unnamed[0]
+        fail_value(f"the columns of {where} must have names; got none for the column at position {at}; name it.")
+
+
 def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any, where: str) -> list[Any]:
     """Return the modes as a list, if they and the value are different columns and each is there once."""
     check_mode_count(modes, what=f"{where} must have")
     chosen = list(modes)
+    check_names(columns, where)
     wanted = chosen if value is None else [*chosen, value]
     check_columns(columns, wanted, where)
     twice = [name for name in wanted if list(columns).count(name) > 1]

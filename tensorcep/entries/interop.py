@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import math
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from tensorcep.core.checks import check_coords, check_shape, fail_value
-from tensorcep.entries.coo import Coords, Values, cells_of, unfold_cp
+from tensorcep.core.checks import check_coords, check_shape, fail_value, warn_user
+from tensorcep.entries.coo import Coords, Values, cells_of, merge_duplicates, unfold_cp
+
+# Formats that store blocks or diagonals, whatever cells of these are there.
+FILLED_UP = ("bsr", "dia")
 
 Parts = tuple[Coords, Any, tuple[int, ...]]
 
@@ -28,20 +31,45 @@ def optional_module(name: str, needed_for: str, install: str | None = None) -> M
         ) from error
 
 
-def scipy_parts(matrix: Any) -> Parts:
-    """Return the stored elements of a scipy.sparse matrix or array; warn that explicit zeros are observations."""
-    if getattr(matrix, "ndim", None) != 2 or not hasattr(matrix, "tocoo"):
-        raise TypeError(f"from_scipy takes a two-dimensional scipy.sparse matrix; got {type(matrix).__name__}.")
+def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> Parts:
+    """Return the cells that a scipy.sparse matrix or array stores: in the whole package these are the observed ones.
+
+    A zero that is stored is observed, of which a warning tells if it is to `tell`; but zeros in the blocks of a bsr and
+    on the diagonals of a dia fill these up, and are none. Those that are listed twice are merged as `duplicates` says.
+    """
+    if not hasattr(matrix, "tocoo") or matrix.ndim < 2:
+        raise TypeError(
+            "from_scipy takes a scipy.sparse matrix, or an array of two dimensions or more; got "
+            f"{type(matrix).__name__}{f' of shape {matrix.shape}' if hasattr(matrix, 'shape') else ''}."
+        )
     coo = matrix.tocoo()
-    zeros = int(np.count_nonzero(coo.data == 0))
-    if zeros:
-        warnings.warn(
+    coords = np.stack(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col), axis=1).astype(np.int64)
+    values = coo.data.astype(np.float64) if coo.data.dtype.kind in "iub" else coo.data
+    if matrix.format in FILLED_UP:
+        coords, values = coords[values != 0], values[values != 0]
+    coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
+    zeros = int(np.count_nonzero(values == 0))
+    if zeros and tell:
+        warn_user(
             f"{zeros} explicit zeros of the matrix are kept as observed entries; "
             "call its eliminate_zeros() first if they were not observed.",
             UserWarning,
-            stacklevel=3,
         )
-    return np.stack([coo.row, coo.col], axis=1).astype(np.int64), coo.data, tuple(coo.shape)
+    return coords, values, tuple(coo.shape)
+
+
+def stored_cells(matrix: Any, tell: bool = True) -> Any:
+    """Return a scipy.sparse matrix as a coo_array of its observed cells, each once: those listed twice are summed.
+
+    Raises
+    ------
+    ValueError
+        If it has not two dimensions.
+    """
+    if matrix.ndim != 2:
+        fail_value(f"a matrix must have 2 dimensions; got {matrix.ndim}.")
+    coords, values, shape = scipy_parts(matrix, tell=tell)
+    return sparse.coo_array((values, (coords[:, 0], coords[:, 1])), shape=shape)
 
 
 def dense_parts(array: Any, mask: Any = None) -> Parts:

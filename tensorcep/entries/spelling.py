@@ -53,6 +53,6 @@ def _respelled(known: Any, label: Any) -> Any:
     others: tuple[Any, ...] = ()
     if isinstance(label, str):
         others = (number_of(label),)
-    elif isinstance(label, (int, float)) and math.isfinite(label):  # no text is read as inf or nan
+    elif isinstance(label, int) or (isinstance(label, float) and math.isfinite(label)):  # no text is read as inf or nan
         others = (str(label), str(int(label))) if label == label // 1 and not isinstance(label, bool) else (str(label),)
     return next((other for other in others if other is not None and other in known), label)

@@ -10,13 +10,17 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from tensorcep.core.checks import check_not_empty, fail_value
-from tensorcep.entries.frames import check_mode_columns
+from tensorcep.core.checks import check_not_empty, fail_value, warn_user
+from tensorcep.entries.frames import check_mode_columns, check_names
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 
 # Where nobody said which column is the value; None says that there is none and lines are counted.
 UNSAID = "no column: the values are y"
 VALUE_OF_ARRAYS = "value"
+# Lines from which a column is looked at, and the share of rows to lines, one to so many, of points of time.
+FEWEST_LINES = 20
+EPOCHS = 6.3e8, 4.1e9  # seconds from 1970 to 1990 and to 2100
 FROM_SCIPY = "pass SparseTensor.from_scipy(X), whose stored cells are the entries."
 
 
@@ -29,13 +33,14 @@ def as_frame(X: Any) -> Any:
     Raises
     ------
     TypeError
-        If it is a query that was not run, a matrix, or a Series of pandas with its modes in the index.
+        If it is a query that was not run, a matrix, columns by name, or a Series of pandas with its modes in the index.
     """
     if sparse.issparse(X):
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
     if isinstance(X, pd.Series) and X.index.nlevels > 1:
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a Series {_in_index(X)}")
     check_was_run(X)
+    _check_is_table(X)
     if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
         return X.to_pandas()
     if is_of(X, "polars") and hasattr(X, "columns"):
@@ -45,6 +50,25 @@ def as_frame(X: Any) -> Any:
     if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
         return _frame_of_records(X)
     return X
+
+
+def _check_is_table(X: Any) -> None:
+    """Refuse tables of other kinds, with what to call instead."""
+    if is_of(X, "xarray") and hasattr(X, "data_vars"):
+        what, instead = "a Dataset of xarray", "one of its arrays, or X.to_dataframe().reset_index()"
+    elif is_of(X, "sparse"):
+        what, instead = "an array of pydata/sparse", "SparseTensor.from_sparse(X), whose stored cells are the entries"
+    elif names_columns(X):
+        what, instead = "columns by name", "pandas.DataFrame(X)"
+    else:
+        return
+    raise TypeError(f"X must be a table, a SparseTensor or coordinates; got {what}; pass {instead}.")
+
+
+def names_columns(X: Any) -> bool:
+    """Whether it is a dict of columns, or an array of fields."""
+    fields = isinstance(X, np.ndarray) and X.dtype.names is not None
+    return fields or (isinstance(X, Mapping) and not (is_of(X, "polars") or sparse.issparse(X)))
 
 
 def check_was_run(X: Any) -> None:
@@ -131,8 +155,8 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     ValueError
         If a column is missing or there twice, or it is not said where the values are.
     """
-    check_not_empty(len(frame), "X")
     check_columns_not_in_index(frame, 2 if y is not None or value is None else 3)
+    check_names(list(frame.columns), "X")
     named = value is not UNSAID and value is not None
     if y is not None and named:
         fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
@@ -144,8 +168,16 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
         )
     if isinstance(modes, str):
         fail_value(f"modes must be a list of column names; got {modes!r}.")
+    chosen = modes is not None
     modes = [name for name in frame.columns if not named or name != value] if modes is None else modes
     modes = check_mode_columns(list(frame.columns), modes, value if named else None, "X")
+    gaps = [] if chosen else [name for name in modes if frame[name].dtype.kind == "f" and frame[name].isna().any()]
+    if gaps:
+        fail_value(
+            f"column {gaps[0]!r} has {int(frame[gaps[0]].isna().sum())} missing labels, the first at entry "
+            f"{int(frame[gaps[0]].isna().to_numpy().argmax())}; drop these entries, or name the modes by modes=; where "
+            "columns hold values, as those of a wide table, make them lines by pandas.melt, or fit BayesianPCA."
+        )
     if y is None and not named:
         return SparseTensor.from_pandas(frame, modes, None), None
     if named:
@@ -154,8 +186,44 @@ def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[An
     return frame[modes], y
 
 
-def split_like(names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
-    """As `split_table`, for a model whose modes have these names: a single further column holds the values."""
+def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
+    """Say which columns that nobody called modes look like none, by their rows, for n entries.
+
+    Those of which something is `known`, by their names or positions, are left alone: a Series may have one entry a row.
+    """
+    for k, found in enumerate(labels):
+        if found is None or n < FEWEST_LINES or (isinstance(known, Mapping) and (k in known or found.name in known)):
+            continue
+        if len(found) == n:
+            looks = "an identifier, an index or a point of time, or values of a wide table (pandas.melt)"
+        elif len(found) * FEWEST_LINES > n and _are_seconds(found.index):
+            looks = "points of time, in seconds since 1970 or parts of these"
+        else:
+            continue
+        warn_user(
+            f"column {found.name!r} is taken as a mode of {len(found)} rows for {n} entries: it looks like {looks}; "
+            "name the modes by modes=, without it, or with days or hours in its place.",
+            UserWarning,
+        )
+
+
+def _are_seconds(index: pd.Index) -> bool:
+    """Whether numbers are points of time from 1990 to 2100, in seconds or a thousandth, millionth, ... of them."""
+    if not pd.api.types.is_numeric_dtype(index.dtype) or pd.api.types.is_bool_dtype(index.dtype):
+        return False
+    least, largest = float(index.min()), float(index.max())
+    return any(EPOCHS[0] <= least / unit and largest / unit <= EPOCHS[1] for unit in (1.0, 1e3, 1e6, 1e9))
+
+
+def split_like(
+    names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any, empty: bool = False
+) -> tuple[Any, Any]:
+    """As `split_table`, for a model whose modes have these names: a single further column holds the values.
+
+    A table without lines is refused, unless it may be `empty`.
+    """
+    if not empty:
+        check_not_empty(len(frame), "X")
     if modes is None and set(names) <= set(frame.columns):
         modes, others = names, [name for name in frame.columns if name not in names]
         value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
@@ -168,6 +236,7 @@ def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
         value = VALUE_OF_ARRAYS
     X = as_frame(X)
     if isinstance(X, pd.DataFrame):
+        check_not_empty(len(X), "X")
         return split_table(X, y, modes, value)
     if modes is not None or value is not UNSAID:
         fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")

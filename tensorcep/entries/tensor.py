@@ -23,7 +23,14 @@ from tensorcep.core.checks import (
 )
 from tensorcep.entries import interop as _interop
 from tensorcep.entries.choosing import Choosing
-from tensorcep.entries.coo import TensorInfo, check_counting, describe, merge_duplicates
+from tensorcep.entries.coo import (
+    TensorInfo,
+    check_counting,
+    check_sampled,
+    describe,
+    merge_duplicates,
+    merge_marks,
+)
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.labels import Labels, check_labels
 
@@ -48,6 +55,9 @@ class SparseTensor(Choosing):
         For labels 0/1 whose zeros were sampled: the share of the population's zeros that the entries hold. None where
         it is not one number. `sample_zeros` sets it, and choices of entries, combinations and .npz files keep it;
         ``CPClassifier(zero_rate="auto")`` reads it.
+    sampled : array-like of shape (N,) of bool, optional
+        Which entries are zeros that nobody observed but `sample_zeros` drew; `recommend` does not count their cells as
+        seen. Default: none. Choices of entries, combinations and .npz files keep it.
 
     Raises
     ------
@@ -69,6 +79,7 @@ class SparseTensor(Choosing):
     labels: tuple[Labels | None, ...] = None  # type: ignore[assignment]
     duplicates: InitVar[str] = field(default="error", kw_only=True)
     zero_rate: float | None = field(default=1.0, kw_only=True)
+    sampled: NDArray[np.bool_] | None = field(default=None, kw_only=True)
 
     def __post_init__(self, duplicates: str) -> None:
         coords = check_coords(self.coords)
@@ -85,13 +96,15 @@ class SparseTensor(Choosing):
                 fail_value(f"labels of mode {k} must be as many as its {shape[k]} rows; got {len(found)}.")
         shape = check_shape(shape)
         coords = check_coords(coords, shape)
+        marks = check_sampled(self.sampled, values)
+        sampled = merge_marks(marks, coords, shape)
         coords, values = merge_duplicates(coords, values, shape, duplicates)
         if self.zero_rate is not None:
             check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
-        self._set(coords, values, shape, labels, self.zero_rate)
+        self._set(coords, values, shape, labels, self.zero_rate, sampled)
 
     def _set(self, *parts: Any) -> None:
-        for name, value in zip(("coords", "values", "shape", "labels", "zero_rate"), parts, strict=True):
+        for name, value in zip(("coords", "values", "shape", "labels", "zero_rate", "sampled"), parts, strict=True):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -100,7 +113,8 @@ class SparseTensor(Choosing):
     ) -> SparseTensor:
         """Return a tensor from arrays that are checked already, looking only for repeated cells."""
         new = object.__new__(cls)
-        new._set(*merge_duplicates(coords, values, shape, duplicates), shape, labels or (None,) * len(shape), 1.0)
+        merged = merge_duplicates(coords, values, shape, duplicates)
+        new._set(*merged, shape, labels or (None,) * len(shape), 1.0, None)
         return new
 
     @property
@@ -200,8 +214,12 @@ class SparseTensor(Choosing):
         return pd.DataFrame(columns, copy=True)
 
     @classmethod
-    def from_scipy(cls, matrix: Any, *, duplicates: str = "error") -> SparseTensor:
-        """Return the stored elements of a scipy.sparse matrix; explicit zeros count as observed, with a warning.
+    def from_scipy(cls, matrix: Any, *, duplicates: str = "sum") -> SparseTensor:
+        """Return the stored elements of a scipy.sparse matrix, or of a coo_array of any order from two up.
+
+        What is stored is observed, zeros too, of which a warning tells; zeros in the blocks of a bsr and on the
+        diagonals of a dia fill these up, and are none. Elements of one cell are summed, as scipy does. Factor models
+        take such matrices by the same rule.
 
         Examples
         --------
@@ -210,7 +228,7 @@ class SparseTensor(Choosing):
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
-        return cls(*_interop.scipy_parts(matrix), duplicates=duplicates)
+        return cls(*_interop.scipy_parts(matrix, duplicates))
 
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.

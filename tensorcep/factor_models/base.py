@@ -10,11 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice
+from tensorcep.core.checks import check_choice, check_random_state, check_size
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
-from tensorcep.factor_models.layout import Layout, Link, relation_of
+from tensorcep.factor_models.components import check_components
+from tensorcep.factor_models.fit import plan_run
+from tensorcep.factor_models.layout import BIASES, Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.reading import ReadingFactors
 from tensorcep.factor_models.relations import Relation, RelationPosterior
@@ -41,11 +43,27 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
     random_state: Any = None
     verbose: int = 0
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the matrices: files may hold any."""
+        plan_run(self)
+        check_components(self.n_components)
+        check_choice("bias", self.bias, BIASES)
+        self._checked_absent()
+        check_random_state(self.random_state)
+
     def _checked_absent(self) -> str:
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where they are to be on their own scales."""
+        """The link with the units of its columns, where they are to be on their own scales.
+
+        Raises
+        ------
+        ValueError
+            If all values are so small that squares are 0.
+        """
+        if link.kind.theta == "noise":
+            check_size("X", link.matrix.x)
         return link._replace(units=link.own_units) if self.standardize else link
 
     def _fitted(

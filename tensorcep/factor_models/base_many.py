@@ -90,9 +90,10 @@ class BaseRelations(FactorModel):
         kind = kind_of(likelihood, augmentation_of(likelihood))
         absent = self._checked_absent()
         X = check_array(
-            as_array(X),
+            as_array(X, kind.check, absent, f"matrix {m}"),
             accept_sparse=["csr", "csc", "coo"],
             dtype=np.float64,
+            order="C",
             ensure_all_finite="allow-nan",
             input_name=f"matrix {m}",
         )

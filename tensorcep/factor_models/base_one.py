@@ -62,8 +62,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         Parameters
         ----------
         X : array-like, sparse matrix or SparseTensor of shape (n_samples, n_features)
-            NaN, and cells that a sparse matrix or a tensor does not store, are missing. A DataFrame, an AnnData or a
-            DataArray of xarray names rows and columns.
+            NaN, masked cells, and cells that a sparse matrix or a tensor does not store, are missing (unless
+            ``absent="zero"``); zeros that it stores are observed, and a cell that it lists twice is the sum of both. A
+            DataFrame, an AnnData or a DataArray of xarray names rows and columns; cells that the sparse matrix of an
+            AnnData does not store are zeros (of one of its layers with ``absent="zero"``).
         y : ignored
 
         Returns
@@ -162,6 +164,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
         return self
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("init", self.init, STARTS)
+        self._planned_link()
+
     def _planned_link(self) -> Link:
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
         raise NotImplementedError
@@ -179,10 +186,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         given = X
         X = validate_data(
             self,
-            as_array(X),
+            as_array(X, kind.check, absent),
             reset=reset,
             accept_sparse=["csr", "csc", "coo"],
             dtype=np.float64,
+            order="C",
             ensure_all_finite="allow-nan",
         )
         if not reset:  # scikit-learn looks at names that are text, of frames alone

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_int, warn_user
 from tensorcep.core.loop import Run
+from tensorcep.factor_models.empty import empty_columns, warn_of_empty, with_wide_columns
 from tensorcep.factor_models.fit import RunPlan, fit_problem
 from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
@@ -63,8 +64,11 @@ def fit_components(
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(sizes), problem.rank)
     result = plan.fit(problem)
+    columns = empty_columns(links)
+    warn_of_empty(columns)
     if plan.method.sampler:
         return Fitted(result, result.posterior, where, problem.rank)
+    result = result._replace(posterior=with_wide_columns(result.posterior, links, where, columns))
     kept = np.flatnonzero(alive(result.posterior, learned, problem.rank))
     if len(kept) == 0:
         warn_user(

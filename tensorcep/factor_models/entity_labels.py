@@ -26,6 +26,7 @@ def labels_of(X: Any) -> Pair:
 
 
 def _labels(index: pd.Index) -> Labels | None:
+    index = index.to_flat_index() if index.nlevels > 1 else index  # labels of several levels are tuples
     if isinstance(index, pd.RangeIndex) or not index.is_unique or index.hasnans:
         return None
     return Labels(index)

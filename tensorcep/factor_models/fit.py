@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
+from tensorcep.core.checks import check_int, check_range, check_verbose, fail_value, warn_user
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.factor_models.factorised import FACTORISED_ENGINE
@@ -62,7 +62,7 @@ def plan_run(estimator: Any) -> RunPlan:
         max_iter=max_iter,
         tol=check_range("tol", estimator.tol, 0.0),
         n_threads=n_threads(estimator.n_jobs),
-        verbose=bool(estimator.verbose),
+        verbose=check_verbose(estimator.verbose),
     )
 
 

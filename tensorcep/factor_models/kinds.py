@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logit, ndtri
 
-from tensorcep.core.checks import check_choice, check_counts, check_zero_one, fail_value
+from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.factor_models.drawn_sites import draw_gaussian, draw_noisy, draw_polya_gamma
 from tensorcep.factor_models.expected_sites import (
     boehning_bounds,
@@ -47,7 +47,7 @@ LIMIT = SiteForm(limited_sites, limited_bounds, draw_limited)
 
 
 def _as_given(name: str, values: np.ndarray) -> np.ndarray:
-    return values
+    return check_size(name, values, least=0.0)
 
 
 def _logit_of_mean(mean: np.ndarray, r: float) -> np.ndarray:
@@ -99,7 +99,26 @@ KINDS: dict[tuple[str, str], Kind] = {
     ("poisson", "boehning"): _RATES,
 }
 LIKELIHOODS = tuple(dict.fromkeys(likelihood for likelihood, _ in KINDS))
+# What others call them, the shell's words for tensors among these.
+SAME_AS = {
+    **dict.fromkeys(("logit", "logistic", "binary", "binomial"), "'bernoulli'"),
+    **dict.fromkeys(("normal", "real"), "'gaussian'"),
+    **dict.fromkeys(("counts", "count", "negative-binomial", "nb"), "'negbinomial' (or 'poisson')"),
+}
 AUGMENTATIONS = tuple(dict.fromkeys(augmentation for _, augmentation in KINDS))
+
+
+def check_likelihood(likelihood: str) -> str:
+    """Return a word of LIKELIHOODS; the error names the one that stands for a word of the shell or of other packages.
+
+    Raises
+    ------
+    ValueError
+    """
+    instead = SAME_AS.get(likelihood) if isinstance(likelihood, str) else None
+    if instead is not None:
+        fail_value(f"likelihood {likelihood!r} is called {instead} in factor models; use that.")
+    return check_choice("likelihood", likelihood, LIKELIHOODS)
 
 
 def kind_of(likelihood: str, augmentation: str) -> Kind:
@@ -110,7 +129,7 @@ def kind_of(likelihood: str, augmentation: str) -> Kind:
     ValueError
         If one of them does not exist, or they do not go together.
     """
-    check_choice("likelihood", likelihood, LIKELIHOODS)
+    check_likelihood(likelihood)
     check_choice("augmentation", augmentation, AUGMENTATIONS)
     if (likelihood, augmentation) not in KINDS:
         fail_value(
@@ -129,5 +148,5 @@ def augmentation_of(likelihood: str) -> str:
     ValueError
         For an unknown likelihood.
     """
-    check_choice("likelihood", likelihood, LIKELIHOODS)
+    check_likelihood(likelihood)
     return next(augmentation for augmentation in AUGMENTATIONS if (likelihood, augmentation) in KINDS)

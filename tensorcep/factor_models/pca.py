@@ -10,7 +10,7 @@ from tensorcep.core.checks import check_choice, check_range
 from tensorcep.core.docs import fill_docstring
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.base_one import BasePCA
-from tensorcep.factor_models.kinds import AUGMENTATIONS
+from tensorcep.factor_models.kinds import AUGMENTATIONS, augmentation_of
 from tensorcep.factor_models.layout import Link, no_data
 
 NOTHING = no_data((1, 1))  # in place of the matrix while a fit is planned
@@ -82,7 +82,7 @@ class BayesianPCA(BasePCA):
 
     Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), or
     Bernoulli(Phi(f)) by "probit", counts
-    negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), only under
+    negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), under
     Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
     list of observed cells; for dense real data some three by method "vb".
 
@@ -91,7 +91,7 @@ class BayesianPCA(BasePCA):
     likelihood : {"gaussian", "bernoulli", "probit", "negbinomial", "poisson"}, default="gaussian"
     augmentation : {"direct", "noise", "boehning"}, default="direct"
         For data that are not Gaussian: Polya-Gamma variables on f, or on f plus a Gaussian noise in every cell; or
-        Boehning's bound, for comparison.
+        Boehning's bound, for comparison. Poisson counts have that alone, which "direct" then stands for.
     dispersion : {"column", "row", "all"} or float, default="column"
         What has a dispersion r of its own, or its value where it is known.
     noise : {"column", "all"}, default="column"
@@ -126,7 +126,8 @@ class BayesianPCA(BasePCA):
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if self.likelihood == "gaussian":  # which no augmentation concerns
             return Link(NOTHING, 0, 1, "gaussian", bias=bias, groups=noise)
-        link = Link(NOTHING, 0, 1, self.likelihood, augmentation, bias)
+        alone = augmentation_of(self.likelihood)  # the direct one, if there is that
+        link = Link(NOTHING, 0, 1, self.likelihood, alone if augmentation == "direct" else augmentation, bias)
         if link.kind.theta != "r":
             return link
         groups, known = self._dispersion()

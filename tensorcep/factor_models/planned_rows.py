@@ -14,7 +14,7 @@ from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.read import Matrix
 from tensorcep.factor_models.relations import RelationPosterior
-from tensorcep.priors.features import Features, Mode, designed
+from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
 from tensorcep.priors.series import Series, clock
 from tensorcep.priors.slopes import MOST_DIRECT
 
@@ -60,6 +60,7 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
         fail_value(f"row_prior names {found.size - n} rows that X does not have; add them to X, with missing cells.")
     if design.n_features > MOST_DIRECT:
         fail_value(f"row_prior takes at most {MOST_DIRECT} features of rows; got {design.n_features}; leave some out.")
+    warn_of_rows_without(mode, design.described, seen)
     return KnownRows(design, seen), *others
 
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from tensorcep.core.checks import check_not_empty, fail_value
-from tensorcep.entries.matrices import as_matrix
+from tensorcep.core.checks import check_not_empty, check_zero_one, fail_value
+from tensorcep.entries.interop import stored_cells
+from tensorcep.entries.matrices import as_numbers
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 
@@ -69,17 +70,21 @@ class Matrix(NamedTuple):
         return sparse.csr_matrix((away, (self.cells.rows, self.cells.cols)), shape=self.cells.shape)
 
 
-def as_array(X: Any) -> Any:
+def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
     """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given,
-    but for matrices of other libraries, which become frames.
+    but for matrices of other libraries, which become frames, and sparse ones, of which a cell is there once.
+
+    A warning tells that zeros which a sparse matrix stores are observed, unless they are labels, or others are, too.
 
     Raises
     ------
-    ValueError
-        If it has another order.
+    ValueError, TypeError
+        If it has another order, or columns that hold no numbers.
     """
     if not isinstance(X, SparseTensor):
-        return as_matrix(X)
+        X = as_numbers(X, name)
+        tell = absent == "missing" and check is not check_zero_one
+        return stored_cells(X, tell) if sparse.issparse(X) else X
     if len(X.shape) != 2:
         fail_value(f"a SparseTensor must have 2 modes, rows and columns, to be a matrix; got {len(X.shape)}.")
     return X.to_scipy() if X.density < LISTED_BELOW else X.to_dense()

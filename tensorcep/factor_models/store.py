@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.records import Sized
-from tensorcep.core.store import Arrays, StoredModel, complete, fitted_record, traces, write_model
+from tensorcep.core.store import Arrays, StoredModel, fitted_record, traces, write_model
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.factor_models.entity_labels import storable
 from tensorcep.factor_models.layout import Layout, Link, layouts, no_data
@@ -75,7 +75,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         n_samples_seen=getattr(model, "n_samples_seen_", None),
         sums_of_rows=getattr(model, "_sums_of_rows", None),
     )
-    write_model(path, model, fitted)
+    write_model(path, model, fitted, read=read_attributes)
 
 
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
@@ -83,31 +83,30 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
 
     Raises
     ------
-    ValueError
+    One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong.
     """
-    with complete(stored.path):
-        fitted: FittedRelations = fitted_record(stored, FittedRelations, _tree_1)
-        _check_sense(fitted)
-        attributes = {
-            "posterior_": fitted.posterior,
-            "_where": list(fitted.where),
-            "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
-            "_names": list(fitted.names),
-            "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
-            "n_iter_": fitted.n_iter,
-            "converged_": fitted.converged,
-            "trace_": fitted.trace,
-            "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
-        }
-        if fitted.n_features_in is not None:
-            rows = fitted.posterior.moments[0].mean.shape[0]
-            attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
-            attributes["_sums_of_rows"] = fitted.sums_of_rows
-            attributes["n_features_in_"] = fitted.n_features_in
-        if fitted.feature_names:
-            attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
-        return attributes
+    fitted: FittedRelations = fitted_record(stored, FittedRelations, _tree_1)
+    _check_sense(fitted)
+    attributes = {
+        "posterior_": fitted.posterior,
+        "_where": list(fitted.where),
+        "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
+        "_names": list(fitted.names),
+        "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
+        "n_iter_": fitted.n_iter,
+        "converged_": fitted.converged,
+        "trace_": fitted.trace,
+        "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
+    }
+    if fitted.n_features_in is not None:
+        rows = fitted.posterior.moments[0].mean.shape[0]
+        attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
+        attributes["_sums_of_rows"] = fitted.sums_of_rows
+        attributes["n_features_in_"] = fitted.n_features_in
+    if fitted.feature_names:
+        attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
+    return attributes
 
 
 def _check_sense(fitted: FittedRelations) -> None:

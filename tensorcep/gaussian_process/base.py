@@ -25,9 +25,10 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.settings import TakesMethod
+from tensorcep.entries.matrices import as_numbers, as_targets
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
-from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search
+from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, ends_at_bounds
 from tensorcep.gaussian_process.machine import Machine, check_exact_size, fit_exact, fit_sparse
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
@@ -70,17 +71,23 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Checked points, and what validation says of the features."""
         stand_in = copy.copy(self)
-        X, y = check_unmasked(X, "X"), check_unmasked(y, "y")
+        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
         about = vars(stand_in)
         return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(validate_data(self, check_unmasked(X, "X"), dtype=np.float64, order="C", reset=False))
+        return np.asarray(
+            validate_data(self, as_numbers(check_unmasked(X, "X")), dtype=np.float64, order="C", reset=False)
+        )
 
-    def _plan(self, n: int) -> tuple[GPSettings, Stop, np.random.Generator]:
-        """All parameters but the kernel, checked before any work."""
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the points: files may hold any."""
+        self._plan(None)
+
+    def _plan(self, n: int | None) -> tuple[GPSettings, Stop, np.random.Generator]:
+        """All parameters but the kernel, checked before any work; beside the number of points, if that is known."""
         settings = settings_of(self.method)
         if not callable(self.optimizer) and self.optimizer is not None:
             check_choice("optimizer", self.optimizer, ("l-bfgs",))
@@ -89,7 +96,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         if self.n_inducing is None:
             if self.power != 1.0:
                 fail_value(f"power has a meaning only with n_inducing; got power={self.power!r} without it.")
-            check_exact_size(n)
+            check_exact_size(n or 0)
         else:
             check_int("n_inducing", self.n_inducing, 1, n)
             if not isinstance(settings, EP) or isinstance(settings, QP):
@@ -137,11 +144,25 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
         raise NotImplementedError
 
+    def _warn_of_bounds(self) -> None:
+        """Tell of parameters of the kernel that were learned to lie at a bound."""
+        each = [] if self.optimizer is None else [ends_at_bounds(machine.kernel) for machine in self._machines]
+        found = list(dict.fromkeys(text for texts in each for text in texts))
+        if found:
+            warn_user(
+                f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value (an upper bound "
+                "of a length scale may also say that the feature has no effect).",
+                ConvergenceWarning,
+            )
+
     def _warn_of_sweeps(self) -> None:
         if not self.converged_:
+            settings = settings_of(self.method)
+            damps = isinstance(settings, EP)
+            more = ", raise tol, or set damping in the method's settings" if damps else " or raise tol"
             warn_user(
-                f"{settings_of(self.method).name} stopped after max_iter={self.max_iter} sweeps before every change "
-                f"was below tol={self.tol:g}; increase max_iter, raise tol, or set damping in the method's settings.",
+                f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below "
+                f"tol={self.tol:g}; increase max_iter{more}.",
                 ConvergenceWarning,
             )
 

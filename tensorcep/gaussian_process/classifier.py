@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tensorcep.core.checks import check_choice, check_fraction, check_range, fail_value
+from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.likelihoods import get_likelihood
@@ -20,7 +21,7 @@ LIKELIHOODS = ("probit", "logit", "step")
 
 
 @dataclass(eq=False, repr=False)
-class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: ignore[misc]
+class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianProcess):  # type: ignore[misc]
     """Classify by the sign of a latent function with a Gaussian process prior, with its uncertainty integrated out.
 
     The posterior comes from expectation propagation, or a method to compare it with, and the kernel from the evidence.
@@ -132,6 +133,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseGaussianProcess):  # type: 
         machines = self._fit_machines(X, self._data(codes, len(classes)), 0.0)
         self._take(machines, {**about, "classes_": classes, "_X_fit": X, "_y_fit": codes})
         self._warn_of_sweeps()
+        self._warn_of_bounds()
         return self
 
     def _data(self, codes: np.ndarray, n_classes: int) -> list[Data]:

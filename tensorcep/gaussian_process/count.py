@@ -11,6 +11,7 @@ from scipy.stats import nbinom, ncx2
 from sklearn.base import RegressorMixin
 
 from tensorcep.core.checks import check_choice, check_counts, check_fraction, check_values, fail_value, word_or_range
+from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.likelihoods import get_likelihood
@@ -22,7 +23,7 @@ LEAST_RATE = 0.05
 
 
 @dataclass(eq=False, repr=False)
-class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # type: ignore[misc]
+class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussianProcess):  # type: ignore[misc]
     """Counts from a Poisson distribution whose rate is the square or the exponential of a latent Gaussian process.
 
     Parameters
@@ -130,6 +131,7 @@ class GaussianProcessCountRegressor(RegressorMixin, BaseGaussianProcess):  # typ
         machines = self._fit_machines(X, self._data(y), mean)
         self._take(machines, {**about, "prior_mean_": mean, "_X_fit": X, "_y_fit": y})
         self._warn_of_sweeps()
+        self._warn_of_bounds()
         return self
 
     def _prior_mean(self, y: np.ndarray) -> float:

@@ -103,16 +103,22 @@ class Search(NamedTuple):
     rng : numpy Generator
     scale : float
         Unit of the loss.
+    ties : bool
+        Whether the scales of features are searched as one beforehand.
     """
 
     optimizer: str | Optimizer | None
     restarts: int
     rng: np.random.Generator
     scale: float = 1.0
+    ties: bool = True
 
 
 def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
     """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds.
+
+    Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the search
+    over all of them may end far below it.
 
     Raises
     ------
@@ -125,14 +131,11 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
     if search.restarts and not np.isfinite(bounds).all():
         fail_value("n_restarts_optimizer needs finite bounds of all parameters of the kernel; got some that are not.")
     starts += [search.rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(search.restarts)]
-    results, failed = [], 0
-    for start in starts:
-        try:
-            theta, loss = _descend(kernel, evidence, search, start)
-        except (FloatingPointError, np.linalg.LinAlgError):
-            theta, loss = start, np.inf
-        failed += not np.isfinite(loss)
-        results.append((loss, theta))
+    tie = ties(kernel)
+    if search.ties and (tie != np.arange(len(tie))).any():
+        starts.insert(0, _try(kernel, evidence, search, kernel.theta, tie)[0])
+    results = [_try(kernel, evidence, search, start, np.arange(len(start)))[::-1] for start in starts]
+    failed = sum(not np.isfinite(loss) for loss, _ in results)
     best, theta = min(results, key=lambda pair: pair[0])
     if not np.isfinite(best):
         fail_value(
@@ -148,22 +151,69 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
     return kernel.clone_with_theta(theta)
 
 
-def _descend(kernel: Any, evidence: Evidence, search: Search, start: np.ndarray) -> tuple[np.ndarray, float]:
-    """One start; inf where the objective does not exist there."""
-    worst = -evidence(kernel.clone_with_theta(start), False)[0]
+def ties(kernel: Any) -> np.ndarray:
+    """For each of the kernel's free parameters (p,) the first that it equals where every feature has the same scale."""
+    tie: list[int] = []
+    at = 0
+    for one in kernel.hyperparameters:
+        if not one.fixed:
+            is_scale = one.name.endswith("length_scale")
+            tie += [at] * one.n_elements if is_scale else range(at, at + one.n_elements)
+            at += one.n_elements
+    return np.array(tie, dtype=np.int64)
+
+
+def ends_at_bounds(kernel: Any) -> list[str]:
+    """The kernel's free parameters that lie at a bound, in words; a feature's scale has its number."""
+    found, at = [], 0
+    for one in kernel.hyperparameters:
+        for i in range(0 if one.fixed else one.n_elements):
+            bounds = kernel.bounds[at]
+            for side, bound in zip(("lower", "upper"), bounds, strict=True):
+                if np.isclose(bound, kernel.theta[at]):
+                    number = f"[{i}]" if one.n_elements > 1 else ""
+                    found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
+            at += 1
+    return found
+
+
+def _try(
+    kernel: Any, evidence: Evidence, search: Search, start: np.ndarray, tie: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Where a start leads, and the loss there: inf where the objective does not exist."""
+    try:
+        return _descend(kernel, evidence, search, start, tie)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return start, np.inf
+
+
+def _descend(
+    kernel: Any, evidence: Evidence, search: Search, start: np.ndarray, tie: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """One start, over the parameters that are not tied to others; those that are begin at their mean."""
+    first, group = np.unique(tie, return_inverse=True)
+    bounds = np.stack(
+        [[kernel.bounds[group == j, 0].max(), kernel.bounds[group == j, 1].min()] for j in range(len(first))]
+    )
+    if (bounds[:, 0] > bounds[:, 1]).any():  # no value is allowed for all that are tied
+        return start, np.inf
+    free = start if len(first) == len(group) else np.clip(np.bincount(group, start) / np.bincount(group), *bounds.T)
+    worst = -evidence(kernel.clone_with_theta(free[group]), False)[0]
 
     def loss(theta: np.ndarray, eval_gradient: bool = True) -> Any:
         nonlocal worst
         try:
-            value, gradient = evidence(kernel.clone_with_theta(theta), eval_gradient)
+            value, gradient = evidence(kernel.clone_with_theta(theta[group]), eval_gradient)
         except (FloatingPointError, np.linalg.LinAlgError):
-            value, gradient = -worst - PENALTY, np.zeros_like(theta)
+            value, gradient = -worst - PENALTY, np.zeros(len(group))
         worst = max(worst, -value) if np.isfinite(value) else worst
-        return (-search.scale * value, -search.scale * gradient) if eval_gradient else -search.scale * value
+        if not eval_gradient:
+            return -search.scale * value
+        return -search.scale * value, -search.scale * np.bincount(group, gradient)
 
     optimizer: Any = search.optimizer
     if callable(optimizer):
-        theta, best = optimizer(loss, start, bounds=kernel.bounds)
-        return np.asarray(theta), float(best)
-    found = minimize(loss, start, method="L-BFGS-B", jac=True, bounds=kernel.bounds)
-    return found.x, float(found.fun)
+        theta, best = optimizer(loss, free, bounds=bounds)
+        return np.asarray(theta)[group], float(best)
+    found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
+    return found.x[group], float(found.fun)

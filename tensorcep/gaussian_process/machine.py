@@ -134,7 +134,7 @@ def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: 
         data = points.data._replace(y=points.data.y[rows])
         part = points._replace(X=points.X[rows], data=data)
         kernel = learn_kernel(kernel, InducingEvidence(part, sparse, learning), search)
-        search = search._replace(restarts=0, scale=1.0 / n)  # so that its first step is short
+        search = search._replace(restarts=0, ties=False, scale=1.0 / n)  # so that its first step is short
     kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
     fit: InducingFit = fit_inducing(kernel, points, sparse, stop)
     nothing = np.empty(0)

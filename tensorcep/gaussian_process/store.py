@@ -22,7 +22,7 @@ from sklearn.gaussian_process.kernels import (
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.records import RECORD
-from tensorcep.core.store import StoredModel, check_names, complete, fitted_record, text_array, write_model
+from tensorcep.core.store import StoredModel, check_names, fitted_record, text_array, write_model
 from tensorcep.ep.functions import Functions
 from tensorcep.gaussian_process.machine import Machine, from_sites
 
@@ -106,29 +106,28 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
         "given": None if model.kernel is None else kernel_record(model.kernel),
         "fitted": [kernel_record(machine.kernel) for machine in machines],
     }
-    write_model(path, model, fitted, {"kernels": kernels})
+    write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
 
 
-def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]:
+def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
     """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
 
     Raises
     ------
-    ValueError
+    One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong, or has another name.
     """
-    with complete(stored.path):
-        fitted = dict(fitted_record(stored, dict[str, Any], lambda header, arrays: {}))
-        check_names(fitted, NAMES)
-        for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
-            if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
-                raise ValueError(f"{name} does not hold finite real numbers")
-        kernels = stored.header["kernels"]
-        made = [kernel_of(tree) for tree in kernels["fitted"]]
-        given = None if kernels["given"] is None else kernel_of(kernels["given"])
-        machines = tuple(_machine(made[i], fitted, i) for i in range(len(made)))
-        attributes = {name: fitted[name] for name in (*SHARED, *IF_THERE) if name in fitted}
-        return {**attributes, "_machines": machines, "kernel": given}
+    fitted = dict(fitted_record(stored, dict[str, Any], lambda header, arrays: {}))
+    check_names(fitted, NAMES)
+    for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
+        if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
+            raise ValueError(f"{name} does not hold finite real numbers")
+    kernels = stored.header["kernels"]
+    made = [kernel_of(tree) for tree in kernels["fitted"]]
+    given = None if kernels["given"] is None else kernel_of(kernels["given"])
+    machines = tuple(_machine(made[i], fitted, i) for i in range(len(made)))
+    attributes = {name: fitted[name] for name in (*SHARED, *IF_THERE) if name in fitted}
+    return {**attributes, "_machines": machines, "kernel": given}
 
 
 def _machine(kernel: Any, fitted: dict[str, Any], i: int) -> Machine:

@@ -63,11 +63,12 @@ def constant_of(link: str, shares: ArrayLike) -> float:
     return float(-logit(first) if link == "logit" else -ndtri(first))
 
 
-def shares_of(y: np.ndarray, L: int) -> np.ndarray:
-    """How often every level occurs among y, with half an entry more of each."""
+def shares_of(y: np.ndarray, L: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """How often every level occurs among y, by weights (N,) if these are given, with half an entry more of each."""
     counts = np.zeros(L)
     for a, b in leaves(len(y)):
-        counts += np.bincount(np.asarray(y[a:b], dtype=np.int64), minlength=L)
+        own = None if weight is None else weight[a:b]
+        counts += np.bincount(np.asarray(y[a:b], dtype=np.int64), own, minlength=L)
     return counts + 0.5
 
 

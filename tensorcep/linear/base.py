@@ -14,7 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_unmasked, fail_value
+from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.core.store import write_attributes
+from tensorcep.entries.matrices import as_numbers, as_targets
 
 # What validation says of the features.
 OF_FEATURES = ("n_features_in_", "feature_names_in_")
@@ -37,7 +39,7 @@ class Points(NamedTuple):
     about: dict[str, Any]
 
 
-class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
 
     Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
@@ -58,8 +60,8 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any, *, first: bool = True) -> Points:
         """Check training points, against those of earlier batches unless they are the first."""
         stand_in = copy.copy(self)
-        X, y = check_unmasked(X, "X"), check_unmasked(y, "y")
-        X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, reset=first)
+        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
+        X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
         return Points(X, y, {name: about[name] for name in OF_FEATURES if name in about})
@@ -73,7 +75,8 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any) -> Any:
         """Points to predict at."""
         check_is_fitted(self)
-        return validate_data(self, check_unmasked(X, "X"), accept_sparse="csr", dtype=np.float64, reset=False)
+        X = as_numbers(check_unmasked(X, "X"))
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
     def fit(self, X: Any, y: Any) -> Any:
         """Find the posterior.
@@ -143,6 +146,10 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the data: files may hold any."""
+        raise NotImplementedError
 
     def _try_out(self) -> None:
         """Predict at one point, after loading: what a file holds may have the right names and make no sense.

@@ -112,10 +112,11 @@ class BayesPointMachine(FeatureClassifier):
         posterior = self._of_weights(result, X.shape[1]) if in_weights else self._of_functions(result, X, variance)
         self._take({**points.about, "classes_": classes, **about, **posterior})
         if not result.converged:
+            is_step = self.likelihood == "step"
+            cures = ", add damping, or allow for wrong labels by slack or the probit" if is_step else " or add damping"
             warn_user(
                 f"EP stopped after max_iter={self.max_iter} sweeps with a change of {result.trace['change'][-1]:.2g} > "
-                f"tol={self.tol:g} and {result.skipped} updates left out; increase max_iter, add damping, or allow for "
-                "wrong labels by slack or the probit.",
+                f"tol={self.tol:g} and {result.skipped} updates left out; increase max_iter{cures}.",
                 ConvergenceWarning,
             )
         return self

@@ -118,6 +118,10 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             )
         return self._infer(points, settings, both, mean, cov, np.zeros(len(mean), dtype=bool))
 
+    def _check_parameters(self) -> None:
+        self._checked_settings()
+        check_random_state(self.random_state)
+
     def _checked_settings(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)

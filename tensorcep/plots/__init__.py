@@ -25,3 +25,8 @@ from tensorcep.plots.processes import plot_decision as plot_decision
 from tensorcep.plots.processes import plot_rate as plot_rate
 from tensorcep.plots.report import report as report
 from tensorcep.plots.series import plot_series as plot_series
+
+
+def __dir__() -> list[str]:
+    """The figures, for completion in a shell."""
+    return [name for name in globals() if name.startswith("plot_") or name == "report"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.checks import printable
 from tensorcep.entries.interop import optional_module
 
 # Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
@@ -45,14 +46,19 @@ def new_figure(size: tuple[float, float]) -> Any:
 
 
 def finish(ax: Any, title: str, x: str, y: str) -> Any:
-    ax.set(title=title, xlabel=x, ylabel=y)
+    ax.set(title=shown(title), xlabel=shown(x), ylabel=shown(y))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
+def shown(label: Any) -> str:
+    """A label or a name, for matplotlib to draw as it is: dollars set no formula, and signs that nobody sees show."""
+    return printable(str(label)).replace("$", r"\$")
+
+
 def text_of(label: Any) -> str:
     """A label as a tick shows it: numbers by four digits."""
-    return f"{label:.4g}" if isinstance(label, (float, np.floating)) else str(label)
+    return f"{label:.4g}" if isinstance(label, (float, np.floating)) else shown(label)
 
 
 def log_if_wide(ax: Any, places: Any) -> None:

@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.entity_labels import observed_cells
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, style_of, text_of
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
 from tensorcep.plots.components import places_in_order
 from tensorcep.plots.subjects import chains_of, fixed_rows, position, subject_of
 
@@ -108,9 +108,9 @@ def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
     cells = {name: observed_cells(view) for name, view in views.items()}
     n = max(one.shape[0] for one in cells.values())
     shares = [np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()]
-    shown = np.where(np.stack(shares) > 0.0, 100 * np.stack(shares), np.nan)
-    image = ax.imshow(shown, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
-    ax.set_yticks(np.arange(len(cells)), [f"{name} ({one.shape[1]})" for name, one in cells.items()])
+    percent = np.where(np.stack(shares) > 0.0, 100 * np.stack(shares), np.nan)
+    image = ax.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
+    ax.set_yticks(np.arange(len(cells)), [shown(f"{name} ({one.shape[1]})") for name, one in cells.items()])
     ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
     return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
 

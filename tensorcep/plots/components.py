@@ -21,6 +21,7 @@ from tensorcep.plots.axes import (
     log_if_wide,
     mark_of,
     new_figure,
+    shown,
     text_of,
 )
 from tensorcep.plots.subjects import Panel, found_by
@@ -98,7 +99,7 @@ def plot_components(
                 places = np.arange(len(own))
             _weights(ax, own, places, max_rows)
             title = f"{panel.name}" if k else f"component {r}, {100 * share:.0f} %: {panel.name}"
-            ax.set_title(title, fontsize="medium", loc="left")
+            ax.set_title(shown(title), fontsize="medium", loc="left")
     return figure
 
 
@@ -195,10 +196,10 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
     """
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
-        shown = explained.iloc[:, : check_int("max_components", max_components)]
+        part = explained.iloc[:, : check_int("max_components", max_components)]
         if kind == "scree":
-            return _scree_of_views(shown, axes_of(ax))
-        return _views(shown, axes_of(ax)) if len(shown) > 1 else _of_one_matrix(shown, axes_of(ax))
+            return _scree_of_views(part, axes_of(ax))
+        return _views(part, axes_of(ax)) if len(part) > 1 else _of_one_matrix(part, axes_of(ax))
     table = explained.head(check_int("max_components", max_components))
     gain = "r2" if "r2" in table else "share"
     at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
@@ -211,7 +212,7 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
         ax.xaxis.get_major_locator().set_params(integer=True)
         return finish(ax, "Scree", "components, the largest first", f"% of the {what}")
     ax.barh(at, values, color=[MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]])
-    ax.set_yticks(at, [f"{r}: {part}" for r, part in zip(table["component"], table["part"], strict=True)])
+    ax.set_yticks(at, [shown(f"{r}: {part}") for r, part in zip(table["component"], table["part"], strict=True)])
     ax.invert_yaxis()
     return finish(ax, "Variance explained", f"% of the {what}", "component")
 
@@ -220,8 +221,8 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
     """A heat map with a row per view."""
     values = 100 * table.to_numpy(dtype=float)
     image = ax.imshow(values, cmap="Blues", vmin=0.0, aspect="auto")
-    ax.set_yticks(np.arange(len(table)), [str(view) for view in table.index])
-    ax.set_xticks(np.arange(values.shape[1]), [str(column) for column in table.columns])
+    ax.set_yticks(np.arange(len(table)), [shown(view) for view in table.index])
+    ax.set_xticks(np.arange(values.shape[1]), [shown(column) for column in table.columns])
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             ax.text(
@@ -235,7 +236,7 @@ def _of_one_matrix(table: pd.DataFrame, ax: Any) -> Any:
     """A bar for each component."""
     at = np.arange(table.shape[1])
     ax.barh(at, 100 * table.iloc[0].to_numpy(dtype=float), color=MAIN)
-    ax.set_yticks(at, [str(column) for column in table.columns])
+    ax.set_yticks(at, [shown(column) for column in table.columns])
     ax.invert_yaxis()
     return finish(ax, "Variance explained", "% of the variance", "component")
 
@@ -246,7 +247,7 @@ def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
     for place, (name, row) in enumerate(table.iterrows()):
         each = np.sort(100 * row.to_numpy(dtype=float))[::-1]
         look = {"color": colour_of(place), "marker": mark_of(place), "markersize": 4}
-        ax.plot(at, each, "-", label=str(name), **look)
+        ax.plot(at, each, "-", label=shown(name), **look)
         ax.plot(at, np.cumsum(each), "--", **look)
     ax.plot([], [], "--", color=GUIDE, label="together")
     ax.legend(frameon=False)
@@ -291,10 +292,10 @@ def plot_scores(
         ax.scatter(values[:, a], values[:, b], s=18, color=MAIN)
     elif pd.api.types.is_numeric_dtype(given.dtype):
         drawn = ax.scatter(values[:, a], values[:, b], s=18, c=given, cmap="viridis")
-        ax.figure.colorbar(drawn, ax=ax, label=name, shrink=0.8)
+        ax.figure.colorbar(drawn, ax=ax, label=shown(name), shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
-            look = {"color": colour_of(place), "marker": mark_of(place), "label": str(group)}
+            look = {"color": colour_of(place), "marker": mark_of(place), "label": shown(group)}
             ax.scatter(values[own.index, a], values[own.index, b], s=18, **look)
-        ax.legend(frameon=False, title=name or None)
+        ax.legend(frameon=False, title=shown(name) or None)
     return finish(ax, "Scores", f"component {a}", f"component {b}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.core.checks import check_choice, check_not_empty, check_range, check_vectors, fail_value
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, shown
 
 DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they lie on a log scale
 
@@ -68,7 +68,7 @@ def plot_convergence(
         ax.legend(loc="upper right", frameon=False)
     if diagnostics is not None:
         how = {"xycoords": "axes fraction", "va": "top", "family": "monospace", "fontsize": 6}
-        ax.annotate(str(diagnostics), (0.0, -0.2), annotation_clip=False, **how)
+        ax.annotate(shown(diagnostics), (0.0, -0.2), annotation_clip=False, **how)
     ax.set_yscale("log")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return finish(ax, "Convergence", "sweep", "relative change of the latent means")
@@ -104,7 +104,7 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
     ax = axes_of(ax)
     ax.scatter(drawn["seconds"], drawn[y], s=36, color=MAIN)
     for name, seconds, value in zip(drawn.index, drawn["seconds"], drawn[y], strict=True):
-        ax.annotate(name, (seconds, value), xytext=(6, 4), textcoords="offset points")
+        ax.annotate(shown(name), (seconds, value), xytext=(6, 4), textcoords="offset points")
     if drawn["seconds"].min() > 0 and drawn["seconds"].max() >= DECADE * drawn["seconds"].min():
         ax.set_xscale("log")
     ax.margins(0.15)

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
-from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish
+from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish, shown
 from tensorcep.plots.subjects import is_of_matrices
 
 # Rows of a component from which on their labels are small, so that they do not touch.
@@ -87,7 +87,7 @@ def plot_component(
     at = np.arange(rows.size)
     ax.axvline(0.0, color=GUIDE, linewidth=1)
     ax.errorbar(weight[rows], at, xerr=half[rows], fmt="o", color=MAIN, markersize=4, linewidth=1.2)
-    ax.set_yticks(at, [str(table.index[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
+    ax.set_yticks(at, [shown(table.index[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
     ax.set_ylim(rows.size - 0.4, -0.6)
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.core.checks import check_fraction, check_int, check_matrix, fail_value
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
+from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, shown
 
 # Of the range of the points, drawn beyond them.
 MARGIN = 0.1
@@ -62,13 +62,13 @@ def plot_decision(
     ends = model.predict_interval(grid, coverage).reshape(n_grid, n_grid, 2)
     ax = axes_of(ax)
     shade = ax.contourf(*sides, p, levels=np.linspace(0.0, 1.0, 21), cmap="PuOr", alpha=0.7)
-    ax.figure.colorbar(shade, ax=ax, label=f"probability of {model.classes_[1]}", ticks=np.linspace(0.0, 1.0, 6))
+    ax.figure.colorbar(shade, ax=ax, label=shown(f"probability of {model.classes_[1]}"), ticks=np.linspace(0.0, 1.0, 6))
     ax.contour(*sides, p, levels=[0.5], colors="black", linewidths=1.2)
     for k in (0, 1):
         ax.contour(*sides, ends[:, :, k], levels=[0.5], colors="black", linewidths=0.8, linestyles="dashed")
     for label, colour, marker in zip(model.classes_, (ACCENT, MAIN), "os", strict=True):
         at = X[y == label]
-        ax.scatter(*at.T, s=18, c=colour, marker=marker, edgecolors="white", linewidths=0.5, label=str(label))
+        ax.scatter(*at.T, s=18, c=colour, marker=marker, edgecolors="white", linewidths=0.5, label=shown(label))
     ax.legend(loc="upper left", framealpha=0.8)
     names = getattr(model, "feature_names_in_", ("feature 0", "feature 1"))
     return finish(ax, f"Decision, and its {100 * coverage:g} % band (dashed)", *(str(name) for name in names))

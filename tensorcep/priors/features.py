@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.entries.interop import stored_cells
 from tensorcep.entries.labels import Labels
 from tensorcep.priors.design import Design, design
 
@@ -97,6 +98,7 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
 
 def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, Mode]:
     """The row of each line, and the mode with those that are new."""
+    index = index.to_flat_index() if index.nlevels > 1 else index  # labels of several levels are tuples
     if index.hasnans or not index.is_unique:
         odd = "a missing label" if index.hasnans else f"{index[index.duplicated()].tolist()[0]!r} more than once"
         fail_value(f"{what} must have an index of distinct labels; got {odd}.")
@@ -108,10 +110,28 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str) -> tuple[np.ndarray, M
     if (mode.labels.rows(index, unknown="ignore") < 0).all():
         fail_value(
             f"{what} must be indexed by its labels, such as {mode.labels.index[:1].tolist()[0]!r}; got none of them, "
-            f"but labels such as {index[:1].tolist()}."
+            f"but labels such as {index[:1].tolist()}; set_index() of a DataFrame, or the column of a file that is "
+            "called like the mode (or else its first) should hold them."
         )
     labels = mode.labels.extended(index)
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))
+
+
+def name_of_row(mode: Mode, which: np.ndarray) -> Any:
+    """The label, or the number, of the first of some rows (n,) bool."""
+    row = int(np.argmax(which))
+    return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
+
+
+def warn_of_rows_without(mode: Mode, described: np.ndarray, seen: np.ndarray) -> None:
+    """Say how many rows with entries, (n,) bool, have no features, and beside which others have some."""
+    lacking, others = seen & ~described, described & ~seen
+    if lacking.any():
+        text = f"{lacking.sum()} of {seen.sum()} rows with entries of mode {mode.name!r} have no features, such as "
+        text += f"{name_of_row(mode, lacking)!r}, and the prior of an average row"
+        if others.any():
+            text += f"; {others.sum()} rows with features have no entries, such as {name_of_row(mode, others)!r}"
+        warn_user(f"{text}; where they should have some, labels must be spelled alike.", UserWarning)
 
 
 def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
@@ -133,7 +153,7 @@ def _columns_of_array(X: Any, what: str) -> Columns:
     if np.ma.is_masked(X):
         fail_value(f"{what} must have no masked numbers; got some; fill in what is missing.")
     is_sparse = sparse.issparse(X)
-    matrix: Any = sparse.csr_array(X) if is_sparse else np.asarray(X)
+    matrix: Any = sparse.csr_array(stored_cells(X, tell=False)) if is_sparse else np.asarray(X)
     values: Any = matrix.data if is_sparse else matrix
     if values.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
         fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {_described(X)}.")

@@ -10,10 +10,13 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.records import Sized
-from tensorcep.priors.features import Mode, rows_of_index
+from tensorcep.entries.interop import stored_cells
+from tensorcep.priors.features import Mode, name_of_row, rows_of_index
 
+# A larger weight, in medians, leaves nothing of the others in float64.
+MOST_WEIGHT = 1e12
 TAKEN = "a square matrix, a DataFrame of edges, pairs or triples, or a networkx graph"
 
 
@@ -37,7 +40,7 @@ class Graph:
         A DataFrame has two columns of labels, of rows' numbers where the mode has no labels, and perhaps one of
         weights; tuples are (a, b) or (a, b, weight), in a list or another iterable. An array or a sparse matrix is a
         symmetric matrix of weights. Weights are positive, one by default; a larger one holds two rows closer together.
-        An edge may be listed in both directions.
+        An edge may be listed in both directions, or twice; where a sparse matrix lists it twice, the sum counts.
     labels : sequence of labels, optional
         Of a matrix, what its lines are; by default line i belongs to row i of the mode (to the i-th label).
 
@@ -133,7 +136,9 @@ def _is_matrix(edges: Any) -> bool:
 
 def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Mode]:
     """Rows and weights of the edges of a symmetric matrix, and the mode with its rows."""
-    matrix = sparse.coo_array(graph.edges) if np.ndim(graph.edges) == 2 or sparse.issparse(graph.edges) else None
+    whole = sparse.issparse(graph.edges) or np.ndim(graph.edges) == 2
+    given: Any = sparse.coo_array(graph.edges) if whole and not sparse.issparse(graph.edges) else graph.edges
+    matrix = stored_cells(given, tell=False) if whole else None  # an edge that is listed twice weighs as both
     if matrix is None or matrix.shape[0] != matrix.shape[1]:
         shape = np.shape(graph.edges)
         fail_value(f"{what} must be a square matrix; got the shape {shape}; give a list or a DataFrame of edges.")
@@ -223,4 +228,36 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
         ends = [name(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
         fail_value(f"{what} must give every edge one weight; got two for {ends[0]!r} and {ends[1]!r}.")
     left, right = (np.ascontiguousarray(pairs[:, i], dtype=np.int64) for i in (0, 1))
-    return Net(mode.size, left, right, once / float(np.median(once)))
+    with np.errstate(over="ignore"):
+        once = once / float(np.median(once))
+    if once.max() > MOST_WEIGHT or once.min() == 0.0:
+        ends = [name(int(end[np.argmax(once)])) for end in (left, right)]
+        fail_value(
+            f"{what} must have weights of at most {MOST_WEIGHT:g} times their median; got weights from "
+            f"{weight.min():g} to {weight.max():g}, the largest between {ends[0]!r} and {ends[1]!r}; rescale them, or "
+            "make rows that it makes the same one row."
+        )
+    return Net(mode.size, left, right, once)
+
+
+def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
+    """Say which nodes that are no rows with entries look misspelt.
+
+    That is where others with entries, (n,) bool, have no edge, or one of them is a node's but for case and spaces.
+    Others are rows to predict, or groups of a taxonomy. Nodes become rows by their labels alone.
+    """
+    degree = np.bincount(np.append(known.left, known.right), minlength=known.n)
+    lacking, added = seen & (degree == 0), ~seen & (degree > 0)
+    if mode.labels is None or not added.any():
+        return
+    plain = mode.labels.index.astype(str).str.strip().str.casefold().to_numpy()
+    alike = added & np.isin(plain, plain[seen])
+    shown = added if lacking.any() else alike
+    if not shown.any():
+        return
+    text = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r} have no entries, such as "
+    text += f"{name_of_row(mode, shown)!r}"
+    if lacking.any():
+        text += f", and {lacking.sum()} of {seen.sum()} rows with entries no edge, such as "
+        text += f"{name_of_row(mode, lacking)!r}"
+    warn_user(f"{text}; where the same row is meant, labels must be spelled alike.", UserWarning)

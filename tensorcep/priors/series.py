@@ -21,6 +21,7 @@ MOST_PAIRS = 1_000_000
 # Numbers of labels: what pandas calls their kind, and how they count.
 READ = "numbers, Timestamps, Timedeltas, dates or Periods"
 # Text that is a month or a day, as ISO 8601 writes it, perhaps with a time.
+ZONED = r".*[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 ISO = r"\d{4}-\d\d(-\d\d([T ].*)?)?$"
 
 
@@ -156,7 +157,10 @@ def clock(series: Series, mode: Mode) -> Clock:
             fail_value(f"{what} needs labels that are {READ}, or its order=; got {bad!r}.")
     distinct = np.unique(raw)
     if len(distinct) < max(2, len(raw)):
-        fail_value(f"{what} needs at least 2 rows, each at a time of its own; got {len(distinct)} times.")
+        fail_value(
+            f"{what} needs at least 2 rows, each at a time of its own; got {len(raw)} labels at {len(distinct)} times, "
+            "as float64 holds them; subtract a start from large numbers, and take coarser steps of times."
+        )
     step = float(np.diff(distinct).min())
     period = _checked_period(series.period, read, what) / step
     times, circle = raw / step, 0.0
@@ -231,9 +235,7 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return f"period {labels.dtype.freq.freqstr}", np.asarray(pd.PeriodIndex(labels).asi8, dtype=np.float64)
     kind = pd.api.types.infer_dtype(labels)
     if kind in ("date", "datetime", "datetime64"):
-        times = pd.DatetimeIndex(pd.to_datetime(labels))
-        times = times.tz_convert("UTC").tz_localize(None) if times.tz is not None else times
-        return "time", (times - pd.Timestamp(0)).total_seconds().to_numpy(dtype=np.float64)
+        return "time", _seconds(pd.DatetimeIndex(pd.to_datetime(labels, utc=True)))
     if kind in ("timedelta", "timedelta64"):
         return "delta", pd.TimedeltaIndex(pd.to_timedelta(labels)).total_seconds().to_numpy(dtype=np.float64)
     if pd.api.types.is_numeric_dtype(labels.dtype) and not pd.api.types.is_bool_dtype(labels.dtype):
@@ -250,4 +252,19 @@ def _read_text(labels: pd.Index) -> tuple[str, np.ndarray]:
     times = pd.to_datetime(text.where(text.str.match(ISO)), format="ISO8601", errors="coerce", utc=True)
     if not times.notna().any():
         return "text", numbers
-    return "time", (times - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)
+    zoned = text.str.match(ZONED).to_numpy(dtype=bool)
+    if zoned.any() and not zoned.all():
+        fail_value(
+            f"labels must be times with a time zone or times without one; got both, {text[zoned].iloc[0]!r} and "
+            f"{text[~zoned].iloc[0]!r}; give all of them one, or none."
+        )
+    return "time", _seconds(pd.DatetimeIndex(times))
+
+
+def _seconds(times: pd.DatetimeIndex) -> np.ndarray:
+    """Seconds since 1970 of times in UTC; those that nanoseconds do not reach, such as the year 9999, too."""
+    try:
+        apart = times - pd.Timestamp(0, tz="UTC")
+    except (pd.errors.OutOfBoundsDatetime, OverflowError):
+        apart = times.as_unit("us") - pd.Timestamp(0, tz="UTC").as_unit("us")
+    return np.asarray(apart.total_seconds(), dtype=np.float64)

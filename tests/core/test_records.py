@@ -13,7 +13,7 @@ from helpers.cases import each
 from scipy import sparse
 
 from tensorcep.core.records import Sized, check_shapes, merge, read_as, split, tree_of
-from tensorcep.core.store import fitted_record, open_model, write_model
+from tensorcep.core.store import StoredModel, fitted_record, open_model, write_model
 
 
 class Leaf(NamedTuple):
@@ -144,6 +144,9 @@ class Model:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {"deep": deep}
 
+    def _check_parameters(self) -> None:
+        """All are right."""
+
 
 class Held(NamedTuple):
     """Two arrays of one size."""
@@ -154,14 +157,20 @@ class Held(NamedTuple):
     numbers: dict[int, int] | None = None
 
 
+def held_of(stored: StoredModel) -> Held:
+    """What a file holds."""
+    held: Held = fitted_record(stored, Held, lambda *_: None)
+    return held
+
+
 @each("wrong", [{"y": np.zeros(4)}, {"x": np.full(3, np.nan)}, {"y": np.zeros(3, dtype=np.int64)}, {"pair": (1, None)}])
 def test_models_whose_file_would_be_refused_are_not_written(tmp_path: Path, wrong: dict[str, Any]) -> None:
     path, right = tmp_path / "m.npz", Held(np.zeros(3), np.ones(3), numbers={7: 8})
-    write_model(path, Model(), right)
-    read = fitted_record(open_model(path), Held, lambda *_: None)
+    write_model(path, Model(), right, read=held_of)
+    read = held_of(open_model(path))
     assert (read.pair, read.numbers, read.y.tolist()) == ((1, 2), {7: 8}, [1.0, 1.0, 1.0])
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"^the model cannot be saved to '.*m\.npz', since its file .* report this\.$"):
-        write_model(path, Model(), right._replace(**wrong))
+        write_model(path, Model(), right._replace(**wrong), read=held_of)
     assert path.read_bytes() == before
     assert [item.name for item in tmp_path.iterdir()] == ["m.npz"]

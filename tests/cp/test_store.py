@@ -61,6 +61,7 @@ def refused(path, *words):
     assert "\n" not in text
     for word in words:
         assert word in text, text
+    return text
 
 
 @EVERY
@@ -408,6 +409,48 @@ WRONG = {
 }
 
 
+PARAMETERS = {
+    "callbacks": "os.system",
+    "method": "x" * 1_000_000,
+    "n_jobs": 10**9,
+    "max_iter": -5,
+    "verbose": 10**400,
+    "rank": [2],
+    "tol": "small",
+    "unknown": "fail",
+    "random_state": -1,
+    "prior": "flat",
+    "prior_scale": 0.0,
+    "interactions": {"main": -1},
+    "init": "cold",
+    "shape": [3],
+    "noise_prior": [1.0],
+    "lower_limit": "low",
+    "power": 2.0,
+    "fit_intercept": "no",
+}
+
+
+@each("name", PARAMETERS)
+def test_load_refuses_parameters_that_no_fit_takes(tmp_path, name):
+    saved = whole(tmp_path)
+    edit(saved, **{f"params.{name}": PARAMETERS[name]})
+    assert len(refused(saved, "not a complete model", name)) < 1000
+
+
+@each("name", ["method", "max_iter", "n_jobs"])
+def test_a_model_with_parameters_that_no_fit_takes_is_not_written(tmp_path, name):
+    model = copy.copy(fitted("regressor")).set_params(**{name: PARAMETERS[name]})
+    with pytest.raises(ValueError, match=f"cannot be saved .*{name} must be"):
+        model.save(tmp_path / "model.npz")
+    assert os.listdir(tmp_path) == []
+
+
+def test_load_refuses_a_header_of_names_without_end(saved):
+    edit(saved, **{f"n{i}": 0 for i in range(20_000)})
+    refused(saved, "no tensorcep header")
+
+
 @each("case", sorted(WRONG))
 def test_load_refuses_a_header_that_makes_no_sense(tmp_path, case):
     saved = whole(tmp_path)
@@ -485,6 +528,12 @@ def test_a_model_whose_file_could_not_be_loaded_is_not_written(saved):
     posterior = model.posterior_
     model.posterior_ = posterior._replace(seen=posterior.seen[:-1])
     with pytest.raises(ValueError, match=r"cannot be saved to '.*model\.npz', .*posterior\.seen is .*report this\.$"):
+        model.save(saved)
+    # of the right shapes, and no sense
+    model.posterior_ = posterior._replace(noise=posterior.noise._replace(a=-1.0))
+    with pytest.raises(
+        ValueError, match=r"cannot be saved .*a noise precision .* is not positive\); nothing was written"
+    ):
         model.save(saved)
     assert saved.read_bytes() == before
     assert os.listdir(saved.parent) == ["model.npz"]

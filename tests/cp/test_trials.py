@@ -137,7 +137,7 @@ def test_what_is_lost_is_said_where_it_is_beyond_chance(rng):
     assert not falls_short(quick - 0.005, quick)  # matters little
     assert not falls_short(quick + 0.1, quick)
     assert not falls_short(quick + rng.standard_normal(400), quick)
-    told = LeftOut(np.arange(400), quick - 0.1, quick, np.zeros(400))
+    told = LeftOut(np.arange(400), quick - 0.1, quick, np.zeros(400), np.zeros(400))
     assert falls_short(told.score, told.quick)
     found = Diagnostics("laplace", 9, True, {}, score=-1.0, constant_score=-2.0, gain_error=0.1, n_held_out=400)
     assert found.complaints(200) == []

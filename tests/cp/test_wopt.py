@@ -288,7 +288,7 @@ def test_the_weight_of_a_prior_is_the_one_that_predicts_best(best):
         weight = plan.settings.prior_weight
         asked.append(weight)
         scores = -np.abs(np.log(weight / best)) * np.ones(len(place))
-        return None if weight > 100.0 * best else LeftOut(place, scores, scores, np.zeros(len(place)))
+        return None if weight > 100.0 * best else LeftOut(place, scores, scores, *np.zeros((2, len(place))))
 
     chosen, told = with_best_weight(plan, np.arange(3), scored)
     assert chosen.settings.prior_weight == best

@@ -348,12 +348,12 @@ def test_io_damaged_gzip_is_refused(tmp_path: Path, name: str, damage: str) -> N
         read(tmp_path, bytes(data), name)
 
 
-@pytest.mark.parametrize("name", ["x.dat", "x", "x.gz"])
+@pytest.mark.parametrize("name", ["x.xyz", "x", "x.gz", "x.parquet.gz"])
 def test_io_unknown_extension_lists_the_known(tmp_path: Path, name: str) -> None:
-    known = r"known are \.tns, \.tns\.gz, \.csv, \.csv\.gz, \.parquet, \.npz, or pass format="
+    known = r"known are \.tns, \.csv, \.tsv, \.txt, \.dat, \.data, \.mtx, \.parquet, \.npz \(.*\), or pass format="
     with pytest.raises(ValueError, match=known):
         read(tmp_path, PLAIN, name)
-    with pytest.raises(ValueError, match=known):
+    with pytest.raises(ValueError, match=r"known are \.tns, \.tns\.gz, \.csv, \.csv\.gz, \.parquet, \.npz, or pass"):
         write_tensor(make(), tmp_path / name)
     assert as_dict(read(tmp_path, PLAIN, name, format="tns")) == ENTRIES
 
@@ -373,7 +373,7 @@ def test_io_missing_file_and_folder(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"index_base": 2}, "index_base must be one of '0', '1'; got '2'"),
-        ({"format": "hdf"}, "format must be one of 'tns', 'csv', 'parquet', 'npz'; got 'hdf'"),
+        ({"format": "hdf"}, "format must be one of 'tns', 'csv', 'parquet', 'npz', 'mtx'; got 'hdf'"),
         ({"duplicates": "max"}, "duplicates must be one of"),
     ],
 )

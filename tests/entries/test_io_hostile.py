@@ -311,6 +311,25 @@ def test_tensor_from_pandas_names_what_is_wrong(frame: pd.DataFrame, modes: list
         SparseTensor.from_pandas(frame, modes)
 
 
+@each("name", [None, np.nan, pd.NA, pd.NaT])
+def test_columns_without_a_name_or_with_the_same_are_refused(name: Any) -> None:
+    frame = FRAME.set_axis(pd.Index(["a", name, "y"], dtype=object), axis=1)
+    twice = FRAME.set_axis(["a", "a", "y"], axis=1)
+    model = CPRegressor(1, method="cep")
+    for call in (lambda X: model.fit(X, value="y"), lambda X: model.partial_fit(X.iloc[:, :2], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="the columns of X must have names; got none for the column at position 1"):
+            call(frame)
+        with pytest.raises(ValueError, match="X has more than one column 'a'; rename one"):
+            call(twice)
+
+
+def test_whole_numbers_beyond_floats_are_no_values_and_no_known_labels() -> None:
+    with pytest.raises(TypeError, match="y must hold real numbers; got dtype object"):
+        CPRegressor(1).fit([[0, 0], [1, 1]], [10**400, 1.0])
+    with pytest.raises(ValueError, match="is not among the 2 labels"):
+        Labels([1.5, 2.5]).rows([10**400])
+
+
 def test_tensor_masked_numbers_are_refused_and_masked_cells_unobserved() -> None:
     cells = np.ma.array([[1, 2], [3, 4]], mask=[[0, 0], [1, 1]])
     with pytest.raises(ValueError, match="coords must have no masked numbers; got some, the first at entry 1"):

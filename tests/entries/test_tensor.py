@@ -234,7 +234,7 @@ def test_tensor_from_scipy_warns_that_explicit_zeros_are_observed() -> None:
 def test_tensor_scipy_is_for_order_two() -> None:
     with pytest.raises(ValueError, match="to_scipy takes exactly 2 modes"):
         make().to_scipy()
-    with pytest.raises(TypeError, match=r"from_scipy takes a two-dimensional scipy\.sparse matrix; got ndarray"):
+    with pytest.raises(TypeError, match=r"from_scipy takes a scipy\.sparse matrix, .* got ndarray"):
         SparseTensor.from_scipy(np.eye(2))
 
 
@@ -462,6 +462,21 @@ def test_tensor_sample_zeros_knows_its_rate_and_choices_keep_it() -> None:
     assert ones.concatenate(ones.select([]), held).zero_rate == 1.0
 
 
+def test_tensor_knows_which_zeros_were_sampled() -> None:
+    some = SparseTensor.from_coo([[0, 0], [1, 2], [2, 1]], [1.0, 0.0, 1.0], (4, 5))
+    assert some.sampled is None
+    both = some.with_zeros(4, random_state=0)
+    assert both.sampled is not None
+    assert both.sampled.tolist() == [False] * 3 + [True] * 4
+    assert both.select([5, 1]).sampled.tolist() == [True, False]  # type: ignore[union-attr]
+    again = SparseTensor.from_coo(both.coords[4:5], [2.0], (4, 5))
+    assert both.concatenate(again, duplicates="sum").sampled.tolist() == [False] * 3 + [True, False, True, True]  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match=r"sampled must be a boolean array of shape \(1,\); got int64 of shape \(2,\)"):
+        SparseTensor([[0, 0]], [0.0], sampled=[0, 1])
+    with pytest.raises(ValueError, match="got entry 0, whose value is 2; leave it out"):
+        SparseTensor([[0, 0]], [2.0], sampled=[True])
+
+
 def test_tensor_zeros_of_two_rates_have_no_one_rate() -> None:
     ones = SparseTensor.from_coo([[0, 0]], [1.0], (4, 5))
     zeros = ones.sample_zeros(4, random_state=0)
@@ -478,3 +493,7 @@ def test_what_is_printed_of_names_and_labels_commands_no_terminal():
     for text in (repr(tensor), str(tensor.info()), str(Summary(odd, {odd: odd}, {odd: table}))):
         assert "ä\\x1b]0;pwn\\x07\\u202e" in text
         assert all(line.isprintable() for line in text.split("\n"))
+    page = Summary(odd, {odd: f"<b>{odd}"}, {f"<i>{odd}": table}).to_html()
+    assert "ä\\x1b]0;pwn\\x07\\u202e" in page
+    assert not any(tag in page for tag in ("<b>", "<i>"))
+    assert all(line.isprintable() for line in page.split("\n"))

@@ -179,7 +179,14 @@ def test_bayesian_pca_comes_back_from_a_file(rng, tmp_path, method):
 @each(
     ("changes", "message"),
     [
-        ({"likelihood": "poisson"}, "likelihood 'poisson' does not go with augmentation 'direct'"),
+        (
+            {"likelihood": "poisson", "augmentation": "noise"},
+            "likelihood 'poisson' does not go with augmentation 'noise'",
+        ),
+        ({"likelihood": "poisson", "method": "gibbs"}, "no sampler for Boehning's bound"),
+        ({"likelihood": "logit"}, "likelihood 'logit' is called 'bernoulli' in factor models"),
+        ({"likelihood": "counts"}, r"likelihood 'counts' is called 'negbinomial' \(or 'poisson'\)"),
+        ({"likelihood": "bernouli"}, "likelihood must be one of 'gaussian', 'bernoulli', 'probit'"),
         ({"likelihood": "bernoulli"}, "X must hold labels 0 and 1; got 2"),
         ({"likelihood": "negbinomial", "dispersion": -1.0}, "dispersion must be a number > 0"),
         ({"method": "em"}, "method must be one of 'vb-factorized', 'vb', 'gibbs'; got 'em'"),
@@ -199,3 +206,14 @@ def test_bayesian_pca_says_what_is_wrong(changes, message):
 def test_bayesian_pca_refuses_a_matrix_without_cells():
     with pytest.raises(ValueError, match="X holds no entries"):
         BayesianPCA(1).fit(np.full((3, 3), np.nan))
+
+
+def test_bayesian_pca_of_poisson_counts_takes_the_bound_that_there_is(rng, tmp_path):
+    x = rng.poisson(3.0, size=(20, 6))
+    one, other = (
+        BayesianPCA(1, "poisson", augmentation=word, random_state=0, max_iter=5).fit(x)
+        for word in ("direct", "boehning")
+    )
+    np.testing.assert_array_equal(one.components_, other.components_)
+    one.save(tmp_path / "m.npz")
+    np.testing.assert_array_equal(tensorcep.load(tmp_path / "m.npz").transform(x), one.transform(x))

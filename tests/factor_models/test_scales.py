@@ -10,7 +10,15 @@ from helpers.cases import each
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 import tensorcep
-from tensorcep import BayesianCCA, BayesianFactorAnalysis, BayesianPCA, CollectiveMatrixFactorization, SparseTensor
+from tensorcep import (
+    BayesianCCA,
+    BayesianFactorAnalysis,
+    BayesianPCA,
+    CollectiveMatrixFactorization,
+    GroupFactorAnalysis,
+    SparseTensor,
+    load,
+)
 from tensorcep.factor_models.read import read_matrix
 from tensorcep.factor_models.units import units_of
 
@@ -100,12 +108,51 @@ def test_constant_columns_and_columns_of_few_cells_have_finite_predictions(rng):
     gaps[1:, 5] = gaps[2:, 6] = np.nan
     gaps[0, 5] = 2.0
     gaps[:, 7] = np.nan
-    filled, sd = BayesianPCA().fit(gaps).predict_missing(return_std=True)
+    with pytest.warns(
+        UserWarning, match=r"1 of 10 columns of the matrix have no values \(the first is column 7, from 0\)"
+    ):
+        model = BayesianPCA().fit(gaps)
+    filled, sd = model.predict_missing(return_std=True)
     hidden = np.isnan(gaps)
     assert np.isfinite(filled).all()
     assert (sd[hidden] > 0.0).all()
     np.testing.assert_allclose(filled[:, 3], 7.0, atol=1.0)
     assert sd[:, 3].max() < np.median(np.nanstd(gaps[:, [0, 1, 2, 8, 9]], axis=0))
+
+
+EMPTY = {
+    "pca": lambda X: BayesianPCA(1, random_state=0).fit(X),
+    "one noise": lambda X: BayesianPCA(1, random_state=0, noise="all").fit(X),
+    "factorised": lambda X: BayesianPCA(1, random_state=0, method="vb-factorized").fit(X),
+    "fa": lambda X: BayesianFactorAnalysis(1, random_state=0).fit(X),
+    "own scale": lambda X: BayesianFactorAnalysis(1, random_state=0, standardize=False).fit(X),
+    "gibbs": lambda X: BayesianFactorAnalysis(1, random_state=0, method="gibbs", max_iter=300).fit(X),
+    "gfa": lambda X: GroupFactorAnalysis(1, random_state=0).fit([X, X[:, :2]]),
+    "cmf": lambda X: CollectiveMatrixFactorization([("r", "c", "gaussian")], 1, random_state=0).fit([X]),
+}
+
+
+@each("name", EMPTY)
+def test_columns_without_values_are_told_and_predicted_as_wide_as_all_values_are(name, tmp_path):
+    rng = np.random.default_rng(0)
+    X = 5.0 + 10.0 * rng.normal(size=(30, 1)) @ [[1.0, 2.0, -1.0, 0.5]] + 3.0 * rng.normal(size=(30, 4))
+    X[:, 3], which = np.nan, "matrix 0" if name == "gfa" else "the matrix"
+    with pytest.warns(UserWarning, match=f"1 of 4 columns of {which} have no values .* 3, from 0"):
+        model = EMPTY[name](X)
+    given = {"m": 0} if name in ("gfa", "cmf") else {}
+    filled, sd = model.predict_missing(**given, return_std=True)
+    assert sd[:, 3].min() > 0.9 * np.nanstd(X)
+    assert sd[:, 3].min() > np.abs(filled[:, 3] - np.nanmean(X)).max()
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(load(tmp_path / "model.npz").reconstruct(**given), model.reconstruct(**given))
+
+
+def test_items_that_another_matrix_tells_of_are_no_columns_without_values(rng):
+    users, items, facts = rng.normal(size=(30, 1)), rng.normal(size=(12, 1)), rng.normal(size=(1, 6))
+    ratings, known = users @ items.T, items @ facts + 0.1 * rng.normal(size=(12, 6))
+    ratings[:, 4] = np.nan
+    relations = [("user", "item", "gaussian"), ("item", "fact", "gaussian")]
+    CollectiveMatrixFactorization(relations, 1, random_state=0).fit([ratings, known])  # which warns of nothing
 
 
 @pytest.mark.parametrize("rank", [1, 3])

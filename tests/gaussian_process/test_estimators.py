@@ -14,6 +14,7 @@ from helpers.cases import each
 from helpers.sklearn_checks import check_contract
 from helpers.unchanged import check_refused, check_refused_unfitted
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier as Peer
 from sklearn.gaussian_process.kernels import (
@@ -29,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
 from tensorcep.gaussian_process import kernels, machine, posterior
+from tensorcep.gaussian_process.learning import ends_at_bounds, ties
 from tensorcep.gaussian_process.settings import EP, QP
 
 METHODS = ("ep", "qp", "vb", "laplace")
@@ -221,6 +223,7 @@ class Negative(Own):
         return super().__call__(X, Y) - 1.5
 
 
+@pytest.mark.filterwarnings("ignore:the kernel was learned with:sklearn.exceptions.ConvergenceWarning")
 def test_own_kernels_fit_but_no_file_can_hold_them(rng, tmp_path):
     X, y = labelled(rng, 20)
     model = GaussianProcessClassifier(2.0 * Own()).fit(X, y)
@@ -376,6 +379,66 @@ def test_failed_starts_are_counted_and_said(rng):
         model.fit(X, y)
     with pytest.raises(ValueError, match="needs finite bounds"):
         GaussianProcessClassifier(RBF(1.0, (1e-3, np.inf)), n_restarts_optimizer=1).fit(X, y)
+
+
+def features(n):
+    """Points of ten features, some of which say nothing."""
+    return make_classification(
+        n, 10, n_informative=5, n_redundant=2, flip_y=0.12, class_sep=0.8, random_state=0, shuffle=True
+    )
+
+
+def of_scales(length):
+    """Kernels by name, with these length scales."""
+    return {
+        "rbf": ConstantKernel(1.0) * RBF(length),
+        "matern": ConstantKernel(1.0) * Matern(length, nu=2.5),
+        "sum": ConstantKernel(1.0) * RBF(length) + ConstantKernel(0.1, "fixed"),
+        "product": Matern(length, nu=1.5) * RBF(3.0, "fixed"),
+        "bounded": ConstantKernel(1.0, (0.5, 2.0)) * RBF(length, (3.0, 50.0)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:the kernel was learned with:sklearn.exceptions.ConvergenceWarning")
+@each("name", of_scales(1.0))
+def test_a_scale_for_every_feature_is_no_worse_than_one_for_all(name):
+    X, y = features(40)
+    one = GaussianProcessClassifier(of_scales(4.0)[name], method="laplace").fit(X, y)
+    every = GaussianProcessClassifier(of_scales(np.full(10, 4.0))[name], method="laplace").fit(X, y)
+    assert every.log_marginal_likelihood_value_ >= one.log_marginal_likelihood_value_ - 1e-6
+    if name != "matern":
+        return
+    counts = GaussianProcessCountRegressor(of_scales(np.full(10, 4.0))[name], method="laplace").fit(X, y)
+    of_one = GaussianProcessCountRegressor(of_scales(4.0)[name], method="laplace").fit(X, y)
+    assert counts.log_marginal_likelihood_value_ >= of_one.log_marginal_likelihood_value_ - 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the kernel was learned with:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("params", [{}, {"method": "laplace"}, {"method": "vb"}, {"n_inducing": 60}])
+def test_scales_of_ten_features_are_found_from_one(params):
+    X, y = features(1200)
+    model = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(np.ones(10)), **params).fit(X[:600], y[:600])
+    p = model.predict_proba(X[600:])[np.arange(600), y[600:]]
+    assert model.log_marginal_likelihood_value_ >= (-260.0 if "n_inducing" in params else -256.0 if params else -255.0)
+    assert -np.log(p).mean() < 0.42
+
+
+def test_ties_of_scales_and_starts_within_their_bounds():
+    kernel = RBF([1.0, 2.0]) * ConstantKernel(2.0) + Matern([1.0, 3.0, 4.0], nu=1.5) + RBF([1.0, 1.0], "fixed")
+    assert ties(kernel).tolist() == [0, 0, 2, 3, 3, 3]
+    assert ends_at_bounds(RBF([1.0, 2.0], (1.0, 9.0))) == ["length_scale[0] at its lower bound 1"]
+
+
+def test_parameters_that_end_at_a_bound_are_named(rng):
+    X, y = labelled(rng, 30)
+    kernel = 1.0 * RBF(1.0, (1e-3, 1e-2))
+    with pytest.warns(ConvergenceWarning, match=r"learned with .*k2__length_scale at its upper bound 0\.01; wider"):
+        GaussianProcessClassifier(kernel).fit(X, y)
+    GaussianProcessClassifier(kernel, **FIXED).fit(X, y)  # was not learned
+    far = RBF([1.0, 1.0], [(1.0, 2.0), (5.0, 9.0)])  # no scale for both
+    with pytest.warns(ConvergenceWarning, match="learned with"):
+        GaussianProcessClassifier(far).fit(X, y)
 
 
 def test_too_few_sweeps_are_said(rng):

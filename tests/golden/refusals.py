@@ -335,7 +335,9 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "recommend of a mode that is not there": lambda m: m.recommend("shop"),
     "recommend by a word that is not known": lambda m: m.recommend("item", by="best"),
     "recommend of no rows": lambda m: m.recommend("item", n=0),
-    "recommend given a label that is not there": lambda m: m.recommend("item", given={"user": "zz"}),
+    "recommend given a label that is not there": lambda m: m.set_params(unknown="error").recommend(
+        "item", given={"user": "zz"}
+    ),
     "recommend given the mode itself": lambda m: m.recommend("item", given={"item": "i1"}),
     "similar of a label that is not there": lambda m: m.similar("user", "zz"),
     "anomaly_score without values": lambda m: m.anomaly_score(ASKED),

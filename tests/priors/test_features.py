@@ -13,7 +13,7 @@ from tensorcep.core.belief import ModePrior
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import slopes
 from tensorcep.priors.design import design
-from tensorcep.priors.features import Features, Mode, designed
+from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
 from tensorcep.priors.learned import MEAN_ROWS, LearnedPrior, draw_root
 from tensorcep.priors.regressed import with_features
 
@@ -232,6 +232,11 @@ REFUSED = [
     (sparse.csr_array(np.array([[np.inf], [1.0]])), NUMBERED, "must be finite"),
     ([1, 2], NUMBERED, "got list"),
     (np.ma.masked_equal(np.eye(2), 0.0), NUMBERED, "no masked numbers"),
+    (
+        ITEMS.set_axis(pd.MultiIndex.from_product([["s"], ITEMS.index])),
+        LABELLED,
+        r"labels such as \[\('s', '.'\)\]; the",
+    ),
 ]
 
 
@@ -239,3 +244,29 @@ REFUSED = [
 def test_features_that_do_not_fit_are_refused(X, mode, sentence):
     with pytest.raises(ValueError, match=f"Features of mode 'item'.*{sentence}|{sentence}"):
         designed(Features(X), mode)
+
+
+def test_features_of_labels_of_several_levels_and_of_cells_listed_twice():
+    index = pd.MultiIndex.from_tuples([("s", "b"), ("s", "a")])
+    found, mode = designed(
+        Features(pd.DataFrame({"x": [1.0, 0.0]}, index)), Mode("item", Labels([("s", "a"), ("s", "b")]), 2)
+    )
+    assert mode.size == 2
+    np.testing.assert_array_equal(found.matrix, [[-0.5], [0.5]])
+    twice = sparse.csr_array((np.array([1.0, 1.0, 3.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    once, again = (designed(Features(X), NUMBERED)[0] for X in (sparse.csr_array(twice.toarray()), twice))
+    assert once.size == again.size
+    np.testing.assert_array_equal(once.gram(), again.gram())
+
+
+def test_rows_without_features_are_told_with_counts():
+    mode, seen = Mode("item", Labels(list("abcdA")), 5), np.array([True, True, True, True, False])
+    with pytest.warns(
+        UserWarning, match="1 of 4 rows with entries of mode 'item' have no features, such as 'a', .*; 1 rows"
+    ):
+        warn_of_rows_without(mode, np.array([False, True, True, True, True]), seen)
+    with pytest.warns(
+        UserWarning, match="3 of 4 rows with entries of mode 'item' have no features, such as 'b', and the"
+    ):
+        warn_of_rows_without(mode, np.array([True, False, False, False, False]), seen)
+    warn_of_rows_without(mode, np.ones(5, dtype=bool), seen)  # nothing to tell of one that has no entries yet

@@ -19,7 +19,7 @@ from tensorcep.priors.drift import table
 from tensorcep.priors.drifting import with_series
 from tensorcep.priors.features import Mode
 from tensorcep.priors.field import check_graph, field
-from tensorcep.priors.graph import Graph, net
+from tensorcep.priors.graph import Graph, net, warn_of_nodes
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import Coupled
 
@@ -290,6 +290,16 @@ REFUSED = [
     (pd.DataFrame({"a": ["a"], "b": [None]}), AB, "must have labels at both ends of its edges"),
     ("ab", AB, "must be a square matrix, a DataFrame of edges"),
     ([(-1, 0)], None, "must be indexed by row numbers from 0"),
+    (
+        [("a", "b", 1e300), ("b", "c", 1e-300), ("c", "d", 1.0)],
+        AB,
+        "weights from 1e-300 to 1e.300, the largest between 'a' and",
+    ),
+    (
+        [("a", "b", 1e13), ("b", "c", 1.0), ("c", "d", 1.0)],
+        AB,
+        r"at most 1e\+12 times their median; got weights from 1 to",
+    ),
 ]
 
 
@@ -314,3 +324,31 @@ def test_labels_of_edges_directions_and_dense_graphs_are_refused(monkeypatch):
 
 def test_too_few_rows_with_entries_are_no_field():
     assert field(net_of(), np.arange(N) == 3) is None
+
+
+def test_edges_that_a_sparse_matrix_lists_twice_are_summed():
+    at = np.array([[0, 1, 0, 1, 1, 2], [1, 0, 1, 0, 2, 1]])
+    twice = sparse.coo_array((np.ones(6), tuple(at)), shape=(3, 3))
+    unsummed = sparse.csr_array((np.ones(6), np.array([1, 1, 0, 0, 2, 1]), np.array([0, 2, 5, 6])), shape=(3, 3))
+    for edges in (twice, twice.tocsr(), twice.toarray(), unsummed, sparse.dok_array(twice), sparse.bsr_array(twice)):
+        found, _ = net(Graph(edges), Mode("s", None, 3))
+        assert (found.left.tolist(), found.right.tolist()) == ([0, 1], [1, 2])
+        np.testing.assert_array_equal(found.weight, np.array([2.0, 1.0]) / 1.5)
+
+
+def test_nodes_that_look_misspelt_are_told_with_counts():
+    seen = np.array([True, True, True])
+
+    def told(edges):
+        known, mode = net(Graph(edges), Mode("s", Labels(list("abc")), 3))
+        warn_of_nodes(known, mode, np.append(seen, np.zeros(known.n - 3, dtype=bool)))
+
+    with pytest.warns(
+        UserWarning, match="1 of 3 nodes .* no entries, such as 'C', and 1 of 3 rows with entries no edge, such as 'c'"
+    ):
+        told([("a", "b"), ("b", "C")])
+    with pytest.warns(UserWarning, match="1 of 4 nodes of the Graph of mode 's' have no entries, such as 'A '; where"):
+        told([("a", "b"), ("b", "c"), ("c", "A ")])
+    told([("a", "b"), ("b", "c"), ("c", "new")])  # a row to predict
+    told([("a", "group"), ("b", "group"), ("c", "group")])  # a taxonomy
+    told([("a", "b")])  # a row without an edge

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -210,6 +212,8 @@ READ = [
     (["2024-01-01", "2024-01-02", "2024-01-05"], [0, 1, 4], "2D"),
     (["2024-01-01 06:00", "2024-01-01T12:00", "2024-01-02"], [0, 1, 3], "6h"),
     (["7", "8.5", "10"], [0, 1, 2], 3.0),
+    (["9999-12-30", "9999-12-31", "2024-01-01"], [2913172, 2913173, 0], "2D"),
+    ([dt.date(9999, 12, 31), dt.date(2024, 1, 1), dt.date(2024, 1, 2)], [2913173, 0, 1], "2D"),
 ]
 
 
@@ -221,6 +225,11 @@ def test_labels_are_read_as_times(labels, times, period):
     np.testing.assert_allclose(again, found.times)
     assert found.seasonal
     assert np.isnan(found.times_of(pd.Index(["x"]))).all()
+
+
+def test_times_of_two_zones_are_on_one_axis():
+    labels = Labels([pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01", tz="Asia/Tokyo")])
+    assert np.diff(clock(Series(), Mode("day", labels, 2)).times).tolist() == [-1.0]
 
 
 def test_order_may_be_given_and_rows_are_counted():
@@ -248,6 +257,10 @@ REFUSED = [
     (Series(order=[1]), None, "no labels in that mode"),
     (Series(), Labels([1]), "at least 2 rows"),
     (Series(order=[DAYS.index[0]]), DAYS, "must hold text or numbers"),
+    (Series(), Labels(2**60 + np.arange(7)), "got 7 labels at 1 times, as float64 holds them; subtract a start"),
+    (Series(), Labels(DAYS.index[0] + pd.to_timedelta(np.arange(7), unit="ns")), "got 7 labels at . times, as float64"),
+    (Series(), Labels(["2024-01-01", "2024-01-02T00:00Z"]), "got both, '2024-01-02T00:00Z' and '2024-01-01'"),
+    (Series(), Labels(["2024-01-01 06:00+01:00", "2024-01-01 07:00"]), "with a time zone or times without one"),
 ]
 
 

@@ -17,12 +17,13 @@ import tensorcep as tc
 from scripts.lib.fuzz.changes import Rng, in_archive, in_bytes, in_table, in_tree, pick
 from scripts.lib.fuzz.seeds import SEPARATORS, STREAM
 from tensorcep.cli import main
-from tensorcep.core.checks.messages import INFINITE, PACKAGE
+from tensorcep.core.checks.messages import INFINITE
 from tensorcep.entries.io import read_batches
 
 Files = dict[str, bytes]
 # Raised by us these are refusals; their subclasses are errors of other libraries that nobody put into words.
 OURS = (ValueError, TypeError)
+PACKAGE = os.path.dirname(os.path.abspath(tc.__file__))
 LONGEST = 2000  # characters of a sentence
 
 
@@ -234,11 +235,3 @@ def _put(folder: str, name: str, data: bytes) -> str:
     with open(path, "wb") as handle:
         handle.write(data)
     return path
-
-
-TARGETS: dict[str, Callable[[Rng, Any, str], str | None]] = {
-    "read": read,
-    "load": load,
-    "resume": resume,
-    "shell": shell,
-}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorcep.core.checks.arrays import DUPLICATE_POLICIES as DUPLICATE_POLICIES
 from tensorcep.core.checks.arrays import INT64_MAX as INT64_MAX
+from tensorcep.core.checks.arrays import LARGEST as LARGEST
 from tensorcep.core.checks.arrays import check_both_classes as check_both_classes
 from tensorcep.core.checks.arrays import check_coords as check_coords
 from tensorcep.core.checks.arrays import check_counts as check_counts
@@ -17,6 +18,7 @@ from tensorcep.core.checks.arrays import check_positive as check_positive
 from tensorcep.core.checks.arrays import check_probabilities as check_probabilities
 from tensorcep.core.checks.arrays import check_same_shape as check_same_shape
 from tensorcep.core.checks.arrays import check_shape as check_shape
+from tensorcep.core.checks.arrays import check_size as check_size
 from tensorcep.core.checks.arrays import check_sizes as check_sizes
 from tensorcep.core.checks.arrays import check_unmasked as check_unmasked
 from tensorcep.core.checks.arrays import check_values as check_values
@@ -39,4 +41,5 @@ from tensorcep.core.checks.settings import check_int as check_int
 from tensorcep.core.checks.settings import check_only_for as check_only_for
 from tensorcep.core.checks.settings import check_random_state as check_random_state
 from tensorcep.core.checks.settings import check_range as check_range
+from tensorcep.core.checks.settings import check_verbose as check_verbose
 from tensorcep.core.checks.settings import word_or_range as word_or_range

@@ -12,6 +12,7 @@ from tensorcep.core.checks.settings import check_range
 
 INT64_MAX = 2**63 - 1
 MOST_ROWS, ROWS_PER_ENTRY = 10_000_000, 100  # indices above both are ids
+LARGEST = 1e140  # of values: their squares are finite, and so are sums of these
 DUPLICATE_POLICIES = ("error", "mean", "sum", "last")
 
 
@@ -34,9 +35,12 @@ def check_coords(
 ) -> NDArray[np.int64]:
     """Return entry indices as a C-contiguous (N, K) int64 array, every one inside `shape` when it is given.
 
-    Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K.
+    Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K, and an empty list
+    is no entries then.
     """
     array = np.asarray(check_unmasked(coords, name))
+    if order is not None and array.shape == (0,):
+        return np.empty((0, order), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(
             f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
@@ -102,7 +106,7 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
     if array.dtype.kind not in "iufb":
         try:
             array = array.astype(np.float64, casting="unsafe" if array.dtype.kind == "O" else "safe")
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}.") from None
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, one number per entry; got shape {array.shape}.")
@@ -117,6 +121,20 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
             "leave unobserved cells out."
         )
     return array
+
+
+def check_size(name: str, values: NDArray[np.float64], least: float = 1.0 / LARGEST) -> NDArray[np.float64]:
+    """Return the values if their squares are numbers: none is too large, and the largest is 0 or not below `least`."""
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    if largest > LARGEST:
+        raise ValueError(
+            f"{name} must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale {name}."
+        )
+    if 0.0 < largest < least:
+        raise ValueError(
+            f"{name} must reach {least:g} in size, so that squares are not 0; got {largest:g} at most; rescale {name}."
+        )
+    return values
 
 
 def check_same_shape(shape: Sequence[int], other: Sequence[int]) -> None:

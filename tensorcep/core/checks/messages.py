@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from typing import NoReturn
@@ -11,12 +10,13 @@ import numpy as np
 
 INFINITE = "are infinite: beyond the range of float64"
 LONGEST_REASON = 300  # characters
-PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# What stands between a warning and the line that led to it: this package, and what wraps its methods or calls them.
+BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "functools"}
 
 
 def fail_value(message: str) -> NoReturn:
     """Raise ValueError, as a parser does that has found a bad line."""
-    raise ValueError(message)
+    raise ValueError(printable(message))
 
 
 def reason_of(error: BaseException) -> str:
@@ -33,11 +33,11 @@ def printable(text: str) -> str:
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn, pointing at the line outside this package that led here."""
+    """Warn, pointing at the user's line that led here: the first outside this package and scikit-learn."""
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(PACKAGE):
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(printable(message), category, stacklevel=level)
 
 
 def warn_of_infinite(mean: np.ndarray) -> None:

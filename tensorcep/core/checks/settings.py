@@ -67,6 +67,11 @@ def check_range(
     return number
 
 
+def check_verbose(value: Any) -> bool:
+    """Whether progress is shown: True, False, or an integer from 0 to 1000."""
+    return bool(value) if isinstance(value, (bool, np.bool_)) else check_int("verbose", value, 0, 1000) > 0
+
+
 def check_fraction(name: str, value: Any) -> float:
     """Return `value` as a float strictly between 0 and 1."""
     return check_range(name, value, 0.0, 1.0, include_low=False, include_high=False)

@@ -7,19 +7,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.blocks import Blocks
-from tensorcep.cp.estimators.defaults import Chosen
+from tensorcep.cp.estimators.defaults import Chosen, check_parameters
 from tensorcep.cp.estimators.effects import Effects
 from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, warn_of_no_convergence
+from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
 from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
-from tensorcep.cp.estimators.health import diagnose, warn_of_health
+from tensorcep.cp.estimators.health import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
@@ -32,14 +33,14 @@ from tensorcep.cp.estimators.storing import (
     runner_from_some,
 )
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.estimators.weighting import weighted_entries, with_power
+from tensorcep.cp.estimators.weighting import weighted_entries
 from tensorcep.cp.forget import Kept
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.settings.names import ENGINES
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, is_of, split_given
+from tensorcep.entries.tables import UNSAID, is_of, split_given, warn_of_modes
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -89,10 +90,19 @@ class BaseCP(
         tags.non_deterministic = self.random_state is None
         return tags
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
+        check_parameters(self)
+
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
-        """The likelihood of a fit to y at coords (n, K), and the fitted attributes that say what was decided."""
+        """The likelihood of a fit to y at coords (n, K), by weights, and fitted attributes that say so."""
         return self._asked_likelihood(), {}
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
@@ -107,18 +117,18 @@ class BaseCP(
         """Whether one of the values could decide all of a fit by chains."""
         return False
 
-    def _noise_prior(self, y: np.ndarray) -> GammaNoise | None:
+    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise | None:
         return None
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
         return 0.0
 
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
         """What the latent values that belong to y may be, (n,), from which scales are taken."""
         return y
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
         """Prior standard deviation of a factor element when prior_scale="auto"."""
         return 1.0
 
@@ -169,9 +179,11 @@ class BaseCP(
         ----------
         X : array-like of shape (N, K) of integers, SparseTensor, table, or files
             Coordinates of the entries, counted from 0. A SparseTensor brings its values, shape and labels. A table has
-            one line per entry, and columns of labels: a DataFrame of pandas or polars, a list of dicts, or a DataArray
-            of xarray, whose dimensions are the modes. Files are a path, a folder, a pattern such as ``data/*.parquet``,
-            or a list of these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
+            one line per entry, and columns of labels: a DataFrame of pandas or polars, a Table of pyarrow, a list of
+            dicts, or a DataArray of xarray, whose dimensions are the modes; labels in the index are columns after
+            ``reset_index()``, a wide table after ``melt()``. A cell that occurs twice was observed twice; a
+            `SparseTensor` merges such. Files are a path, a folder, a pattern such as ``data/*.parquet``, or a list of
+            these: .tns, csv and parquet, read some lines at a time; labels are those of all files, sorted.
             A dask.dataframe is read by the workers of the active client, which do the work of every method but "wopt",
             too (`tensorcep.distributed.fit`).
         y : array-like of shape (N,)
@@ -192,7 +204,8 @@ class BaseCP(
         sample_weight : array-like of shape (N,), optional
             How much each entry counts: the power to which its likelihood is taken. Whole numbers are entries that are
             given so many times (0: not at all). Others are powers of what the method puts in the likelihood's place;
-            "gibbs" takes them for real values without a limit, and for counts.
+            "gibbs" takes them for real values without a limit, and for counts. Starts, hold-outs and choices are told
+            by the entries that weigh a tenth of the usual weight or more, up to which half of all weight lies.
         scratch : folder, optional
             Where files without names are to lie instead of memory, for methods that need no message of every entry and
             one noise: "gibbs", "vmp", "pg-gibbs", "pg-vb", ``CEP(messages="averaged")``. Of real values a sweep reads
@@ -241,6 +254,8 @@ class BaseCP(
         else:
             X, y = split_given(X, y, modes, value)
             entries, coding = self._training_entries(X, y)
+            if modes is None and isinstance(X, pd.DataFrame):
+                warn_of_modes(entries[3], len(entries[1]), self.prior)
         extents = self._checked_extents(extents, len(entries[1]))
         entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
         extent, about = self._in_units(extents, column, fixed_modes is not None)
@@ -251,11 +266,9 @@ class BaseCP(
             check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
             runner = runner_from_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
         if fixed_modes is not None:
-            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent)
+            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent, power)
         elif power is not None or extent is not None:
-            plan = plan_fit(self._knowing(coding), entries, X, extent=extent)
-        if power is not None and plan is not None:
-            plan = plan._replace(work=with_power(plan.work, power))
+            plan = plan_fit(self._knowing(coding), entries, X, extent=extent, power=power)
         try:
             self._fit_entries(entries, coding, X, runner, plan, place.limit)
         finally:
@@ -291,7 +304,9 @@ class BaseCP(
             attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
         result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
+        attributes, health = with_calibrated(self, plan.work, result, attributes, health)
         result = result._replace(state=None)  # states hold all messages and draws
-        self._assign({**attributes, "_cells": fitted_cells(plan), **coding, "diagnostics_": health})
+        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
+        self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

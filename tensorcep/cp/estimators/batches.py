@@ -13,10 +13,11 @@ from tensorcep.core.checks import check_random_state, check_range, check_sizes, 
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun, chooses_prior
+from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun, leaves_choice
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
+from tensorcep.cp.estimators.row_features import warn_of_new_rows
 from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.settings.names import settings_for
@@ -137,7 +138,7 @@ def first_stream(
     how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
     if before is not None:
-        again = 0 if chooses_prior(model) else len(before.sample.y)  # as revisits would have, in one fit
+        again = 0 if leaves_choice(model) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     sent = told_messages(result.state.messages, posterior, too_much)
     return stream._replace(reservoir=with_new(empty, (coords, y, time), problem.entries.permutation, sent, **how))
@@ -180,11 +181,14 @@ def plan_batch(model: BaseCP, arrival: Batch) -> BatchPlan:
     stream = continued_stream(model)
     time = _checked_time(arrival.time, stream.state.time, model.n_batches_)
     coords, added = rows_of_keys(arrival, stream.keys, stream.names, model.shape)
+    sizes, names = stream.state.sizes, column_names(stream.names, None)
+    seen = [mode.seen[:n] for mode, n in zip(stream.state.modes, sizes, strict=True)]
+    warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = model.n_samples_seen_ + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=model.shape is not None)
     state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(model, stream, *rows))
     new = [None if own is None else list(own) for own in added]
-    state = with_new_rows(state, stream.state.sizes, new, column_names(stream.names, None))
+    state = with_new_rows(state, sizes, new, names)
     state = with_new_pairs(state, coords)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - model.forget, "time": time, "seed": stream.seed}
     visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)

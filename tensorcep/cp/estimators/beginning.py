@@ -1,9 +1,12 @@
-"""How a stream begins where its prior is left to it: the first entries are kept, and fitted again.
+"""How a stream begins where its prior is left to it, or learned from what is known of rows: by entries that are kept.
 
 What the first posterior of a stream gets wrong later batches hardly mend, and a few entries per row tell nothing of
 the factors. So entries are kept until there are enough, and a few times on the way all of them are fitted anew, as
 `fit` would. Each time the prior is chosen that predicts some of them, which were left out, better: the paper's
 positive rows, which stand for values above the least one, or rows whose prior is learned, about the mean of the values.
+Where columns are left open, too, the latter may have main effects and pairs of modes beside the components, if these
+predict the entries left out better beyond chance, and by what matters. A prior per mode (Features, Series, Graph)
+leaves that choice alone.
 Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
 neither finds anything, many quick starts are tried, too: products of more than three modes are hard to find.
 A stream that forgets chooses with its first batch, and keeps none. One whose prior was named keeps entries as long as
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,10 +25,13 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
+from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.choice import falls_short
 from tensorcep.cp.diagnostics import LEAST_EXPLAINED
+from tensorcep.cp.estimators.defaults import leaves_columns, wide_columns
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.plan import FitPlan, plan_fit
-from tensorcep.cp.estimators.weighting import WHOLE_REVISITED, with_power
+from tensorcep.cp.estimators.weighting import WHOLE_REVISITED
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import settings_for
@@ -33,6 +39,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import Kept, Predicted, Standing
+from tensorcep.cp.telling import telling
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
@@ -55,11 +62,15 @@ PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials
 
 
 class Way(NamedTuple):
-    """A prior, whether entries are learned with it batch by batch in place of together, and from many quick starts."""
+    """A prior, whether entries are learned with it batch by batch in place of together, and from many quick starts.
+
+    `wide` says whether rows have main effects and pairs of modes beside the components.
+    """
 
     prior: str
     in_batches: bool = False
     tries: bool = False
+    wide: bool = False
 
 
 class Begun(NamedTuple):
@@ -74,6 +85,16 @@ class Begun(NamedTuple):
 def chooses_prior(model: BaseCP) -> bool:
     """Whether the prior of a stream is left to it."""
     return isinstance(model.prior, str) and model.prior == "auto"
+
+
+def leaves_choice(model: BaseCP) -> bool:
+    """Whether entries left out may decide on the prior of a stream or on its columns."""
+    return chooses_prior(model) or isinstance(model.prior, Mapping)
+
+
+def keeps_entries(model: BaseCP, n: int) -> bool:
+    """Whether a stream keeps its first n entries, to fit them together: to choose, or as its reservoir has all."""
+    return model.forget == 0.0 and (leaves_choice(model) or n <= model.revisit)
 
 
 def begin_with(
@@ -97,48 +118,47 @@ def begin_with(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, _ = entries
-    beside = (power, extent)
-    if not chooses_prior(model):
+    beside, n = (power, extent), _number_telling(values, power)
+    if not leaves_choice(model):
         plan = _plan(model, entries, source, beside)
-        kept = Kept(coords, values, len(values), None, power, extent) if keeps(model, len(values)) else None
-        kept = kept if len(values) < enough(shape, plan.work.problem.rank) else None
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, extent), kept)
+        stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
+        kept = Kept(coords, values, len(values), None, power, extent) if stays else None
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), kept)
     model._checked_targets(values, model._asked_likelihood())
     run = None
-    if prior is None and len(values) >= FEWEST:
+    if prior is None and n >= FEWEST:
         one, plan, run = _learned(model, entries, source, beside)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
-        standing = _begun(standing, plan, values, extent)._replace(**judged)
-        prior = one.way.prior if len(values) >= SETTLED and not one.way.in_batches else None
+        standing = _begun(standing, plan, values, beside)._replace(**judged)
+        prior = one.way.prior if n >= SETTLED and not one.way.in_batches else None
     else:
-        plan = _plan(model, entries, source, beside, prior=prior or PRIORS[0])
-        standing = _begun(standing, plan, values, extent)
+        known = vars(model).get("interactions_", {})  # a prior that stays does so with its columns
+        way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(model) and known.get("main", 0) > 0)
+        plan = _plan(model, entries, source, beside, way)
+        standing = _begun(standing, plan, values, beside)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = keeps(model, len(values)) and len(values) < enough(shape, plan.work.problem.rank)
+    stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
     return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
-
-
-def keeps(model: BaseCP, n: int) -> bool:
-    """Whether a stream that is beginning keeps its n entries: to choose its prior, or as its reservoir has all."""
-    return model.forget == 0.0 and (chooses_prior(model) or n <= model.revisit)
 
 
 def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
     """The entries learned in the way that predicts some of them best."""
     tried, left_out = _tried(model, entries, source, beside, SETTLED)
-    if tried[0].way.in_batches and len(entries[1]) > SETTLED:  # more are likelier to be learned better together
+    # more are likelier to be learned better together
+    if tried[0].way.in_batches and _number_telling(entries[1], beside[0]) > SETTLED:
         tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
-    ways = [(one, tried[i + 1].score if i + 1 < len(tried) else LEAST) for i, one in enumerate(tried)]
+    # wider columns may come after what they were better than by chance
+    ways = [(one, max((other.score for other in tried if other.score < one.score), default=LEAST)) for one in tried]
     # what a trial found may be missed from the same start
     if _may_need_tries(model, entries) and not tried[0].way.in_batches and not tried[0].way.tries:
-        ways.insert(1, (tried[0]._replace(way=Way("learned", tries=True)), ways[0][1]))
+        ways.insert(1, (tried[0]._replace(way=tried[0].way._replace(prior="learned", tries=True)), ways[0][1]))
     for one, other in ways:
-        plan = _plan(_as(model, one.way), entries, source, beside, one.way.tries, prior=one.way.prior)
+        plan = _plan(model, entries, source, beside, one.way)
         run = _run(model, plan.work, one.way)
         if run.stopped:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
-        found = _predicted(model, plan, run, left_out).score.mean()
+        found = weighted_mean(_predicted(model, plan, run, left_out).score, left_out[3])
         if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
@@ -151,8 +171,10 @@ def _run(model: BaseCP, work: Plan, way: Way) -> Run:
     return run_in_batches(work, may_be_bold(settings_for(model.method, work.method.name)))
 
 
-def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, tries: bool = False, **how: Any) -> FitPlan:
-    """The plan of a joint fit of a stream's entries, with how much they count and their extents.
+def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, way: Way | None = None) -> FitPlan:
+    """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the model says.
+
+    A `way` tells what that leaves open.
 
     Raises
     ------
@@ -160,15 +182,17 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, tries: b
         If a parameter, a value or a weight is not allowed.
     """
     power, extent = beside
-    plan = plan_fit(model, entries, source, streaming=True, extent=extent, **how)
-    plan = plan if tries else _without_tries(plan)
+    how: dict[str, Any] = {"streaming": True, "extent": extent, "power": power}
+    if way is None:
+        plan = plan_fit(model, entries, source, **how)
+    else:
+        plan = plan_fit(_as(model, way, entries), entries, source, prior=way.prior, **how)
+    plan = plan if way is not None and way.tries else _without_tries(plan)
     if model.revisit and extent is not None:
         fail_value(PLAIN_REVISITED)
-    if power is None:
-        return plan
-    if model.revisit:
+    if model.revisit and power is not None:
         fail_value(WHOLE_REVISITED)
-    return plan._replace(work=with_power(plan.work, power))
+    return plan
 
 
 def _without_tries(plan: FitPlan) -> FitPlan:
@@ -178,9 +202,10 @@ def _without_tries(plan: FitPlan) -> FitPlan:
     return plan._replace(work=work._replace(problem=work.problem._replace(tries=False), pilots=pilots))
 
 
-def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, extent: np.ndarray | None) -> Standing:
+def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, beside: Beside) -> Standing:
     """The standing of a stream, with the values of its first batch."""
-    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, extent=extent)
+    weight, extent = beside
+    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, None, extent, weight)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -195,7 +220,7 @@ def kept_with(
 ) -> Kept | None:
     """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
     coords, values, *beside = batch
-    if kept is None or not keeps(model, len(kept.values) + len(values)):
+    if kept is None or not keeps_entries(model, len(kept.values) + len(values)):
         return None
     power, extent = (
         _both((old, kept.values), (new, values)) for old, new in zip((kept.power, kept.extent), beside, strict=True)
@@ -215,20 +240,31 @@ def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
     """Whether all the entries that are kept are to be fitted again."""
     if kept is None:
         return False
-    wanted, end = GROWTH * kept.fitted, enough(shape, rank)
-    return len(kept.values) >= (end if wanted * NEAR_END > end else wanted)
+    fitted = _number_telling(kept.values[: kept.fitted], None if kept.power is None else kept.power[: kept.fitted])
+    wanted, end = GROWTH * fitted, enough(shape, rank)
+    return _number_telling(kept.values, kept.power) >= (end if wanted * NEAR_END > end else wanted)
+
+
+def _number_telling(values: np.ndarray, power: np.ndarray | None) -> int:
+    """How many entries tell, of these powers."""
+    return len(values[telling(power)])
 
 
 class _Tried(NamedTuple):
-    """A way, how the stream stands with the entries that were left out, and their mean log score."""
+    """A way, how the stream stands with the entries that were left out, and their log scores and weights (n,)."""
 
     way: Way
     standing: Standing
-    score: float
+    scores: np.ndarray
+    weight: np.ndarray | None
+
+    @property
+    def score(self) -> float:
+        return weighted_mean(self.scores, self.weight)
 
 
-# Coordinates, values and extents of entries.
-_LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+# Coordinates, values, extents and weights of entries.
+_LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> tuple[list[_Tried], _LeftOut]:
@@ -238,29 +274,35 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
     """
     coords, values, shape, labels = entries
     order = np.lexsort((values, *coords.T))
+    told = np.isin(order, np.arange(len(order))[telling(beside[0])])  # the others say nothing of what is predicted
+    light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
     held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
+    n_used, used = len(used), np.append(used, light)
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
-    extents = [None if beside[1] is None else beside[1][which] for which in (used, held)]
-    left_out: _LeftOut = (coords[held], values[held], extents[1])
+    weight, extent = (None if part is None else part[held] for part in beside)
+    left_out: _LeftOut = (coords[held], values[held], extent, weight)
 
     def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = _plan(_as(model, way), some, source, apart, way.tries, prior=way.prior)
+            plan = _plan(model, some, source, apart, way)
             run = _run(model, plan.work._replace(callbacks=(), verbose=False), way)
             predicted = _predicted(model, plan, run, left_out)
         likelihood = plan.work.problem.likelihood
-        standing = Standing().after(likelihood, values[used], extent=extents[0])
-        standing = standing.after(likelihood, values[held], predicted, extents[1])
-        return _Tried(way, standing, float(predicted.score.mean()))
+        standing = Standing().after(likelihood, values[used], None, apart[1], apart[0])
+        standing = standing.after(likelihood, values[held], predicted, extent, weight)
+        return _Tried(way, standing, predicted.score, weight)
 
-    found = [trial(way) for way in _ways(model, len(used))]
+    found = [trial(way) for way in _ways(model, n_used)]
     nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
     if nothing and _may_need_tries(model, entries):
         found.append(trial(Way("learned", tries=True)))
-    return sorted(found, key=lambda one: -one.score), left_out
+    found.sort(key=lambda one: -one.score)
+    if len(found) > 1 and found[0].way.wide and not falls_short(found[1].scores, found[0].scores):
+        found[:2] = found[1::-1]
+    return found, left_out
 
 
 def _may_need_tries(model: BaseCP, entries: Entries) -> bool:
@@ -273,30 +315,34 @@ def _may_need_tries(model: BaseCP, entries: Entries) -> bool:
 
 def _ways(model: BaseCP, n: int) -> list[Way]:
     """The ways to learn n entries."""
+    wide = [Way("learned", wide=True)] if leaves_columns(model) else []
+    if not chooses_prior(model):
+        return [Way("learned"), *wide]
     # entries that are revisited need the messages of one fit
     if model._asked_likelihood().observes not in ("labels", "counts") or model.revisit or n <= BATCH:
-        return [Way(prior) for prior in PRIORS]
-    return [Way("learned"), Way("fixed", in_batches=True)]
+        return [*map(Way, PRIORS), *wide]
+    return [Way("learned"), Way("fixed", in_batches=True), *wide]
 
 
-def _as(model: BaseCP, way: Way) -> BaseCP:
-    """The estimator to learn in this way.
+def _as(model: BaseCP, way: Way, entries: Entries) -> BaseCP:
+    """The estimator to learn entries in this way.
 
     A dispersion that is learned beside rows of which hardly anything is known explains all that these could, and later
     batches hardly bring it back: counts that are learned batch by batch are Poisson ones, if that is left open.
     """
     own = vars(model)
     left_open = [own.get(name) for name in ("likelihood", "dispersion")] == ["auto", "learned"]
-    if not way.in_batches or not left_open:
-        return model
     known = copy.copy(model)
-    known.likelihood = "poisson"
+    if way.in_batches and left_open:
+        known.likelihood = "poisson"
+    if way.wide:
+        known.interactions = wide_columns(model, len(entries[1]), entries[2])
     return known
 
 
 def _predicted(model: BaseCP, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
     """Predictions of entries, with least log scores where a fit goes astray."""
-    (coords, values, extent), posterior = left_out, run.posterior
+    (coords, values, extent, _), posterior = left_out, run.posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)

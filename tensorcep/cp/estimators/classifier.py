@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
+from tensorcep.core.executor import threads_of
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.beginning import chooses_prior
 from tensorcep.cp.estimators.defaults import Chosen
@@ -19,7 +20,7 @@ from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.learning import Watch
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.predict import observed_logpdf
+from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
@@ -102,16 +103,22 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return get_likelihood("logit" if link == "auto" else link)
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
         link = self._given_link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
         return get_likelihood(link), {"link_": link}
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
-        share = (np.count_nonzero(y > 0.0) + 0.5) / (len(y) + 1.0)
+        ones, n = (np.count_nonzero(y > 0.0), len(y)) if weight is None else (weight[y > 0.0].sum(), weight.sum())
+        share = (ones + 0.5) / (n + 1.0)
         return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
 
     def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
@@ -267,7 +274,11 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
             one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
-        mean, variance = self.predict_latent(X)
+        belief, rows = self._at(X)
+        if not belief.points:
+            belief = belief._replace(doubt=None)  # which probabilities do not have
+        with threads_of(self.n_jobs) as executor:
+            mean, variance = latent(belief, rows, executor)
         slope = np.pi / 8.0 if self._likelihood().f_is_log_odds else 1.0
         return mean / np.sqrt(1.0 + slope * variance)
 

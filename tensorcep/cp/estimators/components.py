@@ -76,10 +76,13 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
             which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
+        parts, mean_field = self.interactions_, "pg-vb" if self.method_ == "pg-gibbs" else "vmp"
+        cures = "a lower rank, " if self.rank_ > 1 else ""
+        cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
         warn_user(
             f"the draws of {self.method_!r} do not agree on the components even after alignment ({which}), so that "
-            "factors_ and what is made of it mean little; take a lower rank, interactions='cp', more sweeps "
-            "(max_iter), or method='vmp', or use predictions alone.",
+            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter), or "
+            f"method={mean_field!r}, or use predictions alone.",
             UserWarning,
         )
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_unmasked
 from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import mean_square
+from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.count_parameters import CountParameters
 from tensorcep.cp.estimators.defaults import Chosen
@@ -33,6 +33,7 @@ from tensorcep.cp.predict import observed_moments
 from tensorcep.cp.sampled import sampled_columns
 from tensorcep.cp.settings.names import checked_method
 from tensorcep.cp.stored import Columns
+from tensorcep.cp.telling import telling
 from tensorcep.entries.tables import UNSAID
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binomial import deviance
@@ -183,7 +184,12 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         return (fits or self._likelihoods())[0]
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
         """That of the counts, its dispersion starting where main effects leave it."""
         if isinstance(coords, Columns):  # all counts are checked where they are packed
@@ -193,6 +199,8 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         if self._given_name() == "binomial":
             check_trials(y, extent)
             return self._asked_likelihood(), {**told, "_likelihood_name": "binomial"}
+        told_by = telling(weight)  # how counts vary, and whether one is wild, is for those to say that weigh
+        coords, y, extent = coords[told_by], y[told_by], None if extent is None else extent[told_by]
         found, name, fixed = (
             overdispersion_of(coords, y, extent, inflated),
             self._given_name(),
@@ -218,20 +226,21 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         check_is_fitted(self, "posterior_")
         return self._likelihood().name
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         if likelihood.extent == "trials":  # y are shares
-            return float(logit(np.mean(y)))
+            return float(logit(weighted_mean(y, weight)))
+        n = len(y) if weight is None else weight.sum()
         present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
-        return float(np.log(max(float(np.mean(y)), 0.5 / len(y)) / present)) - log_dispersion(likelihood)
+        return float(np.log(max(weighted_mean(y, weight), 0.5 / n) / present)) - log_dispersion(likelihood)
 
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
         if likelihood.extent == "trials":
             return np.asarray(logit(y))
         shift = log_dispersion(likelihood)
         return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(mean_square(y), order, rank)
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        return matching_scale(mean_square(y, weight), order, rank)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None, n_trials: Any = None) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.

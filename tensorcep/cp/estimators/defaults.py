@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_int, check_random_state, check_shape, fail_value, word_or_range
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import parts_of
 from tensorcep.cp.estimators.memory import fits, within
-from tensorcep.cp.estimators.options import checked_ensemble, is_random
+from tensorcep.cp.estimators.options import checked_ensemble, checked_options, is_random
 from tensorcep.cp.estimators.row_features import check_mode_priors, coupled
 from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.plan import PILOTS
@@ -69,6 +69,9 @@ FEW_COUNTS, SOME_COUNTS, OTHERWISE = 20_000, 100_000, {"poisson": "vmp", "negbin
 # Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
 PRIORS = ("auto", "fixed", *LEARNED)
+INITS = ("auto", "random", "prior")
+# Scales of the prior between which precisions and the squares of products stay finite.
+SCALES = (1e-70, 1e70)
 # A method, its settings if they are not the default, and the rank.
 Option = tuple[str, Settings | None, int]
 
@@ -133,10 +136,9 @@ def choose(
     that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
     is neither "auto" nor allowed.
     """
-    usual = rank_for(n_entries, shape)
-    if streaming:  # where rows follow from each other a batch tells more of them than its entries alone
-        usual = STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, usual)
-    rank = given_int("rank", model.rank, usual)
+    rank = given_int(
+        "rank", model.rank, stream_rank(model, n_entries, shape) if streaming else rank_for(n_entries, shape)
+    )
     asked = model._asked_likelihood()
     options = list(options_of(model, asked, rank, streaming, n_entries, wild))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
@@ -214,6 +216,30 @@ def members_for(settings: Settings, n_entries: int, several: bool) -> int:
     return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
 
 
+def check_parameters(model: BaseCP) -> None:
+    """Refuse parameters that no fit takes, whatever the entries.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    checked_options(model)
+    for name in ("rank", "max_iter"):
+        given_int(name, getattr(model, name), 1)
+    checked_method(model.method)
+    checked_prior_kind(model.prior)
+    word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
+    word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
+    if not is_auto(model.interactions):
+        parts_of(model.interactions, 1)
+    if isinstance(model.init, str):
+        check_choice("init", model.init, INITS)
+    if model.shape is not None:
+        check_shape(model.shape)
+    check_random_state(model.random_state)
+    model._asked_likelihood()
+
+
 def checked_prior_kind(prior: Any) -> Any:
     """A word of `PRIORS`, or a Prior; of priors per mode "auto", since all of them are learned."""
     if isinstance(prior, Prior):
@@ -237,6 +263,22 @@ def given_int(name: str, value: Any, auto: int) -> int:
 def is_auto(value: Any) -> bool:
     """Whether it is the word that leaves a parameter open."""
     return isinstance(value, str) and value == "auto"
+
+
+def stream_rank(model: BaseCP, n_entries: int, shape: Sequence[int]) -> int:
+    """Columns of the CP component of a stream that begins with so many entries."""
+    # where rows follow from each other a batch tells more of them than its entries alone
+    return STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, rank_for(n_entries, shape))
+
+
+def leaves_columns(model: BaseCP) -> bool:
+    """Whether an estimator leaves it open which parts a stream has beside the components."""
+    return is_auto(model.interactions) and not _needs_cp(model)
+
+
+def wide_columns(model: BaseCP, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
+    """Columns of each part of a stream that begins with so many entries and has every part."""
+    return every_column(given_int("rank", model.rank, stream_rank(model, n_entries, shape)), shape)
 
 
 def _needs_cp(model: BaseCP) -> bool:

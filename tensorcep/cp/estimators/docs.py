@@ -32,7 +32,8 @@ _PARAMETERS = """rank : int or "auto", default="auto"
     interactions : {{"auto", "cp", "main+cp", "pairwise", "all"}} or dict, default="auto"
         What a latent value is a sum of: the CP part ("cp"), an intercept and one number per row of each mode ("main"),
         a matrix factorisation for each pair of modes ("pair"). "pairwise" is main and pair, "all" all three; a dict
-        gives their columns: ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" goes by method and data (`interactions_`).
+        gives their columns: ``{{"main": 1, "pair": 3, "cp": 8}}``. "auto" goes by method and data (`interactions_`);
+        streams choose by entries left out while they keep their first ones.
     max_iter : int or "auto", default="auto"
         The most sweeps; of a sampler those of every chain. "auto" is 200, for samplers 150 to 1000, by their entries.
     tol : float, default=3e-3

@@ -27,7 +27,7 @@ from tensorcep.entries.tensor import SparseTensor
 # Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.
 KINDS: dict[str, str | None] = {
     "string": "text",
-    **dict.fromkeys(("datetime64", "datetime"), "time"),
+    **dict.fromkeys(("datetime64", "datetime", "date"), "time"),
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "boolean", "decimal"), "number"),
     **dict.fromkeys(("empty", "mixed", "mixed-integer", "unknown-array")),
 }

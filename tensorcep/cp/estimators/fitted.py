@@ -14,9 +14,11 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack
 from tensorcep.core.scratch import on_scratch
 from tensorcep.core.sums import LEAF
+from tensorcep.cp.estimators.entries import coords_to_predict
 from tensorcep.cp.estimators.plan import FitPlan
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.rows import all_coords
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.fixed import Prior
 
 # What is said of a run that ended at its last sweep.
@@ -64,6 +66,21 @@ def fitted_cells(plan: FitPlan) -> np.ndarray | None:
     return cells if new.all() else cells[new]
 
 
+def sampled_cells(source: Any, labels: tuple[Any, ...]) -> np.ndarray | None:
+    """The cells (m, K) of the rows with these labels that hold sampled zeros of a tensor, None where there are none."""
+    if not isinstance(source, SparseTensor) or source.sampled is None:
+        return None
+    return coords_to_predict(source.select(source.sampled), labels).astype(np.int32)
+
+
+def lines_among(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
+    both = np.concatenate([coords, cells])
+    _, key = np.unique(both, axis=0, return_inverse=True)
+    key = key.ravel()
+    return np.isin(key[: len(coords)], key[len(coords) :])
+
+
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
     """Mean (K, R) and covariance (K, R, R) of a row of each mode that has no entries; the mean over the mode's rows."""
     learned = getattr(first_member(posterior), "mode_prior", None)
@@ -105,8 +122,9 @@ def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
     last = max(result.trace["change"][ends])
+    cures = ", raise tol, or add damping" if "damping" in plan.settings.get_params() else " or raise tol"
     warn_user(
         f"{plan.method.name} {STOPPED}{plan.max_iter} sweeps with a relative change of {last:.2g} "
-        f"> tol={plan.tol:g}; increase max_iter, raise tol, or add damping.",
+        f"> tol={plan.tol:g}; increase max_iter{cures}.",
         ConvergenceWarning,
     )

@@ -50,6 +50,7 @@ def fixed_fit(
     source: Any,
     fixed_modes: Any,
     extent: np.ndarray | None = None,
+    power: np.ndarray | None = None,
 ) -> FixedFit:
     """Plan a fit to entries that learns all rows but those of the fixed modes. The estimator is not changed.
 
@@ -77,7 +78,7 @@ def fixed_fit(
     entries = _in_known_rows(model, entries, modes)
     fitted = _as_fitted(model)
     own = {name: getattr(model, name) for name in model._own_attributes if name not in _DECIDED}
-    plan = plan_fit(fitted, entries, source, decided=(model._likelihood(), own), extent=extent)
+    plan = plan_fit(fitted, entries, source, decided=(model._likelihood(), own), extent=extent, power=power)
     if plan.work.method.name not in FIXING:
         fail_value(f"method {plan.work.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
     places = _places(model, entries, modes)

@@ -63,6 +63,7 @@ class NewRows:
     cells: np.ndarray = field(repr=False)
     first: int = field(repr=False)  # how many rows the mode had
     model: str = field(repr=False)  # what tells the model that they were made by from others
+    sampled: np.ndarray | None = field(repr=False, default=None)  # those of the cells that hold sampled zeros
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -82,6 +83,7 @@ class Folding(CPPredictions):
     """What a fitted CP estimator says of rows that it was not fitted to."""
 
     _cells: np.ndarray | None = None
+    _sampled: np.ndarray | None = None
     _grown_from: tuple[str, ...] = ()  # digests of the model itself and of those that it has the other rows of
 
     def transform(self, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID) -> NewRows:
@@ -148,7 +150,8 @@ class Folding(CPPredictions):
         cells = np.insert(np.delete(coords, k, axis=1), k, self.shape_[k] + row, axis=1)
         known = (packed < sum(self.shape_)).all(axis=1)
         cells = cells[known].astype(np.int32)
-        of = (self.shape_[k], _digest(self.posterior_))
+        marks = X.sampled if isinstance(X, SparseTensor) else None
+        of = (self.shape_[k], _digest(self.posterior_), None if marks is None else cells[marks[known]])
         return NewRows(k, names_of(self.labels_)[k], labels, mean, cov, parts, cells, *of)
 
     def _new_entries(
@@ -309,6 +312,10 @@ class Folding(CPPredictions):
             cells = rows.cells.copy()
             cells[:, rows.mode] += n - rows.first
             new.__dict__["_cells"] = np.unique(np.concatenate([self._cells, cells]), axis=0)
+        if rows.sampled is not None:
+            zeros = rows.sampled.copy()
+            zeros[:, rows.mode] += n - rows.first
+            new.__dict__["_sampled"] = zeros if self._sampled is None else np.concatenate([self._sampled, zeros])
         return new
 
     def _grown(self, k: int, labels: Labels | None, parts: list[Any]) -> Any:

@@ -10,9 +10,10 @@ import pandas as pd
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.columns import free_columns
 from tensorcep.cp.estimators.entries import Entries, coords_to_predict
+from tensorcep.cp.estimators.fitted import lines_among
 from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import coupled, described, has_features, word_of
+from tensorcep.cp.estimators.row_features import described, lost_knowledge, word_of
 from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
 from tensorcep.cp.forget import Kept, runner_of
 from tensorcep.cp.starts import run_plan
@@ -27,6 +28,7 @@ class Forgetting(CPPredictions):
 
     _unseen_mean: np.ndarray
     _cells: np.ndarray | None = None
+    _sampled: np.ndarray | None = None
     _kept: Kept | None = None
 
     def forget_entries(self, X: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
@@ -72,10 +74,10 @@ class Forgetting(CPPredictions):
         """
         if self._is_stream(data, partly):
             modes, cells = self._named_cells(X)
-            return forget_in_stream(self, lambda at: _matching(at[:, modes], cells), {"rows": {}}, None, partly)
+            return forget_in_stream(self, lambda at: lines_among(at[:, modes], cells), {"rows": {}}, None, partly)
         coords, values, kept, source = self._entries_of_fit(data, y)
         modes, cells = self._named_cells(X)
-        gone = _matching(coords[:, modes], cells)
+        gone = lines_among(coords[:, modes], cells)
         said = {"entries": int(gone.sum()), "rows": {}}
         return self._refit_without(gone, (coords, values, self.shape_, self.labels_), kept, source, said)
 
@@ -133,7 +135,11 @@ class Forgetting(CPPredictions):
         gone = moved[:, k] < 0
         said = {"entries": int(gone.sum()), "rows": {str(names_of(self.labels_)[k]): self._named_rows(k, dropped)}}
         means = np.delete(self._aligned.mean, self._layout().rows[k].start + dropped, axis=0)
-        return self._refit_without(gone, (moved, values, shape, tuple(labels)), kept, source, said, means)
+        sampled = self._sampled
+        if sampled is not None:
+            sampled = np.column_stack([place[at] if j == k else at for j, at in enumerate(sampled.T)])
+            sampled = sampled[sampled[:, k] >= 0].astype(np.int32)
+        return self._refit_without(gone, (moved, values, shape, tuple(labels)), kept, source, said, means, sampled)
 
     def _is_stream(self, data: Any, partly: bool) -> bool:
         """Whether the model learns from a stream, from whose own entries it forgets."""
@@ -184,7 +190,7 @@ class Forgetting(CPPredictions):
             return
         what = "data= must hold the entries of the fit, without those that were forgotten since"
         if cells is not None:
-            others, lost = ~_matching(coords, cells), ~_matching(cells, coords)
+            others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
             if others.any() or lost.any():
                 fail_value(
                     f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
@@ -215,26 +221,23 @@ class Forgetting(CPPredictions):
         source: Any,
         said: dict[str, Any],
         means: np.ndarray | None = None,
+        sampled: np.ndarray | None = None,
     ) -> Any:
         """Fit the entries that are left, from what the model knows."""
         if not gone.any() and not said["rows"]:
             fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
         if gone.all():
             fail_value("these are all entries of the fit; there must be one left.")
-        if any(self._features) and not has_features(self.prior):
-            fail_value(
-                "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
-            )
-        if self._series and coupled(self.prior) is None:
-            what = next(word_of(known) for known in self._series if known is not None).removeprefix("a ")
-            fail_value(f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit.")
+        lost = lost_knowledge(self)
+        if lost is not None:
+            fail_value(lost)
         coords, values, shape, labels = entries
         start = self._aligned.mean if means is None else means
         free = free_columns(self.interactions_, len(self.shape_))
         runner = runner_of(kept, ~gone, (start, free), run_plan)
         before = list(self.forgotten_)
         left: Entries = (coords[~gone], values[~gone], shape, labels)
-        self._fit_entries(left, {}, source, runner)
+        self._fit_entries(left, {"_sampled": self._sampled if sampled is None else sampled}, source, runner)
         how = "messages divided out" if kept is not None else "fitted again from the factors"
         record = {**said, "how": how, "sweeps": int(self.n_iter_), "entries_left": int((~gone).sum())}
         self.__dict__["forgotten_"] = [*before, record]
@@ -265,11 +268,3 @@ class Forgetting(CPPredictions):
         self, entries: Entries, coding: dict[str, Any], source: Any, runner: Any, plan: Any = None, limit: Any = None
     ) -> None:
         raise TypeError(f"{type(self).__name__} cannot be fitted.")
-
-
-def _matching(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
-    both = np.concatenate([coords, cells])
-    _, key = np.unique(both, axis=0, return_inverse=True)
-    key = key.ravel()
-    return np.isin(key[: len(coords)], key[len(coords) :])

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Draws, Mixture, PointEstimate
+from tensorcep.core.belief import Draws, Mixture, PointEstimate, with_doubt
 from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
 from tensorcep.cp.choice import falls_short
-from tensorcep.cp.constant_law import constant_law
+from tensorcep.cp.constant_law import ConstantLaw, constant_law
 from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.estimators.doubt import doubt_of
 from tensorcep.cp.extents import extents_at, known_at, plain_values
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import gain_of_constant
@@ -23,7 +24,8 @@ from tensorcep.cp.points import latent_of_points
 from tensorcep.cp.predict import latent, observed_logpdf
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import rows_of
-from tensorcep.cp.stored import without_places
+from tensorcep.cp.starts import left_out_of_few
+from tensorcep.cp.telling import number_telling, places_telling, told_beside
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
 
@@ -43,6 +45,30 @@ LEAST_SCORE = -1e6
 NARROW = 0.05
 
 
+def with_calibrated(
+    model: BaseCP, plan: Plan, result: Run, fitted: dict[str, Any], found: Diagnostics
+) -> tuple[dict[str, Any], Diagnostics]:
+    """The fitted attributes, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
+    if not found.narrow or plan.method.sampler or result.stopped:
+        return fitted, found
+    told = left_out_of_few(plan) if result.left_out is None else result.left_out
+    if told is None:
+        return fitted, found
+    with np.errstate(all="ignore"):
+        scores, law = _beside_constant(model, plan, told.place, told.score, told)
+        doubt = doubt_of(told, scores, law, plan.problem, found.noise_sd)
+    if not np.isfinite(doubt):
+        return fitted, found
+    belief: Components = fitted["_belief"]
+    own = latent(belief, rows_of(plan.problem.entries, _spread_places(plan.problem)))[1].mean()
+    calibrated = {
+        "posterior_": with_doubt(fitted["posterior_"], doubt),
+        "_belief": belief._replace(doubt=np.full(belief.size, doubt)),
+    }
+    factor = float((own + doubt) / own)
+    return fitted | calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
+
+
 def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diagnostics:
     """What the end of a run tells of it."""
     state = result.state
@@ -51,8 +77,7 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
     held = held if held is not None and held.weights is not None else None
     law = getattr(state, "noise_law", None)
     held = held if held is None or law is None else held._replace(score=held.score + law.gain)
-    n = len(entries.permutation)
-    place = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int)) if held is None else held.place[:CELLS]
+    place = _spread_places(plan.problem) if held is None else held.place[:CELLS]
     rows = rows_of(entries, place)
     with np.errstate(all="ignore"):
         told = result.left_out if held is None else held
@@ -65,6 +90,13 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
             found |= _unknown(belief, rows)
     weights = {} if held is None else _weights(plan, held)
     return Diagnostics(plan.method.name, result.n_iter, result.converged, weights, **_plain(found))
+
+
+def _spread_places(problem: Problem) -> np.ndarray:
+    """The places of some training entries that tell."""
+    n = number_telling(problem)
+    some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
+    return some if problem.power is None else places_telling(problem)[some]
 
 
 def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
@@ -96,16 +128,12 @@ def _scores(
     `told` has the scores of entries that the fit, or one like it, was not given; None where there are none. `tails`
     tells whether it also has what they say of noise that is not normal, which the constant is then given as well.
     """
-    problem = plan.problem
-    y = problem.entries.y.ravel()[: len(problem.entries.permutation)]
-    likelihood, own = problem.likelihood, extents_at(problem, place)
-    others, rest = y if told is None else without_places(y, place), None
-    if own is not None:
-        rest = extents_at(problem, np.arange(len(y)) if told is None else np.delete(np.arange(len(y)), place))
-    mine = observed_logpdf(likelihood, belief, rows, y[place], extent=own) if told is None else told.score
-    law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
-    mine = np.fmax(mine, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
-    constant = law.logpdf(likelihood, y[place], own)
+    problem, likelihood = plan.problem, plan.problem.likelihood
+    y = problem.entries.y.ravel()[place]
+    mine = told.score if told is not None else None
+    if mine is None:
+        mine = observed_logpdf(likelihood, belief, rows, y, extent=extents_at(problem, place))
+    (mine, constant), law = _beside_constant(model, plan, place, mine, told)
     if tails:
         constant = constant + gain_of_constant(told, law.f)
     error = np.std(mine - constant) / np.sqrt(len(place))
@@ -113,10 +141,22 @@ def _scores(
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
     real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
     if told is not None and real and problem.uneven is None:
-        found |= _explained(told, y[place], law.f)
+        found |= _explained(told, y, law.f)
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
         found["quick_score"] = told.quick.mean()
     return found
+
+
+def _beside_constant(
+    model: BaseCP, plan: Plan, place: np.ndarray, score: np.ndarray, told: Any
+) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
+    """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
+    problem, likelihood = plan.problem, plan.problem.likelihood
+    others, rest = told_beside(problem, None if told is None else place)
+    law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
+    score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
+    y = problem.entries.y.ravel()[place]
+    return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
 
 
 def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from tensorcep.core.checks import warn_user
 from tensorcep.core.loop import Run
 from tensorcep.cp.estimators.batches import (
     BatchPlan,
@@ -25,6 +26,7 @@ from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.row_features import lost_knowledge
 from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
 from tensorcep.cp.estimators.steps import first_sifted, learn_no_worse, sifted, warn_of_sifted
 from tensorcep.cp.estimators.streamable import check_stream
@@ -89,7 +91,7 @@ class LearningCP(CPPredictions):
 
     def _assign(self, attributes: dict[str, Any]) -> None:
         """Set all attributes of a fit or a batch in one step; what was made from an earlier stream goes."""
-        old = [*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_kept", "_apart"]
+        old = [*LAZY, *MADE, "_stream", "stream_trace_", "diagnostics_", "_cells", "_sampled", "_kept", "_apart"]
         old += [] if "_stream" in attributes else ["forgotten_"]  # a stream that goes on still forgot
         kept = {name: value for name, value in vars(self).items() if name not in old}
         self.__dict__ = {**kept, **attributes}
@@ -172,9 +174,14 @@ class LearningCP(CPPredictions):
     ) -> None:
         """Learn a batch of which this was predicted: with all entries so far, or alone."""
         stream = plan.stream
-        standing = standing.after(plan.batch.problem.likelihood, arrival.values, before, plan.extent)
+        standing = standing.after(plan.batch.problem.likelihood, arrival.values, before, plan.extent, arrival.weights)
         kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights, plan.extent))
-        if kept is not None and due(kept, plan.state.sizes, plan.state.rank):
+        is_due = kept is not None and due(kept, plan.state.sizes, plan.state.rank)
+        lost = lost_knowledge(self) if is_due else None
+        if lost is not None:
+            warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
+            kept = None
+        if kept is not None and is_due:
             known = (kept.coords, kept.values, plan.state.sizes, plan.labels)
             begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power, kept.extent)
             self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)

@@ -11,6 +11,7 @@ from tensorcep.core.sums import leaves
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.telling import telling
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
@@ -76,12 +77,24 @@ def _unable_to_censor(chosen: Chosen) -> str:
     return ""
 
 
-def spike_at_minimum(y: np.ndarray) -> float | None:
-    """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one."""
+def spike_at_minimum(y: np.ndarray, weight: np.ndarray | None = None) -> float | None:
+    """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one.
+
+    With weights (N,) it is that of the entries that tell, and shares are of their weights.
+    """
+    if weight is not None:
+        told = telling(weight)
+        values, place = np.unique(y[told], return_inverse=True)
+        return _spike(values, np.bincount(place, weights=weight[told]), float(weight[told].sum()))
     least = y.min()
     if sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
         return None  # before all values are sorted
     values, counts = np.unique(y, return_counts=True)
-    if len(values) < 2 or counts[0] < max(SPIKE_SHARE * len(y), SPIKE_RATIO * counts[1:].max()):
+    return _spike(values, counts, len(y))
+
+
+def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None:
+    """The first value if it counts enough, of all in total and beside any other."""
+    if len(values) < 2 or counts[0] < max(SPIKE_SHARE * total, SPIKE_RATIO * counts[1:].max()):
         return None
     return float(values[0])

@@ -37,6 +37,16 @@ def mode_of(labels: AllLabels, mode: Any) -> int:
     return names.index(mode)
 
 
+def are_several(given: Any) -> bool:
+    """Whether rows are given as a list, not as one label or index."""
+    return isinstance(given, (list, np.ndarray, pd.Series, pd.Index, set, range))
+
+
+def listed_rows(given: Any) -> list[Any]:
+    """One label or index, or a list of them, as a list."""
+    return list(given) if are_several(given) else [given]
+
+
 def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.ndarray:
     """Return the rows (n,) of one label or index of mode k, or of a list of them.
 
@@ -45,13 +55,18 @@ def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.n
     ValueError, TypeError
         If one is not known.
     """
-    known = labels[k]
-    several = isinstance(given, (list, np.ndarray, pd.Series, pd.Index, set, range))
-    listed = list(given) if several else [given]
+    known, listed = labels[k], listed_rows(given)
     if known is None:
         name = f"a row of mode {names_of(labels)[k]!r}"
         return np.array([check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
-    return known.rows(pd.Index(listed, tupleize_cols=False))
+    rows = known.rows(pd.Index(listed, tupleize_cols=False), unknown="ignore")
+    if (rows < 0).any():
+        missing = [item for item, row in zip(listed, rows, strict=True) if row < 0]
+        fail_value(
+            f"label {missing[0]!r} is not among the {len(known)} labels of mode {names_of(labels)[k]!r} "
+            f"({len(missing)} unknown in all); name rows of the fit, or add new ones by transform and with_rows."
+        )
+    return rows
 
 
 def rows_of_column(labels: AllLabels, k: int, column: pd.Series) -> np.ndarray:

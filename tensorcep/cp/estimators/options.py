@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_range
+from tensorcep.core.checks import check_choice, check_int, check_range, check_verbose
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
@@ -53,7 +53,7 @@ def checked_options(model: BaseCP) -> RunOptions:
         raise TypeError(f"callbacks must be a callable, a list of callables or None; got {model.callbacks!r}.")
     tol = check_range("tol", model.tol, 0.0)
     callbacks = (*callbacks, *sweep_callbacks(model))
-    return RunOptions(tol, n_threads(model.n_jobs), callbacks, bool(model.verbose))
+    return RunOptions(tol, n_threads(model.n_jobs), callbacks, check_verbose(model.verbose))
 
 
 def with_numbers(

@@ -37,7 +37,11 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     counts how many thresholds f plus noise exceeds, where f = sum_r prod_k U_k[i_k, r] is its latent value. The noise
     has the variance of the link's distribution and the first threshold is 0, which sets unit and origin of f; the other
     thresholds are learned: drawn by "gibbs", and otherwise where the lower bound ("vmp") or the expected log
-    likelihood under the posterior of f ("cep", "laplace") is highest. Two levels are those of `CPClassifier`.
+    likelihood under the posterior of f ("cep", "laplace") is highest. Two levels have the
+    likelihood of `CPClassifier` with this link, but are fitted by the rules for levels (entries are not left out by
+    class, chains have as many sweeps as for values, other steps are damped): on 260 labels both predicted as well, with
+    probabilities that differed by up to 0.08 ("gibbs"), 0.06 ("vmp", and "cep" with the logit link), 0.03 ("laplace")
+    and 0.0002 ("cep" with the probit link).
 
     "auto" is "gibbs" for the probit link and "cep" for the logit, whose thresholds no sampler here learns. Streams
     (`partial_fit`), "wopt", "pg-gibbs" and "pg-vb" are refused.
@@ -92,9 +96,14 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
-        shares = shares_of(y, len(self._classes)).tolist()
+        shares = shares_of(y, len(self._classes), weight).tolist()
         return ordinal(self.link, shares, worth_of(self._classes)), {"link_": self.link, "_shares": shares}
 
     def _knowing(self, coding: dict[str, Any]) -> BaseCP:
@@ -102,13 +111,15 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         known.__dict__ |= coding
         return known
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
         """The latent value that makes every level as likely as it is among y."""
-        return constant_of("logit" if _levels(likelihood).logistic else "probit", shares_of(y, _levels(likelihood).n))
+        return constant_of(
+            "logit" if _levels(likelihood).logistic else "probit", shares_of(y, _levels(likelihood).n, weight)
+        )
 
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
         """A step up the log likelihood from the constant."""
-        levels, constant = _levels(likelihood), self._intercept(y, likelihood)
+        levels, constant = _levels(likelihood), self._intercept(y, likelihood, weight)
 
         def guessed(at: slice) -> np.ndarray:
             low, high = levels.between(y[at], levels.start)

@@ -31,17 +31,19 @@ from tensorcep.cp.estimators.row_features import (
     knows_rows,
     local_of,
 )
+from tensorcep.cp.estimators.weighting import check_power
 from tensorcep.cp.extents import plain_values, with_extents
 from tensorcep.cp.left_out import best_problem
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.model import Entries, pack_entries
 from tensorcep.cp.plan import Pilot, Plan
-from tensorcep.cp.problem import Problem, Uneven
+from tensorcep.cp.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.settings.memory import Size, size_of
 from tensorcep.cp.settings.names import SETTINGS
 from tensorcep.cp.settings.passing import has_one_state
 from tensorcep.cp.stored import Columns, pack_stored, pieces
 from tensorcep.cp.stream.slopes import expected_of
+from tensorcep.cp.telling import telling
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -54,7 +56,10 @@ WORTH_THREADS = 4e6
 
 
 class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, shape, likelihood and noise, and features and axes of rows."""
+    """Entries, their values in the order of `Entries`, shape, likelihood and noise, and features and axes of rows.
+
+    `weight` is how much each value counts, None where all count once.
+    """
 
     entries: Entries
     values: np.ndarray
@@ -63,6 +68,7 @@ class Data(NamedTuple):
     designs: Designs
     clocks: Clocks
     uneven: Uneven | None = None
+    weight: np.ndarray | None = None
 
 
 class FitPlan(NamedTuple):
@@ -100,6 +106,7 @@ def plan_fit(
     decided: tuple[Likelihood, dict[str, Any]] | None = None,
     limit: float | None = None,
     extent: np.ndarray | None = None,
+    power: np.ndarray | None = None,
 ) -> FitPlan:
     """Decide all of a fit. The estimator is not changed.
 
@@ -120,6 +127,8 @@ def plan_fit(
         Bytes of memory that the fit may take.
     extent : (N,) float64, optional
         Exposures of counts, of mean 1, or numbers of trials.
+    power : (N,) float64, optional
+        How much each entry counts: the power of its likelihood.
 
     Raises
     ------
@@ -128,10 +137,14 @@ def plan_fit(
     """
     coords, values, shape, labels = entries
     stored = isinstance(coords, Columns)
-    chosen = choose(model, len(values), shape, streaming, prior, limit, stored, model._is_wild(values))
-    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent)
+    told_values = values[telling(power)]
+    n_told = len(told_values)
+    chosen = choose(model, n_told, shape, streaming, prior, limit, stored, model._is_wild(told_values))
+    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
-    shape, labels, designs, clocks = described(model.prior, shape, labels)
+    shape, labels, designs, clocks = described(
+        model.prior, shape, labels, None if isinstance(coords, Columns) else coords
+    )
     check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(model.prior, labels, clocks)
     uneven, told = model._decide_noise(labels, chosen, streaming)
@@ -150,26 +163,27 @@ def plan_fit(
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
-    packed, values = _packed(
-        model, (coords, values, shape, labels), likelihood, (chosen.method, chosen.settings, uneven), extent
-    )
+    how = (chosen.method, chosen.settings, uneven)
+    packed, values, weight = _packed(model, (coords, values, shape, labels), likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(model.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood, designs, clocks, uneven)
+    data = Data(packed, values, shape, likelihood, designs, clocks, uneven, weight)
     if told.get("noise_") == "auto":
         data = data._replace(uneven=_chosen_noise(model, data, chosen))
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
     if isinstance(own.get("power_"), tuple):
         powers = in_stream(own["power_"]) if streaming else own["power_"]
-        data, told = _with_best_power(model, data, entries, chosen, powers)
+        data, told = _with_best_power(model, data, (*entries[:2], power), chosen, powers)
         own = own | told
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
 
     def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
         problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts, seed)
+        if problem.power is not None:
+            check_power(method.name, problem)
         pilots: tuple[Pilot, ...] = ()
         if spectral and has_pilots:
-            own, told = problem.seed, (data.likelihood, len(values), len(shape))
+            own, told = problem.seed, (data.likelihood, n_told, len(shape))
             pilots = pilots_of(
                 model, chosen, method, told, lambda parts: _in_columns(model, data, chosen, parts, 1, seed=own)[0]
             )
@@ -182,7 +196,7 @@ def plan_fit(
         chosen = with_best_columns(
             model,
             chosen,
-            len(values),
+            n_told,
             shape,
             lambda one: fits(settings, within(size_of(len(values), shape, one.parts), limit, stored)),
             lambda one: in_parts(one, seed=0)[0],
@@ -211,8 +225,9 @@ def _packed(
     likelihood: Likelihood,
     how: tuple[str, Any, Any],
     extent: np.ndarray | None,
-) -> tuple[Entries, np.ndarray]:
-    """The entries in their order, and their values: sums over them then do not depend on the order of the input."""
+    weight: np.ndarray | None,
+) -> tuple[Entries, np.ndarray, np.ndarray | None]:
+    """The entries in their order, their values and weights: sums over them do not depend on the order of the input."""
     coords, values, shape, _ = entries
     if isinstance(coords, Columns):
         check_storable(*how, [likelihood])
@@ -220,10 +235,12 @@ def _packed(
         for at in pieces(len(values)):
             checked[at] = model._checked_targets(values[at], likelihood)
         packed = pack_stored(coords, checked, shape)
-        return packed, packed.y.ravel()[: len(values)]
+        return packed, packed.y.ravel()[: len(values)], None
     values = model._checked_targets(values, likelihood)
     packed = with_extents(pack_entries(coords, values, shape), likelihood, extent)
-    return packed, plain_values(values, likelihood, extent)[packed.permutation]
+    order = packed.permutation
+    plain = plain_values(values, likelihood, extent, weight)[order]
+    return packed, plain, None if weight is None else weight[order]
 
 
 def _worth_threads(size: Size) -> bool:
@@ -237,7 +254,7 @@ def _in_columns(
     """The problem in the columns of these parts, with what is expected of its rows."""
     shape, free = data.shape, free_columns(parts, len(data.shape))
     given = model.random_state if seed is None else seed
-    rows = plan_rows(model, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given)
+    rows = plan_rows(model, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given, data.weight)
     problem = Problem(
         entries=data.entries,
         shape=shape,
@@ -245,12 +262,12 @@ def _in_columns(
         likelihood=data.likelihood,
         prior=rows.prior_of_rows(shape, free.shape[1], data.designs, data.clocks),
         start=rows.starts[0],
-        noise_prior=model._noise_prior(data.values),
+        noise_prior=model._noise_prior(data.values, data.weight),
         seed=rows.seed,
         free=None if free.all() else free,
         uneven=data.uneven,
     )
-    return problem, rows
+    return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
 
 
 def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
@@ -266,14 +283,17 @@ def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
 def _with_best_power(
     model: Any, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
 ) -> tuple[Data, dict[str, Any]]:
-    """The entries with the power of their values that mean-field fits find, and the attributes that tell it."""
-    tried = [likelihood_of(power, entries[1], model._has_intercept(chosen)) for power in powers]
+    """The entries with the power of their values that mean-field fits find, and the attributes that tell it.
+
+    `entries` are their coordinates, values and weights.
+    """
+    coords, values, weight = entries
+    tried = [likelihood_of(power, values, model._has_intercept(chosen), weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
-        packed, values = _packed(
-            model, (*entries[:2], data.shape, None), likelihood, (chosen.method, chosen.settings, None), None
-        )
-        each.append(data._replace(entries=packed, values=values, likelihood=likelihood))
+        how = (chosen.method, chosen.settings, None)
+        packed, own, ordered = _packed(model, (coords, values, data.shape, None), likelihood, how, None, weight)
+        each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
     problems = [_in_columns(model, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
     best = best_problem(problems, METHODS["vmp"], settings, tol=model.tol)

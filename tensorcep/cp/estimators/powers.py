@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user, word_or_range
+from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.estimators.limits import spike_at_minimum
 from tensorcep.cp.left_out import FEWEST
+from tensorcep.cp.telling import telling
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
@@ -49,16 +51,19 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
     return 1.0
 
 
-def likelihood_of(power: float, y: np.ndarray, centred: bool) -> tuple[Likelihood, dict[str, Any]]:
+def likelihood_of(
+    power: float, y: np.ndarray, centred: bool, weight: np.ndarray | None = None
+) -> tuple[Likelihood, dict[str, Any]]:
     """The likelihood of a power of y, about its mean if it is to be centred, and the fitted attributes that tell it."""
-    level = float(np.mean(of_power(power, 0.0).check_y(y))) if centred else 0.0
+    level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
 
 
-def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
+def powers_to_try(power: Any, y: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, ...]:
     """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
 
-    By default also of values that pile up at the least one, which no power makes normal, and of few.
+    By default also of values that pile up at the least one, which no power makes normal, and of few: as those say whose
+    weights (N,) tell.
     """
     if power not in ("auto", None):
         return (power,)
@@ -66,8 +71,9 @@ def powers_to_try(power: Any, y: np.ndarray) -> tuple[float, ...]:
         return POWERS[:1]
     if power == "auto":
         return POWERS
-    uneven = len(y) >= FEWEST and max(gain_of(other, y) for other in POWERS[1:]) >= LEAST_GAIN
-    return POWERS if uneven and spike_at_minimum(y) is None else POWERS[:1]
+    some = y[telling(weight)]
+    uneven = len(some) >= FEWEST and max(gain_of(other, some) for other in POWERS[1:]) >= LEAST_GAIN
+    return POWERS if uneven and spike_at_minimum(y, weight) is None else POWERS[:1]
 
 
 def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
 from tensorcep.core.scratch import room_of
+from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.estimators.defaults import INITS, SCALES
 from tensorcep.cp.estimators.row_features import Clocks, Designs
 from tensorcep.cp.estimators.structure import Learner, Structure, structure, structured_prior, structured_start
 from tensorcep.likelihoods.record import Likelihood
@@ -22,9 +24,6 @@ from tensorcep.priors.regressed import with_features
 
 if TYPE_CHECKING:
     from tensorcep.cp.estimators.base import BaseCP
-
-# Scales between which precisions and the squares of products stay finite.
-SCALES = (1e-70, 1e70)
 
 
 class Rows(NamedTuple):
@@ -67,6 +66,7 @@ def plan_rows(
     likelihood: Likelihood,
     n_starts: int,
     random_state: Any,
+    weight: np.ndarray | None = None,
 ) -> Rows:
     """Prior, starts and seed of the fit of an estimator to the values y.
 
@@ -84,6 +84,8 @@ def plan_rows(
     likelihood : Likelihood
     n_starts : int
     random_state : int, RandomState, Generator or None
+    weight : (N,) float64, optional
+        How much each value counts in the automatic scale and the mean.
 
     Raises
     ------
@@ -93,13 +95,13 @@ def plan_rows(
     scale = word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
 
     def scale_of(values: np.ndarray, order: int, rank: int) -> float:
-        return model._auto_scale(values, order, rank) if scale == "auto" else float(scale)
+        return model._auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
 
-    values = model._latent_guess(y, likelihood)
+    values = model._latent_guess(y, likelihood, weight)
     if free.all():
         return _component_rows(model, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
-    intercept, centred = model._intercept(y, likelihood), room_of(values).empty(len(values))
-    np.subtract(values, float(np.mean(values)), out=centred)
+    intercept, centred = model._intercept(y, likelihood, weight), room_of(values).empty(len(values))
+    np.subtract(values, weighted_mean(values, weight), out=centred)
     return _structured_rows(model, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
 
 
@@ -205,7 +207,7 @@ def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int)
 def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
     """A word, or the given row means (n_rows, R)."""
     if isinstance(init, str):
-        return check_choice("init", init, ("auto", "random", "prior"))
+        return check_choice("init", init, INITS)
     if not isinstance(init, (list, tuple)):
         fail_value(f"init must be 'auto', 'random', 'prior', or a list of one array per mode; got {init!r}.")
     factors = [np.asarray(factor, dtype=np.float64) for factor in init]

@@ -130,7 +130,8 @@ class Reading(CPPredictions):
         for place, r in enumerate(order):
             f += np.prod(means[rows, r], axis=1)
             rest = left - (f - f.mean())
-            explained[place] = 1.0 - float(rest @ rest) / max(float(left @ left), np.finfo(float).tiny)
+            total, open_ = float(left @ left), float(rest @ rest)
+            explained[place] = 1.0 - open_ / total if total > 0.0 else float(open_ == 0.0)  # as scikit-learn's R2
         return explained
 
     def summary(self, n_rows: int = 5, n_components: int = 6) -> Summary:

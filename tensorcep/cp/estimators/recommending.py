@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,25 @@ from tensorcep.core.checks import (
     check_int,
     check_random_state,
     fail_value,
+    warn_user,
 )
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
 from tensorcep.cp.draw import draw
 from tensorcep.cp.estimators.entries import coords_to_predict
-from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of, rows_of_column
+from tensorcep.cp.estimators.fitted import lines_among
+from tensorcep.cp.estimators.later import described_rows, placed
+from tensorcep.cp.estimators.modes import (
+    are_several,
+    by_mode,
+    labels_at,
+    listed_rows,
+    mode_of,
+    names_of,
+    rows_of,
+    rows_of_column,
+)
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import check_no_deviations
 from tensorcep.cp.explain import parts_of_entry
@@ -35,10 +47,35 @@ CANDIDATES = 4
 RANKINGS = ("mean", "lower", "upper", "thompson")
 
 
+class Combined(NamedTuple):
+    """The rows of every mode that are combined.
+
+    Attributes
+    ----------
+    belief : Components
+        With rows of series at other times, where they are asked for.
+    rows : list of (n,) int64
+        Rows of each mode; -1 of those that the model does not know.
+    packed : list of (n,) int64
+        Rows of the belief.
+    shown : list of (n,) arrays or Index
+        What they are called.
+    fixed : set of int
+        The modes that are held at one row.
+    """
+
+    belief: Components
+    rows: list[np.ndarray]
+    packed: list[np.ndarray]
+    shown: list[Any]
+    fixed: set[int]
+
+
 class Recommending(CPPredictions):
     """What a fitted CP estimator says of the rows of one mode beside each other."""
 
     _cells: np.ndarray | None = None
+    _sampled: np.ndarray | None = None
 
     def recommend(
         self,
@@ -58,13 +95,15 @@ class Recommending(CPPredictions):
             The mode whose rows are ranked.
         given : dict, optional
             Rows of other modes by the mode's name or position. One label (or index) is a setting that all results
-            share, a list of them restricts the combinations.
+            share, a list of them restricts the combinations. Rows that the model does not know are as in `predict`:
+            they have the prior, or are refused, by the parameter `unknown`; of a `Series` they are forecast.
         n : int, default=10
             The most rows for each combination.
         exclude : "seen", None, table, coordinates or SparseTensor, default="seen"
-            Cells not to recommend. "seen": those of the fit; a mode that `given` fixes to one label does not count, so
-            that an item that a user rated in March is not recommended for April either, unless all modes are given.
-            A table may have the columns of some modes, the ranked one among them.
+            Cells not to recommend. "seen": those that were observed, which are the cells of the fit without the zeros
+            that `SparseTensor.sample_zeros` or `with_zeros` drew; a mode that `given` fixes to one label does not
+            count, so that an item that a user rated in March is not recommended for April either, unless all modes are
+            given. A table may have the columns of some modes, the ranked one among them.
         by : {"mean", "lower", "upper", "thompson"}, default="mean"
             Rank by the mean of the latent value, by a careful or a hopeful end of its interval (the mean -+ as many
             standard deviations as a Gaussian interval has), or by one draw from the posterior.
@@ -83,8 +122,8 @@ class Recommending(CPPredictions):
         Raises
         ------
         ValueError
-            If a mode or a label is not known, the model does not know which cells it was fitted to, or `by` needs an
-            uncertainty that the method does not give.
+            If a mode is not known, or a label where `unknown` is "error", the model does not know which cells it was
+            fitted to, or `by` needs an uncertainty that the method does not give.
 
         Examples
         --------
@@ -100,35 +139,78 @@ class Recommending(CPPredictions):
         tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
         if by != "mean":
             self._check_has_uncertainty(f"by={by!r}")
-        belief, k = self._fitted_belief(), mode_of(self.labels_, mode)
-        check_no_deviations(belief, f"recommend of mode {mode!r}", k)
-        rows, fixed = self._combinations(k, by_mode(self.labels_, given))
-        left_out = self._left_out(exclude, k, rows, fixed)
+        k = mode_of(self.labels_, mode)
+        check_no_deviations(self._fitted_belief(), f"recommend of mode {mode!r}", k)
+        chosen = self._combinations(k, by_mode(self.labels_, given))
+        belief = chosen.belief
+        left_out = self._left_out(exclude, k, chosen)
         z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail))}.get(by, 0.0)
         first = offsets(self.shape_)
-        others = tuple(own + first[j] for j, own in enumerate(rows) if j != k)
+        others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
         ranked = Ranked(slice(int(first[k]), int(first[k + 1])), others, left_out, z)
         used = belief
         if by == "thompson":
             used = Components(draw(belief, self._likelihood(), 1, check_random_state(random_state))[0])
         with threads_of(self.n_jobs) as executor:
             best = best_rows(used, ranked, n, executor)
-        return self._ranked_frame(k, ranked, best, coverage)
+        return self._ranked_frame(k, chosen, ranked, best, coverage)
 
-    def _combinations(self, k: int, given: dict[int, Any]) -> tuple[list[np.ndarray], set[int]]:
-        """Rows of every mode that are combined, and the modes that are held at one."""
+    def _combinations(self, k: int, given: dict[int, Any]) -> Combined:
+        """The rows of every mode that are combined."""
         if k in given:
             fail_value(f"given must not name the mode that is ranked, {names_of(self.labels_)[k]!r}; use exclude.")
+        first, total = offsets(self.shape_), sum(self.shape_)
         rows = [np.arange(size) for size in self.shape_]
-        for j, value in given.items():
-            rows[j] = rows_of(self.labels_, self.shape_, j, value)
-        fixed = {j for j, value in given.items() if np.ndim(value) == 0 or isinstance(value, (str, tuple))}
-        return rows, fixed
+        packed = [own + start for own, start in zip(rows, first, strict=False)]
+        shown = [labels_at(self.labels_, j, own) for j, own in enumerate(rows)]
+        listed = {j: listed_rows(value) for j, value in given.items()}
+        fixed = {j for j, value in given.items() if not are_several(value)}
+        belief = self._fitted_belief()
+        if not all(listed.values()) or not listed:
+            for j in listed:
+                rows[j] = packed[j] = rows[j][:0]
+            return Combined(belief, rows, packed, shown, fixed)
+        found = placed(self, self._lines_of(listed))
+        described, unknown = described_rows(self), []
+        known = self.posterior_.seen if described is None else self.posterior_.seen | described
+        for j, given_rows in listed.items():
+            at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
+            beyond = (at < 0) | (at >= self.shape_[j])
+            own = np.where(beyond, total + j, at + first[j])
+            unseen = beyond | ((later < 0) & ~known[np.where(beyond, 0, own)])
+            unknown += [(names_of(self.labels_)[j], given_rows[i]) for i in np.flatnonzero(unseen)]
+            packed[j] = np.where(later >= 0, later, own)
+            rows[j] = np.where(beyond | (later >= 0), -1, at)
+            is_new = (rows[j] < 0).any()
+            shown[j] = pd.Index(given_rows, tupleize_cols=False) if is_new else labels_at(self.labels_, j, rows[j])
+        self._say_of_unknown(unknown, sum(map(len, listed.values())))
+        return Combined(found.belief, rows, packed, shown, fixed)
 
-    def _left_out(
-        self, exclude: Any, k: int, rows: list[np.ndarray], fixed: set[int]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lines_of(self, listed: dict[int, list[Any]]) -> Any:
+        """Cells in whose first lines each of these modes has its rows, as `predict` takes them."""
+        n, names, columns = max(map(len, listed.values())), names_of(self.labels_), []
+        for j, known in enumerate(self.labels_):
+            items = listed.get(j, [0 if known is None else known.index[0]])
+            if known is None:
+                items = [check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
+            columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
+        if all(known is None for known in self.labels_):
+            return np.stack([np.asarray(column) for column in columns], axis=1)
+        return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
+
+    def _say_of_unknown(self, unknown: list[tuple[Any, Any]], n: int) -> None:
+        """Warn of given rows of which nothing is known, or refuse them."""
+        if not unknown:
+            return
+        what = f"{len(unknown)} of {n} rows in given= have no training entries (the first is {unknown[0][1]!r} of mode "
+        what += f"{unknown[0][0]!r})"
+        if self.unknown == "error":
+            fail_value(f'{what}; fit with such rows, or set unknown="prior".')
+        warn_user(f"{what}; their prior is used.", UserWarning)
+
+    def _left_out(self, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What `Ranked` has as left_out."""
+        rows, fixed = chosen.rows, chosen.fixed
         modes, cells = list(range(len(self.shape_))), np.zeros((0, len(self.shape_)), dtype=np.int64)
         if isinstance(exclude, str):
             check_choice("exclude", exclude, ("seen",))
@@ -139,7 +221,8 @@ class Recommending(CPPredictions):
                 )
             if len(fixed) < len(modes) - 1:
                 modes = [j for j in modes if j not in fixed]
-            cells = self._cells[:, modes].astype(np.int64)
+            seen = self._cells if self._sampled is None else self._cells[~lines_among(self._cells, self._sampled)]
+            cells = seen[:, modes].astype(np.int64)
         elif exclude is not None:
             modes, cells = self._cells_of(exclude, k)
         kept = (cells >= 0).all(axis=1) & (cells < np.array(self.shape_)[modes]).all(axis=1)
@@ -159,14 +242,17 @@ class Recommending(CPPredictions):
             fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
         return modes, np.stack([rows_of_column(self.labels_, j, table[names[j]]) for j in modes], axis=1)
 
-    def _ranked_frame(self, k: int, ranked: Ranked, best: np.ndarray, coverage: float) -> pd.DataFrame:
+    def _ranked_frame(
+        self, k: int, chosen: Combined, ranked: Ranked, best: np.ndarray, coverage: float
+    ) -> pd.DataFrame:
         """The rows of `recommend`."""
         query, place = np.nonzero(best >= 0)
         rows = np.insert(ranked.rows_of(query), k, best[query, place] + ranked.candidates.start, axis=1)
-        known = knowledge(self._likelihood_of_new(), self._fitted_belief(), rows, coverage)
-        at = rows - offsets(self.shape_)[:-1]
+        known = knowledge(self._likelihood_of_new(), chosen.belief, rows, coverage)
         names = names_of(self.labels_)
-        columns = {names[j]: labels_at(self.labels_, j, at[:, j]) for j in range(len(names))}
+        where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
+        where.insert(k, best[query, place])
+        columns = {name: shown.take(at) for name, shown, at in zip(names, chosen.shown, where, strict=True)}
         frame = pd.DataFrame({**columns, "rank": place + 1, "mean": known.mean})
         if self.has_uncertainty():
             frame = frame.assign(sd=known.sd, lower=known.lower, upper=known.upper)
@@ -284,6 +370,7 @@ def _matched(
     keys = np.zeros(len(cells), dtype=np.int64)
     at = np.unravel_index(np.arange(len(queries)), sizes) if sizes else ()
     for j in compared:
-        queries = queries * shape[j] + rows[j][at[others.index(j)]]
-        keys = keys * shape[j] + cells[:, modes.index(j)]
+        # A row that the model does not know, -1, has no cells.
+        queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
+        keys = keys * (shape[j] + 1) + cells[:, modes.index(j)] + 1
     return matches(queries, keys, cells[:, modes.index(k)])

@@ -10,8 +10,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import check_choice, check_range, check_unmasked, fail_value
-from tensorcep.core.sums import mean_square
+from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
+from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
@@ -23,12 +23,12 @@ from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
 from tensorcep.cp.stream.wild import warn_of_deciding
+from tensorcep.cp.telling import telling
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
-LARGEST = 1e140
 # The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
 LEAST_RATE = 1e-150
 
@@ -145,29 +145,37 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
     def _decide_likelihood(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: np.ndarray | None = None
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> tuple[Likelihood, dict[str, Any]]:
+        check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         if not isinstance(coords, Columns):
             warn_of_deciding(y)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
-            limit = spike_at_minimum(y) if chosen.method in CENSORED_BY_RULE else None
+            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
         centred = self._has_intercept(chosen)
-        powers = powers_to_try(power if centred or power is not None else 1.0, y)
+        powers = powers_to_try(power if centred or power is not None else 1.0, y, weight)
         if powers != (1.0,):
-            likelihood, told = likelihood_of(powers[0], y, centred)
+            likelihood, told = likelihood_of(powers[0], y, centred, weight)
             return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}
         if centred:
-            level = float(np.mean(y))
+            level = weighted_mean(y, weight)
         else:
-            level = float(np.min(y)) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
+            level = (
+                float(np.min(y[telling(weight)])) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
+            )
         return gaussian_about(level), {**decided, "level_": level}
 
     def _has_intercept(self, chosen: Chosen) -> bool:
@@ -177,6 +185,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._noise_prior(np.ones(1))
+        given_power(self.power, None, "one")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            check_choice("fit_intercept", self.fit_intercept, ("auto",))
+
     def _has_least(self, chosen: Chosen) -> bool:
         """Whether the least value is subtracted before the fit."""
         return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
@@ -185,9 +200,9 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
 
-    def _noise_prior(self, y: np.ndarray) -> GammaNoise:
+    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
         if self.noise_prior is None:
-            return GammaNoise(1e-3, 1e-3 * (mean_square(y) or 1.0))
+            return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
         try:
             a, b = self.noise_prior
         except (TypeError, ValueError):
@@ -198,19 +213,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         )
 
     def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        y = likelihood.check_y(y)
-        largest = float(max(y.max(), -y.min()))
-        if largest > LARGEST:
-            fail_value(
-                f"y must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale y."
-            )
-        return y
+        return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood) -> float:
-        return float(np.mean(y))
+    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        return weighted_mean(y, weight)
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int) -> float:
-        return matching_scale(mean_square(y), order, rank)
+    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        return matching_scale(mean_square(y, weight), order, rank)
 
     @property
     def noise_precision_(self) -> float:
@@ -221,7 +230,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
         if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
             return float(np.mean(result.uneven[..., 0]))
-        return float(result.noise.precision if hasattr(result, "noise") else np.mean(result.theta))
+        if hasattr(result, "noise"):
+            return float(result.noise.precision)
+        with np.errstate(over="ignore"):  # of constant values it has no bound
+            return float(np.mean(result.theta))
 
     @property
     def noise_sd_(self) -> float | np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.loop import AnyMethod
 from tensorcep.cp.estimators.modes import by_mode, mode_of, names_of
@@ -16,9 +16,9 @@ from tensorcep.cp.plan import Local
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
-from tensorcep.priors.features import Features, Mode, designed
+from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
 from tensorcep.priors.field import check_graph
-from tensorcep.priors.graph import Graph, Net, net
+from tensorcep.priors.graph import Graph, Net, net, warn_of_nodes
 from tensorcep.priors.series import Clock, Series, clock
 from tensorcep.priors.slopes import MOST_DIRECT
 
@@ -63,8 +63,23 @@ def knows_rows(prior: Any) -> str | None:
     return coupled(prior)
 
 
-def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None]) -> Described:
+def lost_knowledge(model: Any) -> str | None:
+    """What parameters no longer say of rows that the fit knew, as of some files, in a sentence; None where they do."""
+    if any(model._features) and not has_features(model.prior):
+        return "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
+    known = next((word_of(known) for known in model._series if known is not None), None)
+    if known is None or coupled(model.prior) is not None:
+        return None
+    what = known.removeprefix("a ")
+    return f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit."
+
+
+def described(
+    prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], coords: np.ndarray | None = None
+) -> Described:
     """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
+
+    With the coordinates of the entries, (N, K), warnings tell of rows that features or a graph miss.
 
     Raises
     ------
@@ -79,8 +94,10 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
     for k, own in by_mode(labels, prior).items():
         mode = Mode(names[k], known[k], sizes[k])
         if isinstance(own, Features):
-            designs[k], mode = designed(own, mode)
-            sizes[k], known[k] = mode.size, mode.labels
+            design, mode = designed(own, mode)
+            designs[k], sizes[k], known[k] = design, mode.size, mode.labels
+            if coords is not None:
+                warn_of_rows_without(mode, design.described, rows_among(coords[:, k], mode.size))
         if isinstance(own, Series):
             clocks[k] = clock(own, mode)
         if isinstance(own, Graph):
@@ -88,8 +105,37 @@ def described(prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None
             check_graph(graph, names[k])
             clocks[k] = graph
             sizes[k], known[k] = mode.size, mode.labels
+            if coords is not None:
+                warn_of_nodes(graph, mode, rows_among(coords[:, k], mode.size))
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
     return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
+
+
+def rows_among(rows: np.ndarray, size: int) -> np.ndarray:
+    """Which of the rows 0, 1, ... occur, (size,) bool."""
+    found = np.zeros(size, dtype=bool)
+    found[rows] = True
+    return found
+
+
+def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.ndarray, names: Sequence[Any]) -> None:
+    """Say of a batch (N, K) how many of the rows that had no entries before have no features, where most have none.
+
+    `seen` tells of each mode which rows (n_k,) bool had some.
+    """
+    for k, design in enumerate(designs):
+        if design is None:
+            continue
+        rows = np.unique(coords[:, k])
+        rows = rows[(rows >= len(seen[k])) | ~seen[k][np.minimum(rows, len(seen[k]) - 1)]]
+        inside = rows[rows < len(design.described)]
+        without = len(rows) - int(design.described[inside].sum())
+        if 2 * without > len(rows):
+            warn_user(
+                f"{without} of {len(rows)} new rows of mode {names[k]!r} have no features, and the prior of an average "
+                "row; where they should have some, labels must be spelled as those of the features.",
+                UserWarning,
+            )
 
 
 def is_local(prior: Any) -> bool:

@@ -69,7 +69,7 @@ class Spotting(CPPredictions):
         X = as_frame(X)
         extents, X = self._extent_of(X, extent, needed=True), self._without_extent(X, extent)
         if isinstance(X, pd.DataFrame):
-            X, y = split_like(names_of(self.labels_), X, y, modes, value)
+            X, y = split_like(names_of(self.labels_), X, y, modes, value, empty=True)
         if y is None and not isinstance(X, SparseTensor):
             fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
         y = X.values if y is None else y

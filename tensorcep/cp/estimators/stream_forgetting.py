@@ -13,8 +13,8 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.estimators.batches import engine_of, learned_by
-from tensorcep.cp.estimators.beginning import begin_with, chooses_prior
-from tensorcep.cp.estimators.row_features import word_of
+from tensorcep.cp.estimators.beginning import begin_with, leaves_choice
+from tensorcep.cp.estimators.row_features import lost_knowledge, word_of
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, absorbed
 from tensorcep.cp.stream.forgetting import kept_without, moved_up, positions_of, without_entries, without_rows
@@ -43,7 +43,7 @@ def forget_in_stream(
     """
     check_stream(model)
     stream: Stream = model._stream
-    if stream.reservoir is not None and not chooses_prior(model):  # it has messages that can be divided out
+    if stream.reservoir is not None and not leaves_choice(model):  # it has messages that can be divided out
         stream = stream._replace(kept=None)
     coords, n = _held(stream), int(model.n_samples_seen_)
     gone, whole = gone_of(coords), len(coords) == n
@@ -87,6 +87,9 @@ def _begin_again(
     """Fit the entries that are left of a stream that is beginning, as it would."""
     if stream.kept is None:
         return
+    lost = lost_knowledge(model)
+    if lost is not None:
+        fail_value(lost)
     kept, labels, sizes = kept_without(stream.kept, gone), list(model.labels_), list(stream.state.sizes)
     coords = kept.coords
     if dropped is not None:

@@ -3,7 +3,8 @@
 An entry of weight n counts as n entries that are equal: whole numbers are entries given so many times, for every method
 and for streams; an entry of weight 0 is left out, its labels stay. Any other weight is the power of a likelihood, or
 of what a method puts in its place: of the bound of a mean-field method, of the message of one that passes messages, of
-the Polya-Gamma form of a sampler (PG(n b, f) variables), of the density of real values.
+the Polya-Gamma form of a sampler (PG(n b, f) variables), of the density of real values. As a weight goes to 0 the fit
+goes to that without the entry (`tensorcep.cp.telling`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import numpy as np
 
 from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.estimators.entries import Entries
-from tensorcep.cp.plan import Plan
-from tensorcep.cp.problem import Problem, with_powers
+from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import augmentation_in_use
 from tensorcep.entries.batch import Batch
 
@@ -82,22 +82,15 @@ def _repeated(weights: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
 
 
-def with_power(work: Plan, power: np.ndarray) -> Plan:
-    """A plan whose entries have weights, (N,) in the order of the input.
+def check_power(name: str, problem: Problem) -> None:
+    """Refuse weights that are no whole numbers where a method, by its name, takes none.
 
     Raises
     ------
     ValueError
-        If the sampler draws normals that labels or limits hide, whose powers have no such form, a dispersion is
-        learned, or noise differs.
+        If the sampler draws normals that labels or limits hide, whose powers have no such form, levels or a dispersion
+        are learned, zeros are structural, or noise differs.
     """
-    check_power(work.method.name, work.problem)
-    weighted = work._replace(problem=with_powers(work.problem, power))
-    return weighted._replace(pilots=()) if work.method.sampler else weighted
-
-
-def check_power(name: str, problem: Problem) -> None:
-    """Refuse weights that are no whole numbers where a method, by its name, takes none."""
     likelihood = problem.likelihood
     normal = likelihood.normal if name == "gibbs" else None
     if normal is not None and augmentation_in_use(normal, problem) is not None:

@@ -69,9 +69,8 @@ from tensorcep.cp.gibbs.uneven import (
     even_draws,
     of_held,
 )
-from tensorcep.cp.model import Entries
 from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter, told_of_theta
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, weights_of_entries
 from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
@@ -85,7 +84,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     `kind` names the augmentation of the likelihood that is used.
     """
     C = options.n_chains
-    learned, spread = learned_parameter(problem, options), _spread(problem.entries)
+    learned, spread = learned_parameter(problem, options), _spread(problem)
     start = _start(learned, problem, spread)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
     drawn = augmentation is not None
@@ -136,10 +135,10 @@ def _start(learned: Learned | None, problem: Problem, spread: float) -> float:
     return 1.0 / spread if start is None else start
 
 
-def _spread(entries: Entries) -> float:
+def _spread(problem: Problem) -> float:
     """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
-    y = entries.y.ravel()[: len(entries.permutation)]
-    return max(variance(y), 1e-3 * mean_square(y)) or 1.0 if y.size else 1.0
+    y, weight = problem.entries.y.ravel()[: len(problem.entries.permutation)], weights_of_entries(problem)
+    return max(variance(y, weight), 1e-3 * mean_square(y, weight)) or 1.0 if y.size else 1.0
 
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, weights_of_entries
 from tensorcep.cp.stored import pieces
+from tensorcep.cp.telling import places_telling, usual_weight
 
 # A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
 # its value. More than the last number say no more about a handful of chains. Of few entries up to a third, to have 10
@@ -21,14 +22,18 @@ MANY = 500_000
 def held_places(problem: Problem) -> np.ndarray:
     """The places of the entries to leave out; none when there are too few entries.
 
-    Of labels the same share of either class, and as large as the rarer one asks for.
+    Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
+    that tell, the more often the more they weigh: means over them are then weighted ones.
     """
     n, rng = len(problem.entries.permutation), generator(problem.seed, Stream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
-    if n >= MANY:
+    weight = weights_of_entries(problem)
+    if n >= MANY and weight is None:
         return _drawn(y, of_labels, rng)
-    order = rng.permutation(n)
-    above = y[order] > 0.0 if of_labels else np.ones(n, dtype=bool)
+    order = rng.permutation(places_telling(problem))
+    if weight is not None:
+        order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
+    above = y[order] > 0.0 if of_labels else np.ones(len(order), dtype=bool)
     parts = [part for part in (order[above], order[~above]) if len(part)]
     sizes = _sizes([len(part) for part in parts])
     held = np.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)] or [order])

@@ -35,7 +35,7 @@ from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.share import CONSTANT, CONSTANT_OF_LABELS, evidence_of_shares, mean_share
-from tensorcep.cp.stored import without_places
+from tensorcep.cp.telling import told_beside
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.thresholds import Levels
@@ -76,12 +76,12 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
-    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), _slope(held.y, held.mean_of_all), nothing, law)
+    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
 def _square_about_constant(held: HeldOut, problem: Problem) -> float:
     """The mean square of real values: of those left out, or of all where these are too few to tell it."""
-    y = held.y if len(held.y) >= FEWEST_FOR_NOISE else problem.entries.y.ravel()[: len(problem.entries.permutation)]
+    y = held.y if len(held.y) >= FEWEST_FOR_NOISE else told_beside(problem)[0]
     return float(np.mean(y**2))
 
 
@@ -95,32 +95,28 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
     if _main_column(problem.free) is None:
         return None
-    y, likelihood = problem.entries.y.ravel()[: len(problem.entries.permutation)], problem.likelihood
+    likelihood, (others, exposure) = problem.likelihood, told_beside(problem, held.place)
     if is_of_rates(likelihood):
-        return _law_of_rates(held, problem, y)
+        return _law_of_rates(likelihood, others, exposure)
     if likelihood.observes != "labels":
-        others = without_places(y, held.place)
         return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
-    ones, n = np.count_nonzero(y > 0.0) - np.count_nonzero(held.y > 0.0), len(y) - len(held.y)
-    p = (ones + 0.5) / (n + 1.0)
+    p = (np.count_nonzero(others > 0.0) + 0.5) / (len(others) + 1.0)
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
 
 
-def _law_of_rates(held: HeldOut, problem: Problem, y: np.ndarray) -> ConstantLaw:
+def _law_of_rates(likelihood: Likelihood, others: np.ndarray, exposure: np.ndarray | None) -> ConstantLaw:
     """The constant law of counts, with their exposures."""
-    known, others = problem.entries.known, without_places(y, held.place)
-    exposure = np.exp(without_places(known.ravel()[: len(y)], held.place)) if len(known) else None
     total = float(len(others) if exposure is None else exposure.sum())
     start = float(np.log(max(float(others.sum()), 0.5) / total))
-    return constant_law(problem.likelihood, others, start, exposure)
+    return constant_law(likelihood, others, start, exposure)
 
 
 def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
     """Beside the shares of the levels among the entries that were not left out."""
     if _main_column(problem.free) is None:
         return held
-    y, link = problem.entries.y.ravel()[: len(problem.entries.permutation)], "logit" if levels.logistic else "probit"
-    shares = shares_of(np.delete(y, held.place), levels.n)
+    link = "logit" if levels.logistic else "probit"
+    shares = shares_of(told_beside(problem, held.place)[0], levels.n)
     record = ordinal(link, shares)
     law = ConstantLaw(constant_of(link, shares), record.default_theta)
     found = _beside_law(held, law, problem._replace(likelihood=record))
@@ -157,7 +153,7 @@ def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood)
     y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
     y, mean = y + limit - nothing, mean - nothing
     gain = y**2 - (y - mean) ** 2
-    return 1.0 if beyond_chance(gain) else _slope(y, mean)
+    return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 
 
 def _mixed(
@@ -171,7 +167,7 @@ def _mixed(
     return held._replace(share=share, score=score, constant=law.f, constant_theta=law.theta)
 
 
-def _slope(y: np.ndarray, mean: np.ndarray) -> float:
+def slope_of(y: np.ndarray, mean: np.ndarray) -> float:
     """The share of a prediction that counts, between 0 and 1."""
     typical = float(np.median(np.abs(mean)))
     slope, sure = _regressed(y, mean, np.ones_like(mean))

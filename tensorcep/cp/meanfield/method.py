@@ -186,7 +186,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         of_all = state.augmentation is None and state.uneven is None
         y, theta = (problem.entries.y, float(state.law.mean[0])) if of_all else state.given(problem)
         share = None if state.share is None else state.share.mean
-        told = Told(relative_change(state.f, old), train_score(problem, state.f, theta, y, share))
+        told = Told(relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
     else:
         state, told = report(state, old, problem, executor)
     sweep = Sweep(

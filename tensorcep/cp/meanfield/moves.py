@@ -16,7 +16,8 @@ from tensorcep.core.executor import Executor
 from tensorcep.cp.meanfield.rows import refresh_numbers
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.problem import Problem, weights_of_entries
+from tensorcep.cp.telling import tells
 from tensorcep.kernels.rows import packed_products
 
 # The latent values of counts are logs: none that float64 counts one by one lies farther than this from another.
@@ -44,6 +45,9 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor:
     """
     n, first = len(problem.entries.permutation), int(state.by_row.chunks[before.mode][0])
     moved = np.abs(state.f - before.f).ravel()[:n]
+    weight = weights_of_entries(problem)
+    if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
+        moved[~tells(weight)] = 0.0
     if moved.max(initial=0.0) <= FARTHEST:
         return False
     farthest = np.full(len(before.means), FARTHEST)

@@ -214,7 +214,7 @@ def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> f
     mean = state.rows.mean
     if problem.free is not None:
         mean = all_means(mean, problem.free, problem.shape)
-    return move_latent(state.f, problem.entries, mean, executor)
+    return move_latent(state.f, problem.entries, mean, executor, problem.power)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:

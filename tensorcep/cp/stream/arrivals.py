@@ -22,7 +22,7 @@ from tensorcep.core.checks import (
 from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.estimators.weighting import weighted_batch
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.frames import labels_of_column
+from tensorcep.entries.frames import check_mode_columns, labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
 from tensorcep.entries.labels import Labels, check_same_zones
 from tensorcep.entries.spelling import spelled_as
@@ -98,6 +98,7 @@ def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batc
         return Batch(coords, keys, names, values, time, X)
     if isinstance(X, pd.DataFrame):
         check_columns_not_in_index(X, 2)
+        check_mode_columns(list(X.columns), list(X.columns), None, "X")
         values = check_values(y if y is not None else [], len(X), name="y")
         check_not_empty(len(X), "X")
         missing = [name for name in X.columns if X[name].isna().any()]

@@ -14,13 +14,14 @@ import numpy as np
 
 from tensorcep.core.belief import Posterior
 from tensorcep.core.loop import Run
-from tensorcep.cp.extents import extents_at, some_entries
+from tensorcep.cp.extents import extents_at, some_of
 from tensorcep.cp.plan import Plan
 from tensorcep.cp.problem import Problem
 from tensorcep.cp.rows import all_coords
 from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, posterior_of
 from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.telling import places_telling
 from tensorcep.priors.record import per_row
 
 # Entries of a batch. From 100 to 1000 it made no difference.
@@ -43,9 +44,11 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
         That of the last batch, with the posterior of all rows.
     """
     problem = work.problem
-    n, coords = len(problem.entries.permutation), all_coords(problem.entries)
-    first, *others = np.array_split(np.random.default_rng(n).permutation(n), -(-n // BATCH))
-    one = run_plan(work._replace(problem=_some(problem, np.sort(first))))
+    coords, told = all_coords(problem.entries), places_telling(problem)
+    parts = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
+    parts[-1] = np.append(parts[-1], np.setdiff1d(np.arange(len(coords)), told))
+    first, *others = parts
+    one = run_plan(work._replace(problem=some_of(problem, np.sort(first))))
     state, how = _begun(problem, one.posterior), {**work.how, "verbose": False, "bold": bold}
     for places in others:
         batch = batch_of(
@@ -62,15 +65,6 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
         one = learn(work.method, batch.problem, work.settings, **how)
         state = absorbed(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
-
-
-def _some(problem: Problem, places: np.ndarray) -> Problem:
-    """The problem of the entries at these places in the lanes alone."""
-    entries, lanes = some_entries(problem, places), None
-    if problem.power is not None:
-        lanes = np.zeros(entries.y.shape)
-        lanes.ravel()[: len(places)] = problem.power.ravel()[places[entries.permutation]]
-    return problem._replace(entries=entries, power=lanes)
 
 
 def _begun(problem: Problem, posterior: Any) -> StreamState:

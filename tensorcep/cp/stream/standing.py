@@ -19,6 +19,7 @@ from tensorcep.cp.stream.constant import (
     learns_dispersion,
     share_of_ones,
 )
+from tensorcep.cp.telling import LEAST_TELLING, tells
 from tensorcep.likelihoods.record import Likelihood
 
 # Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
@@ -100,8 +101,14 @@ class Standing(NamedTuple):
         values: np.ndarray,
         predicted: Predicted | None = None,
         extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
     ) -> Standing:
-        """The standing after entries with these values, and extents if they have some, of which this was predicted."""
+        """The standing after entries with these values, and extents and weights if they have some.
+
+        Of entries with weights those are judged that tell, and the mean is by weight.
+        """
+        if weight is not None:
+            return self._after_weighted(likelihood, values, predicted, extent, weight)
         each = np.ones(len(values)) if extent is None else extent
         seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
         mean = self.mean + float(np.sum(values - self.mean * each)) / total
@@ -123,6 +130,25 @@ class Standing(NamedTuple):
         if predicted is not None:
             found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
         return found._with_shares(gain) if likelihood.observes == "labels" else found
+
+    def _after_weighted(
+        self,
+        likelihood: Likelihood,
+        values: np.ndarray,
+        predicted: Predicted | None,
+        extent: np.ndarray | None,
+        weight: np.ndarray,
+    ) -> Standing:
+        """The same of entries with weights (N,), which may all be light beside those before them."""
+        before = self.extent or float(self.seen)
+        told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
+        own = None if extent is None else extent[told]
+        said = None if predicted is None else Predicted(predicted.mean[told], predicted.score[told])
+        judged = self.after(likelihood, values[told], said, own) if told.any() else self
+        each = weight * (1.0 if extent is None else extent)
+        total = before + float(each.sum())
+        mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
+        return judged._replace(mean=mean, extent=total)
 
     def _with_shares(self, gain: np.ndarray) -> Standing:
         """The standing after labels of which the model's predictions gained so much in log score."""

@@ -1,22 +1,27 @@
-"""Files of entries: .tns, csv, parquet and npz, read and written, whole or in batches."""
+"""Files of entries: .tns, csv, parquet, npz and MatrixMarket, read and written, whole or in batches."""
 
 from __future__ import annotations
 
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.batches import read_batches
 from tensorcep.entries.io.extents import batches_with_extents
-from tensorcep.entries.io.layout import LAST, format_of
-from tensorcep.entries.io.read import read_cells, read_tensor
+from tensorcep.entries.io.formats import FORMATS, format_of
+from tensorcep.entries.io.layout import LAST, Reading
+from tensorcep.entries.io.read import columns_of, read_cells, read_tensor, value_name_of
 from tensorcep.entries.io.write import write_tensor
 
 __all__ = [
+    "FORMATS",
     "LAST",
     "Batch",
     "Position",
+    "Reading",
     "batches_with_extents",
+    "columns_of",
     "format_of",
     "read_batches",
     "read_cells",
     "read_tensor",
+    "value_name_of",
     "write_tensor",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorcep.entries.io.layout import Layout
 from tensorcep.entries.io.lines import ENCODING, UNDECODED, any_blank_first, any_number_as_name
-from tensorcep.entries.io.text import PARSE_ERRORS, checked_columns, parsed, types_of
+from tensorcep.entries.io.text import PARSE_ERRORS, checked_columns, general_dialect, parsed, types_of
 
 BLOCK = 1 << 20  # bytes read at a time
 Texts = dict[Any, NDArray[Any]]  # of fields
@@ -44,18 +43,16 @@ def blocks_of(handle: BinaryIO) -> Iterator[bytes]:
 def lines_of(block: bytes, first: bool) -> list[str]:
     """Return the lines of a block as those of its file, of which it is the first or a later one."""
     encoding = ENCODING if first else "utf-8"
-    return list(io.TextIOWrapper(io.BytesIO(block), encoding=encoding, errors=UNDECODED))
+    return list(io.TextIOWrapper(io.BytesIO(block), encoding=encoding, errors=UNDECODED, newline=""))
 
 
 def entries_in(block: bytes, layout: Layout) -> Ahead | None:
     """Return the entries of a block; None where some line may not hold exactly one good entry."""
     if block.startswith(MARK) or block.count(b"\r") != block.count(b"\r\n"):
         return None
-    dialect: dict[str, Any] = {"sep": layout.separator, "comment": layout.comment}
-    if layout.separator is None:
-        dialect = {"sep": r"\s+", "comment": layout.comment, "quoting": csv.QUOTE_NONE}
-    elif any_blank_first(b"\n" + block):
-        dialect["skipinitialspace"] = True
+    dialect = {**general_dialect(layout), "na_filter": False}
+    if layout.separator is not None and not any_blank_first(b"\n" + block, layout.separator):
+        dialect["skipinitialspace"] = False
     try:
         with np.errstate(invalid="ignore"):
             frame = parsed(io.BytesIO(block), types_of(layout), dialect, "strict")
@@ -79,7 +76,8 @@ def _texts(
     read = set(types_of(layout))
     found: Texts = {}
     doubted = []
-    exact = b" " not in block and b"\t" not in block and not any_number_as_name(b"\n" + block)
+    blanks = {b" ", b"\t"} - {(layout.separator or "").encode()}
+    exact = not any(blank in block for blank in blanks) and not any_number_as_name(b"\n" + block, layout.separator)
     for field in frame.columns:
         column = frame[field]
         if field in read:

@@ -12,8 +12,11 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_file, check_int, fail_value
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.layout import LAST, Reading, format_of
+from tensorcep.entries.io.doubts import check_defaults
+from tensorcep.entries.io.formats import format_of
+from tensorcep.entries.io.layout import LAST, Reading, check_reading
 from tensorcep.entries.io.lines import STDIN, check_seekable
+from tensorcep.entries.io.matrix_market import MatrixRows
 from tensorcep.entries.io.parquet import ParquetRows
 from tensorcep.entries.io.pieces import BadLine, FileLines, TextLines, open_text
 
@@ -34,20 +37,24 @@ def read_batches(
     labels: bool | None = None,
     modes: Any = None,
     value: Any = None,
+    sep: str | None = None,
+    decimal: str = ".",
+    encoding: str | None = None,
+    drop_missing: bool = False,
     bad_line: BadLine = refuse,
     start: Position | tuple[int, int] = (0, 0),
 ) -> Iterator[Batch]:
-    """Read entries from files one after the other, in batches that may span files.
+    """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
 
     Parameters
     ----------
     paths : path or list of paths
-        .tns, csv (both also with .gz) and parquet files; "-" is standard input, for which `format` says what it is.
+        Files as `read_tensor` takes them, but npz; "-" is standard input, for which `format` says what it is.
     batch_size : int, default=1000
         Entries per batch; the last may have fewer.
     first_batch : int, optional
         Entries of the batch at the very beginning, if it is to be of another size.
-    format, index_base, header, labels, modes, value
+    format, index_base, header, labels, modes, value, sep, decimal, encoding, drop_missing
         As in `read_tensor`, but None is the last column too, and labels of a csv file are text, since a later line may
         hold any.
     bad_line : callable, optional
@@ -73,9 +80,11 @@ def read_batches(
         fail_value("paths must name at least one file; got none.")
     check_int("batch_size", batch_size)
     size = batch_size if first_batch is None else check_int("first_batch", first_batch)
-    check_choice("index_base", str(index_base), ("0", "1"))
     kinds = [_kind_of(name, format) for name in names]
-    how = Reading(index_base, header, labels, modes, LAST if value is None else value)
+    last = LAST if value is None else value
+    how = check_reading(
+        Reading(index_base, header, labels, modes, last, None, sep, decimal, encoding, bool(drop_missing))
+    )
     start = Position(*start)
     size = size if start == (0, 0) else batch_size
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
@@ -86,6 +95,8 @@ def read_batches(
         with _opened(names[file], kinds[file], how, first, bad_line) as source:
             columns = _same_columns(columns, source.mode_names)
             while (piece := source.take(missing)) is not None:
+                if not any_entry:
+                    check_defaults(names[file], how, (), source.value_name, piece.values)
                 pieces.append(piece)
                 missing -= piece.values.size
                 any_entry |= piece.values.size > 0
@@ -112,9 +123,11 @@ def _kind_of(path: str, format: str | None) -> str:
 @contextlib.contextmanager
 def _opened(
     path: str, kind: str, how: Reading, start: Position, bad_line: BadLine
-) -> Iterator[TextLines | FileLines | ParquetRows]:
+) -> Iterator[TextLines | FileLines | ParquetRows | MatrixRows]:
     if kind == "parquet":
         yield ParquetRows(path, how, start, bad_line)
+    elif kind == "mtx":
+        yield MatrixRows(path, how, start)
     else:
         with open_text(path, kind, how, start, bad_line) as source:
             yield source

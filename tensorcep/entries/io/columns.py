@@ -16,14 +16,15 @@ import pandas as pd
 
 from tensorcep.core.checks import check_sizes, check_values, fail_value
 from tensorcep.entries.io.batches import read_batches
-from tensorcep.entries.io.layout import EXTENSIONS, LAST, Reading, format_of
+from tensorcep.entries.io.formats import format_of, is_of_entries
+from tensorcep.entries.io.layout import Reading
+from tensorcep.entries.io.one_line import MOST_ROWS
 from tensorcep.entries.io.parquet import frames_of_parquet
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.spelling import numbers_of
 
 # Lines that are read at a time.
 LINES = 1 << 17
-MOST_ROWS = 2**31
 
 
 class Growing(Protocol):
@@ -97,7 +98,7 @@ def files_of(source: Any) -> list[str]:
     found: list[str] = []
     for item in map(os.fspath, items):
         if os.path.isdir(item):
-            names = sorted(name for name in os.listdir(item) if name.lower().endswith(EXTENSIONS))
+            names = sorted(name for name in os.listdir(item) if is_of_entries(name))
             found += [os.path.join(item, name) for name in names if not name.startswith(".")]
         elif os.path.exists(item):
             found.append(item)
@@ -227,9 +228,9 @@ def _indices(column: pd.Series, base: int) -> np.ndarray:
 
 
 def _of_text(files: list[str], how: Reading, format: str | None) -> Iterator[Part]:
-    options = {"index_base": how.index_base, "header": how.header, "labels": how.labels, "modes": how.modes}
-    value = LAST if how.value == LAST else how.value
-    for batch in read_batches(files, LINES, format=format, value=value, **options):
+    options = how._asdict()
+    del options["shape"]
+    for batch in read_batches(files, LINES, format=format, **options):
         keys = [None if own is None else pd.Series(own) for own in batch.keys]
         names = tuple(None if own is None else name for own, name in zip(batch.keys, batch.names, strict=True))
         yield names, keys, batch.coords, batch.values

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tensorcep.core.checks import reason_of
 from tensorcep.entries.io.layout import Layout
-from tensorcep.entries.io.lines import UNDECODED, is_text, open_binary, skip_lines
+from tensorcep.entries.io.lines import BLANKS, UNDECODED, is_text, open_binary, skip_lines
 from tensorcep.entries.io.one_line import find_bad_line
 from tensorcep.entries.io.text import (
     PARSE_ERRORS,
@@ -20,6 +20,7 @@ from tensorcep.entries.io.text import (
     is_of_file,
     parsed,
     types_of,
+    without_missing,
 )
 from tensorcep.entries.spelling import numbers_of
 
@@ -55,6 +56,10 @@ def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
     except UnicodeError:  # where it does not matter, in a column that nobody asked for, it shall not
         ignored = set(range(layout.n_fields)) - {*layout.modes, layout.value}
         frame, names = _whole_frame(layout, 0, {**types, **dict.fromkeys(ignored, object)})
+    kept = None if not layout.drop_missing or layout.value is None else frame[layout.value].notna().to_numpy()
+    frame = without_missing(frame, layout)
+    if not len(frame):
+        raise RefusedError
     checked_columns(frame, layout)
     # Integers beyond 64 bits are objects too.
     texts = [k for k in layout.modes or frame.columns if pd.api.types.infer_dtype(frame[k], skipna=False) == "string"]
@@ -65,7 +70,7 @@ def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
     if doubted:
         as_text, _ = _whole_frame(layout, 0, dict.fromkeys(doubted, object), doubted)
         for field in doubted:
-            frame[field] = numbers_of(as_text[field])
+            frame[field] = numbers_of(as_text[field] if kept is None else as_text[field][kept].reset_index(drop=True))
     return frame
 
 
@@ -88,8 +93,8 @@ def _frame_in(
 ) -> tuple[pd.DataFrame, bool, bool]:
     """As `_whole_frame`, in one dialect, and whether a field may begin with a blank."""
     options = {**dialect, "low_memory": False, "usecols": only}
-    with open_binary(layout.place, verbose, layout.path) as (handle, _, watched):
-        watched.numbers_as_names = False
+    with open_binary(layout.place, verbose, layout.path, layout.coding) as (handle, _, watched):
+        watched.numbers_as_names, watched.separator = False, layout.separator or BLANKS
         skip_lines(handle, layout.skip)  # pandas takes one line too many where a carriage return ends them
         try:
             return parsed(handle, types, options, errors), bool(watched.numbers_as_names), watched.blanks_first

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
+import functools
 import io
 import os
 import re
 import shutil
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import fail_value, printable
+from tensorcep.entries.io.packed import (
+    PACKED_ERRORS,
+    PLAIN,
+    UNIT,
+    Coding,
+    UnreadableError,
+    packer_of,
+    recoded,
+    unpacked,
+)
 
 ENCODING = "utf-8-sig"  # plain UTF-8, with or without the mark that spreadsheets put first
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 UNDECODED = "surrogateescape"
-NOT_TEXT = "is not UTF-8 text; convert the file, for instance with iconv --from-code latin1 --to-code utf-8"
+NOT_TEXT = "is not UTF-8 text; convert the file, or say encoding= what it is (such as latin1, cp1252 or gb18030)"
 STDIN = "-"
 
 BUFFER = 1 << 20
 IN_CACHE = 1 << 17  # bytes for several array operations in turn, which stay in the processor's cache
 LONGEST = 1 << 20  # bytes of a line: names and numbers take some hundreds
 LONGEST_SHOWN = 60  # characters of a field
+RUNS = re.compile(r"[ \t]+")
+ODD = re.compile("[\x1c-\x1f]")  # blanks to Python and to nobody else
+BLANKS = " "  # the separator of a csv file whose fields are between runs of blanks
 LONG_FIELD = f"has a field of more than {csv.field_size_limit():,} characters; close its quote or mend it"
-BLANK_FIRST = re.compile(rb"[ \t](?<=[,\r\n].)", re.DOTALL)
 GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a bomb to a thousandth
 
 
@@ -46,6 +56,12 @@ class _Counted(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:  # for zip files
+        return self._raw.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._raw.seek(offset, whence)
+
     def readinto(self, buffer: Any) -> int | None:
         count = self._raw.readinto(buffer)
         self.count += count or 0
@@ -58,10 +74,6 @@ class _Chunks(io.BufferedReader):
 
     def read1(self, size: int = -1) -> bytes:
         return super().read1(max(size, IN_CACHE))
-
-
-class UnreadableError(ValueError):
-    """The bytes of a file are none of entries, whichever way they are parsed."""
 
 
 class Watched(io.RawIOBase):
@@ -78,6 +90,7 @@ class Watched(io.RawIOBase):
         What was raised; pandas' parser would hide it.
     """
 
+    separator: str = ","
     numbers_as_names: bool | None = None
     blanks_first: bool = False
     refusal: UnreadableError | None = None
@@ -119,25 +132,34 @@ class Watched(io.RawIOBase):
     def _look_for_names(self, data: bytes) -> None:
         data = self._tail + data
         self._tail = data[-2:]
-        self.blanks_first = self.blanks_first or any_blank_first(data)
-        self.numbers_as_names = self.numbers_as_names or any_number_as_name(data)
+        self.blanks_first = self.blanks_first or any_blank_first(data, self.separator)
+        self.numbers_as_names = self.numbers_as_names or any_number_as_name(data, self.separator)
 
 
-def any_blank_first(data: bytes) -> bool:
+@functools.cache
+def _blank_first(separator: str) -> re.Pattern[bytes]:
+    return re.compile(rb"[ \t](?<=[%b\r\n].)" % re.escape(separator.encode()), re.DOTALL)
+
+
+def any_blank_first(data: bytes, separator: str | None = ",") -> bool:
     """Whether a field in these bytes begins with a blank."""
-    return (b" " in data or b"\t" in data) and BLANK_FIRST.search(data) is not None
+    return (b" " in data or b"\t" in data) and _blank_first(separator or BLANKS).search(data) is not None
 
 
-def any_number_as_name(data: bytes) -> bool:
+def any_number_as_name(data: bytes, separator: str | None = ",") -> bool:
     """Whether a field after a character of these bytes begins with a plus, or with a 0 before another character."""
     chars, plus = np.frombuffer(data, np.uint8), b"+" in data
+    mark = ord(separator or BLANKS)
     for start in range(0, len(data), IN_CACHE):
         before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
         found = first[: len(second)] == ord("0")
         found &= second > ord("/")
         if plus:
             found |= first[: len(second)] == ord("+")
-        found &= before[: len(second)] < ord("-")  # a separator, a quote, a blank or the end of a line
+        begins = before[: len(second)] < ord("-")  # a quote, a blank, the end of a line, most separators
+        if mark >= ord("-"):
+            begins |= before[: len(second)] == mark
+        found &= begins
         if found.any():
             return True
     return False
@@ -164,18 +186,20 @@ def check_seekable(path: str, kind: str) -> str:
 
 
 @contextlib.contextmanager
-def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterator[tuple[BinaryIO, _Counted, Watched]]:
-    """Yield a binary handle, decompressing what is gzip, and what counts and watches the bytes below it.
+def open_binary(
+    path: str, verbose: int = 0, name: str | None = None, coding: Coding = PLAIN
+) -> Iterator[tuple[BinaryIO, _Counted, Watched]]:
+    """Yield a binary handle on the text of a file in UTF-8, unpacked, and what counts and watches the bytes below it.
 
     `name` is what errors call the file, if not by its path.
     """
-    name = name or path
+    name, packer = name or path, ""
     try:
         with (
             open(path, "rb", buffering=0) as raw,
             tqdm(
                 total=os.path.getsize(path),
-                desc=os.path.basename(name),
+                desc=printable(os.path.basename(name)),
                 unit="B",
                 unit_scale=True,
                 disable=not verbose,
@@ -184,14 +208,16 @@ def open_binary(path: str, verbose: int = 0, name: str | None = None) -> Iterato
             io.BufferedReader(counted, BUFFER) as plain,
             contextlib.ExitStack() as stack,
         ):
-            if plain.peek(2)[:2] == b"\x1f\x8b":
-                unpacked = stack.enter_context(gzip.GzipFile(fileobj=plain))
-                watched = Watched(unpacked, name, counted)
-            else:
-                watched = Watched(plain, name)
+            packer = packer_of(plain)
+            source = unpacked(plain, packer, name, stack)
+            watched = Watched(recoded(source, coding, name), name, counted if packer else None)
             yield _Chunks(watched, BUFFER), counted, watched
-    except GZIP_ERRORS as error:
-        raise ValueError(f"'{name}' is a truncated or damaged gzip file ({error}); fetch or write it again.") from error
+    except PACKED_ERRORS as error:
+        if not packer or getattr(error, "errno", None) is not None:
+            raise
+        raise UnreadableError(
+            f"'{name}' is a truncated or damaged {packer} file ({error}); fetch or write it again."
+        ) from error
 
 
 def skip_lines(handle: Any, count: int) -> None:
@@ -207,13 +233,13 @@ def skip_lines(handle: Any, count: int) -> None:
 
 
 @contextlib.contextmanager
-def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
+def open_lines(path: str, name: str | None = None, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file, or those of standard input as they arrive.
 
     Bytes that are not UTF-8 become lone surrogates, so that two names stay two; `is_text` tells.
     """
     try:
-        with _lines(path, name) as lines:
+        with _lines(path, name, coding) as lines:
             yield lines
     except csv.Error as error:
         what = NOT_TEXT if "NUL" in str(error.__cause__) else LONG_FIELD  # the former up to Python 3.10
@@ -221,13 +247,14 @@ def open_lines(path: str, name: str | None = None) -> Iterator[Iterator[str]]:
 
 
 @contextlib.contextmanager
-def _lines(path: str, name: str | None) -> Iterator[Iterator[str]]:
+def _lines(path: str, name: str | None, coding: Coding) -> Iterator[Iterator[str]]:
     if path == STDIN:
-        watched = _Chunks(Watched(sys.stdin.buffer, "standard input"), BUFFER)
-        yield io.TextIOWrapper(watched, encoding=ENCODING, errors=UNDECODED)
+        source = recoded(sys.stdin.buffer, coding, "standard input")
+        chunks = _Chunks(Watched(source, "standard input"), BUFFER)
+        yield io.TextIOWrapper(chunks, encoding=ENCODING, errors=UNDECODED, newline="")
     else:
-        with open_binary(path, name=name) as (handle, *_):
-            yield io.TextIOWrapper(handle, encoding=ENCODING, errors=UNDECODED)
+        with open_binary(path, name=name, coding=coding) as (handle, *_):
+            yield io.TextIOWrapper(handle, encoding=ENCODING, errors=UNDECODED, newline="")
 
 
 def is_text(text: str) -> bool:
@@ -241,6 +268,12 @@ def is_text(text: str) -> bool:
     return True
 
 
+def translated(lines: Iterable[str], coding: Coding) -> Iterable[str]:
+    """Lines of a file that was opened before it was known what stands between its fields."""
+    mark = coding.separator
+    return lines if mark is None else (text.replace(mark, UNIT) for text in lines)
+
+
 def filled(lines: Iterable[str], comment: str | None) -> Iterator[str]:
     """Yield the lines that are neither blank nor only a comment."""
     return (text for text in lines if (text if comment is None else text.split(comment, 1)[0]).strip())
@@ -250,12 +283,20 @@ def split_line(text: str, separator: str | None, comment: str | None) -> list[st
     """Return the fields of one line, none if it is blank or only a comment; a quoted field ends with its line."""
     line = text if comment is None else text.split(comment, 1)[0]
     if separator is None:
+        line = line.strip(" \t\r\n")
+        if not line.isprintable():  # Python takes more characters for blanks than the C parser
+            return RUNS.split(line)
         return line.split()
     if not line.strip():
         return []
-    if '"' in line:
-        return next(csv.reader([line.rstrip("\r\n")], delimiter=separator, skipinitialspace=True))
-    return [field.lstrip() for field in line.rstrip("\r\n").split(separator)]
+    if '"' in line or separator == BLANKS:
+        return next(csv.reader([trimmed(line, separator)], delimiter=separator, skipinitialspace=True))
+    return [field.lstrip(" \t") for field in line.rstrip("\r\n").split(separator)]
+
+
+def trimmed(line: str, separator: str) -> str:
+    """A line without its end; with one kind of blanks, and none at the end, where these separate the fields."""
+    return line.replace("\t", BLANKS).rstrip() if separator == BLANKS else line.rstrip("\r\n")
 
 
 def rows(lines: Iterable[str], separator: str | None, comment: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -267,6 +308,7 @@ def rows(lines: Iterable[str], separator: str | None, comment: str | None) -> It
                 yield number, fields
         return
     kept = lines if comment is None else (text.split(comment, 1)[0] for text in lines)
+    kept = (trimmed(text, separator) + "\n" for text in kept) if separator == BLANKS else kept
     reader = csv.reader(kept, delimiter=separator, skipinitialspace=True)
     try:
         for fields in reader:
@@ -281,10 +323,14 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}..."
 
 
-def number_in(text: str) -> int | float | None:
+def number_in(text: str, decimal: str = ".") -> int | float | None:
     """Return the number that a field holds as the C parser sees it, or None."""
-    if "_" in text or not text.isascii():  # Python takes the digits of other scripts too
+    if "_" in text or not text.isascii() or ODD.search(text):  # Python takes the digits of other scripts too
         return None
+    if decimal != ".":
+        if "." in text:
+            return None
+        text = text.replace(decimal, ".")
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):

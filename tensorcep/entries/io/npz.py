@@ -20,9 +20,11 @@ WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, Ru
 
 
 def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
-    """Write entries, shape, labels and the rate of zeros; indices in the smallest integer type that holds them."""
+    """Write entries, shape, labels and what is known of sampled zeros; indices in the smallest integer type."""
     small = np.min_scalar_type(max(tensor.shape) - 1)
     arrays: dict[str, NDArray[Any]] = {"coords": tensor.coords.astype(small), "values": tensor.values}
+    if tensor.sampled is not None:
+        arrays["sampled"] = tensor.sampled
     labels = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(tensor.labels)]
     rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
     write_archive(path, KIND, VERSION, {"shape": list(tensor.shape), "labels": labels, **rate}, arrays)
@@ -42,6 +44,7 @@ def read_npz(path: str, shape: Any = None) -> SparseTensor:
             header["shape"],
             labels,  # type: ignore[arg-type]
             zero_rate=header.get("zero_rate", 1.0),
+            sampled=arrays.get("sampled"),
         )
     except WRONG as error:
         raise ValueError(f"'{path}' is damaged ({reason_of(error)}); write it again.") from error

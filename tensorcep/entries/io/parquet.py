@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,8 @@ from tensorcep.core.checks import INT64_MAX, reason_of
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io.layout import Reading, chosen_columns
+from tensorcep.entries.io.lines import number_in
+from tensorcep.entries.io.one_line import MOST_ROWS, TOO_MANY
 from tensorcep.entries.io.pieces import BadLine, batch_of
 
 ROWS = 1 << 14  # decoded at a time
@@ -51,6 +54,14 @@ def _explained(path: str) -> Iterator[None]:
         raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
+def columns_of_parquet(path: str) -> list[Any]:
+    """Return the names of the columns of a parquet file."""
+    with _explained(path):
+        from pyarrow.parquet import ParquetFile
+
+        return list(_flat(ParquetFile(path).schema_arrow.empty_table().to_pandas()).columns)
+
+
 def frames_of_parquet(
     files: Sequence[str], how: Reading | None, rows: int
 ) -> Iterator[tuple[pd.DataFrame, list[Any], Any]]:
@@ -85,18 +96,19 @@ class ParquetRows:
     ----------
     mode_names : tuple
         Names of the modes, None where there are indices.
+    value_name : object
     """
 
     def __init__(self, path: str, how: Reading, start: Position, bad_line: BadLine) -> None:
         self.path, self._position = path, start
-        self._base, self._bad_line = how.index_base, bad_line
+        self._base, self._bad_line, self._drops = how.index_base, bad_line, how.drop_missing
         with _explained(path):
             from pyarrow.parquet import ParquetFile
 
             table = ParquetFile(path)
             names = list(_flat(table.schema_arrow.empty_table().to_pandas()).columns)
-        modes, value = chosen_columns(path, names, how.modes, how.value)
-        self._columns = [*modes, value]
+        modes, self.value_name = chosen_columns(path, names, how.modes, how.value)
+        self._columns = [*modes, self.value_name]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
         self._rows = self._decoded(table, start.line)
 
@@ -121,6 +133,8 @@ class ParquetRows:
         self._position = Position(file, line + len(rows))
         entries = []
         for number, row in enumerate(rows, line + 1):
+            if self._drops and pd.isna(row[-1]):
+                continue
             problem = _row_problem(row, self.mode_names, self._base)
             if problem is None:
                 entries.append(row)
@@ -131,12 +145,19 @@ class ParquetRows:
 
 def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
     for cell, name in zip(row[:-1], names, strict=True):
-        if cell is None or cell != cell:
+        hashable: bool = isinstance(cell, Hashable)
+        if not hashable:
+            return f"has {cell!r} in column {name!r}, which is no label, such as a number, text or a date; mend it"
+        if pd.isna(cell):
             return "has a missing label; drop it or fill it in"
-        if name is None and (not isinstance(cell, int) or cell < base):
+        whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
+        if name is None and (not whole or cell < base):
             return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
         if name is None and cell - base >= INT64_MAX:
             return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
-    if not isinstance(row[-1], (int, float)) or not math.isfinite(row[-1]):
+        if name is None and cell - base >= MOST_ROWS:
+            return f"has the index {cell!r}; {TOO_MANY}"
+    value = number_in(row[-1]) if isinstance(row[-1], str) else row[-1]
+    if not isinstance(value, (int, float, Decimal)) or not math.isfinite(value):
         return f"has the value {row[-1]!r}, which is not a finite number; mend it"
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -13,8 +14,9 @@ import numpy as np
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.ahead import Ahead, blocks_of, entries_in, lines_of
 from tensorcep.entries.io.layout import Layout, Reading, fail_promise, layout_of
-from tensorcep.entries.io.lines import filled, open_binary, open_lines
+from tensorcep.entries.io.lines import filled, open_binary, open_lines, translated
 from tensorcep.entries.io.one_line import entry_in
+from tensorcep.entries.io.packed import UNIT
 from tensorcep.entries.io.text import read_lines
 
 # Takes a malformed line: path, number from 1, what is wrong with it, its text.
@@ -22,6 +24,8 @@ BadLine = Callable[[str, int, str, str], None]
 
 FEW = 250  # lines that are read one by one in less time than a call of pandas takes
 MANY = 1 << 16  # lines given to pandas at a time
+FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
+MOST_SPANNED = 1000  # lines of a quoted field
 
 
 def batch_of(entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int, position: Position) -> Batch:
@@ -46,12 +50,15 @@ class TextLines:
     ----------
     mode_names : tuple
         Names of the modes, None where there are indices.
+    value_name : object
     """
 
-    def __init__(self, layout: Layout, lines: Iterator[str], start: Position, bad_line: BadLine) -> None:
-        self._layout = layout
+    def __init__(
+        self, layout: Layout, lines: Iterator[str], start: Position, bad_line: BadLine, rest: Any = None
+    ) -> None:
+        self._layout, self._rest = layout, rest or iter(())  # lines that only a quoted field that goes on asks for
         self._bad_line = bad_line
-        self.mode_names = layout.mode_names
+        self.mode_names, self.value_name = layout.mode_names, layout.value_name
         self._position = Position(start.file, max(start.line, layout.skip))
         self._lines = lines
         self._n_filled = 0  # only counted where the header promises a number
@@ -71,8 +78,29 @@ class TextLines:
                 fail_promise(self._layout, self._n_filled)
         return lines
 
+    def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
+        """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
+
+        None where they hold no entry: then the first line is one of its own.
+        """
+        text, extra = begun[0], list[str]()
+        for used in range(2, MOST_SPANNED):
+            if used > len(begun):
+                extra += itertools.islice(itertools.chain(self._lines, self._rest), 1)
+                if used > len(begun) + len(extra):
+                    break
+            line = begun[used - 1] if used <= len(begun) else extra[-1]
+            text += line
+            if line.count('"') % 2:
+                entry = entry_in(text, self._layout)
+                if isinstance(entry, str):
+                    break
+                return entry, used
+        self._lines = itertools.chain(extra, self._lines)
+        return None
+
     def take(self, count: int) -> Batch | None:
-        """Return the entries of the next `count` lines or fewer, or None at the end."""
+        """Return the entries of the next `count` lines or a few more, or None at the end."""
         lines = self._next_lines(min(count, MANY))
         first = self._position.line + 1
         self._position = Position(self._position.file, self._position.line + len(lines))
@@ -80,13 +108,19 @@ class TextLines:
         if together is not None:
             coords, keys, values = together
             return Batch(coords, keys, self.mode_names, values, position=self._position)
-        entries = []
-        for number, text in enumerate(lines, first):
-            entry = entry_in(text, self._layout)
+        entries, mark, n = [], self._layout.coding.separator, 0
+        while n < len(lines):
+            text, number = lines[n], first + n
+            entry, used = entry_in(text, self._layout), 1
+            if isinstance(entry, str) and self._layout.separator is not None and text.count('"') % 2:
+                entry, used = self._spanning(lines[n:]) or (entry, used)
             if isinstance(entry, str):
+                text = text if mark is None else text.replace(UNIT, mark)
                 self._bad_line(self._layout.path, number, entry, text)
             elif entry is not None:
                 entries.append(entry)
+            n += used
+        self._position = self._position._replace(line=first - 1 + n)
         return batch_of(entries, self.mode_names, 0, self._position) if lines else None
 
 
@@ -95,8 +129,9 @@ class FileLines:
 
     def __init__(self, layout: Layout, handle: BinaryIO, start: Position, bad_line: BadLine) -> None:
         self._layout, self._bad_line = layout, bad_line
-        self.mode_names = layout.mode_names
-        self._blocks, self._n_blocks = blocks_of(handle), 0
+        self.mode_names, self.value_name = layout.mode_names, layout.value_name
+        self._blocks: Iterator[bytes] = blocks_of(handle)
+        self._n_blocks = 0
         self._position = Position(start.file, 0)
         self._ahead: Ahead | None = None
         self._taken = 0  # of the entries read ahead
@@ -131,7 +166,16 @@ class FileLines:
 
     def _read_slowly(self, lines: list[str]) -> None:
         layout = self._layout._replace(skip=0)
-        self._slow = TextLines(layout, iter(lines), self._position, self._bad_line)
+        self._slow = TextLines(layout, iter(lines), self._position, self._bad_line, self._next_blocks_lines())
+
+    def _next_blocks_lines(self) -> Iterator[str]:
+        """Yield the lines of the next blocks, one by one, which these then lack."""
+        while (block := next(self._blocks, None)) is not None:
+            found = FIRST_LINE.match(block)
+            end = len(block) if found is None else found.end()
+            if end < len(block):
+                self._blocks = itertools.chain([block[end:]], self._blocks)
+            yield "".join(lines_of(block[:end], False))
 
     def take(self, count: int) -> Batch | None:
         """Return the entries of the next `count` lines or fewer, or None at the end."""
@@ -162,15 +206,15 @@ def open_text(
     path: str, kind: str, how: Reading, start: Position, bad_line: BadLine
 ) -> Iterator[TextLines | FileLines]:
     """Yield the entries of a text file from a position on; what comes through a pipe is not read ahead of its use."""
-    with open_lines(path) as lines:
+    with open_lines(path, coding=how.coding) as lines:
         head: list[str] = []
         layout = layout_of(path, kind, _noted(lines, head), how)
         if not os.path.isfile(path) or layout.n_entries is not None:
-            source = TextLines(layout, itertools.chain(head, lines), start, bad_line)
+            source = TextLines(layout, iter(translated(itertools.chain(head, lines), layout.coding)), start, bad_line)
             source.skip()
             yield source
             return
-    with open_binary(path) as (handle, *_):
+    with open_binary(path, coding=layout.coding) as (handle, *_):
         yield FileLines(layout, handle, start, bad_line)
 
 

@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_choice, check_file, check_shape, check_sizes, fail_value
+from tensorcep.core.checks import check_file, check_shape, check_sizes, fail_value
 from tensorcep.entries.coo import check_counting
+from tensorcep.entries.io.doubts import check_defaults
+from tensorcep.entries.io.formats import format_of
 from tensorcep.entries.io.labelled import read_frame
 from tensorcep.entries.io.layout import (
     LAST,
     VALUES,
     Layout,
     Reading,
+    check_reading,
     chosen_columns,
+    csv_layout,
     csv_names,
-    format_of,
     layout_of,
     tns_layout,
 )
 from tensorcep.entries.io.lines import check_seekable, on_disk, open_lines, rows
+from tensorcep.entries.io.matrix_market import read_matrix
 from tensorcep.entries.io.npz import read_npz
-from tensorcep.entries.io.parquet import read_parquet
+from tensorcep.entries.io.parquet import columns_of_parquet, read_parquet
 from tensorcep.entries.io.text import read_entries
 from tensorcep.entries.tensor import SparseTensor
 
@@ -42,6 +46,10 @@ def read_tensor(
     modes: Sequence[Any] | None = None,
     value: Any = LAST,
     duplicates: str = "error",
+    sep: str | None = None,
+    decimal: str = ".",
+    encoding: str | None = None,
+    drop_missing: bool = False,
     verbose: int = 0,
 ) -> SparseTensor:
     """Read a SparseTensor from a file.
@@ -52,8 +60,10 @@ def read_tensor(
         Its extension says what it is, unless `format` does. What comes out of a pipe is first put into a temporary
         file. A .tns (FROSTT) file has one entry per line: indices, then
         the value, separated by blanks; "#" starts a comment; two header lines (order and number of entries, then the
-        sizes) may come first. A csv or parquet file has one line per entry. An npz file is one of `write_tensor`.
-    format : {"tns", "csv", "parquet", "npz"}, optional
+        sizes), or those of Tensor Toolbox ("sptensor", order, sizes, number of entries), may come first. A csv (.csv,
+        .tsv, .txt, .dat, .data) or parquet file has one line per entry. A .mtx (MatrixMarket) file holds a matrix. An
+        npz file is one of `write_tensor`. Files of text may be packed (.gz, .bz2, .xz, or .zip with one file in it).
+    format : {"tns", "csv", "parquet", "npz", "mtx"}, optional
     shape : sequence of K ints, optional
         Sizes of the modes; default: the header's, or the largest indices, so that empty rows at the end are lost. For
         columns of indices only, as are the sizes of labelled modes those of their labels.
@@ -73,6 +83,15 @@ def read_tensor(
     duplicates : {"error", "mean", "sum", "last"}, default="error"
         What to do with a cell that occurs more than once. "sum" of a last column that is not called y, value or count
         needs that column to be named as the `value`, since it may be a mode of a log.
+    sep : str, optional
+        What stands between the fields of a csv file. Default: the comma, tab, ";", "|" or "::" that the first line has,
+        or blanks where it has none of them.
+    decimal : {".", ","}, default="."
+        The decimal point of values in text.
+    encoding : str, optional
+        Of the text; default: UTF-8, or what a byte-order mark says.
+    drop_missing : bool, default=False
+        Whether lines whose value is missing (empty, NA, nan, null, ...) are left out; they are refused otherwise.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -103,19 +122,24 @@ def read_tensor(
     """
     text = check_file(path)
     kind = format_of(text, format)
-    check_choice("index_base", str(index_base), ("0", "1"))
-    how = Reading(index_base, header, labels, modes, value, shape)
+    how = check_reading(
+        Reading(index_base, header, labels, modes, value, shape, sep, decimal, encoding, bool(drop_missing))
+    )
     if kind in ("npz", "parquet"):
         check_seekable(text, kind)
         return read_npz(text, shape) if kind == "npz" else _from_parquet(text, how, duplicates)
     with on_disk(text) as copy:
-        with open_lines(copy, text) as lines:
+        if kind == "mtx":
+            return read_matrix(text, copy, how, duplicates)
+        with open_lines(copy, text, how.coding) as lines:
             layout = layout_of(text, kind, lines, how)._replace(copy=copy)
         _check_sum(how, layout.value_name, duplicates)
         if layout.labelled:
             frame = read_frame(layout, verbose)
-            return _from_frame(frame, layout.mode_names, layout.value_name, how, duplicates)
+            return _from_frame(text, frame, layout.mode_names, layout.value_name, how, duplicates)
         coords, values, sizes = read_entries(layout, verbose)
+    if kind == "csv":
+        check_defaults(text, how, layout.mode_names, layout.value_name, values)
     if layout.shape is None:
         check_sizes(sizes, len(values))
     if layout.value is None:
@@ -127,13 +151,29 @@ def _from_parquet(path: str, how: Reading, duplicates: str) -> SparseTensor:
     frame = read_parquet(path)
     modes, value = chosen_columns(path, list(frame.columns), how.modes, how.value)
     _check_sum(how, value, duplicates)
-    return _from_frame(frame, modes, value, how, duplicates)
+    if how.drop_missing and value is not None:
+        frame = frame[frame[value].notna()]
+    return _from_frame(path, frame, modes, value, how, duplicates)
 
 
-def read_cells(
-    path: str, kind: str, n_modes: int, *, index_base: int = 1, header: bool = True, with_values: bool = True
-) -> pd.DataFrame:
-    """Read all columns of a .tns, csv or parquet file as they stand, repeated cells too.
+def columns_of(path: str, format: str | None, how: Reading) -> list[Any] | None:
+    """Return the names of the columns of a csv or parquet file, None for other files and for files without names."""
+    kind = format_of(path, format)
+    if kind == "parquet":
+        return columns_of_parquet(path)
+    if kind != "csv" or not how.header or not os.path.isfile(path):
+        return None
+    return list(cells_layout(path, path, how).names)
+
+
+def value_name_of(path: str, format: str | None, how: Reading) -> Any:
+    """Return the name of the column of a file that is its value, None where it has none."""
+    names = columns_of(path, format, how)
+    return None if names is None else chosen_columns(path, names, how.modes, how.value)[1]
+
+
+def read_cells(path: str, kind: str, n_modes: int, how: Reading, *, with_values: bool = True) -> pd.DataFrame:
+    """Read all columns of a .tns, csv, mtx or parquet file as they stand, repeated cells too.
 
     Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
     csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
@@ -144,33 +184,40 @@ def read_cells(
     ValueError
         On a malformed line or a damaged file.
     """
+    check_reading(how)
     if kind == "parquet":
         return read_parquet(path)
     with on_disk(path) as copy:
         if kind == "csv":
-            return _csv_cells(path, copy, header)
-        return _tns_cells(path, copy, n_modes, index_base, with_values)
+            return read_frame(cells_layout(path, copy, how))
+        if kind == "mtx":
+            tensor = read_matrix(path, copy, how, "error")
+            return pd.DataFrame(tensor.coords + how.index_base).assign(value=tensor.values)
+        return _tns_cells(path, copy, n_modes, how, with_values)
 
 
-def _csv_cells(path: str, copy: str, header: bool) -> pd.DataFrame:
-    with open_lines(copy, path) as lines:
-        skip, names = csv_names(path, lines, header, None)
-    return read_frame(Layout(path, ",", None, tuple(names), (), None, skip, labelled=True, copy=copy))
+def cells_layout(path: str, copy: str, how: Reading) -> Layout:
+    """Return the layout of a csv file of whose columns none is a mode or the value yet."""
+    with open_lines(copy, path, how.coding) as lines:
+        separator, skip, names = csv_names(path, lines, how, None)
+    return csv_layout(path, separator, how)._replace(names=tuple(names), skip=skip, copy=copy)
 
 
-def _tns_cells(path: str, copy: str, n_modes: int, index_base: int, with_values: bool) -> pd.DataFrame:
-    with open_lines(copy, path) as lines:  # two fields may be a header: the third line tells
-        widths = [len(fields) for _, fields in itertools.islice(rows(lines, None, "#"), 3)]
+def _tns_cells(path: str, copy: str, n_modes: int, how: Reading, with_values: bool) -> pd.DataFrame:
+    with open_lines(copy, path, how.coding) as lines:  # two fields may be a header: the third line tells
+        first = [fields for _, fields in itertools.islice(rows(lines, None, "#"), 5)]
+    widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]
     if widths and widths[-1] == n_modes and not with_values:
         fields = tuple(range(n_modes))
-        layout = Layout(path, None, "#", (None,) * n_modes, fields, None, base=index_base, copy=copy)
-        return pd.DataFrame(read_entries(layout)[0] + index_base)
+        layout = Layout(path, None, "#", (None,) * n_modes, fields, None, base=how.index_base, copy=copy)
+        return pd.DataFrame(read_entries(layout._replace(coding=how.coding))[0] + how.index_base)
     if widths and widths[-1] != n_modes + 1:
         wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
         fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-    with open_lines(copy, path) as lines:
-        coords, values, _ = read_entries(tns_layout(path, lines, Reading(index_base))._replace(copy=copy))
-    return pd.DataFrame(coords + index_base).assign(value=values)
+    with open_lines(copy, path, how.coding) as lines:
+        layout = tns_layout(path, lines, how._replace(shape=None, value=LAST))
+        coords, values, _ = read_entries(layout._replace(copy=copy))
+    return pd.DataFrame(coords + how.index_base).assign(value=values)
 
 
 def _check_sum(how: Reading, value: Any, duplicates: str) -> None:
@@ -182,7 +229,13 @@ def _check_sum(how: Reading, value: Any, duplicates: str) -> None:
         )
 
 
-def _from_frame(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
+def _from_frame(path: str, frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
+    tensor = _tensor_of(frame, modes, value, how, duplicates)
+    check_defaults(path, how, modes, value, tensor.values, tensor.shape)
+    return tensor
+
+
+def _tensor_of(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
     if how.labels is not False:
         if how.shape is not None:
             fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")

@@ -21,13 +21,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import INT64_MAX, reason_of
-from tensorcep.entries.io.layout import Layout, fail_promise
+from tensorcep.core.checks import reason_of
+from tensorcep.entries.io.layout import MISSING, Layout, fail_promise
 from tensorcep.entries.io.lines import (
+    BLANKS,
     ENCODING,
-    GZIP_ERRORS,
     UNDECODED,
-    UnreadableError,
     filled,
     is_text,
     open_binary,
@@ -35,7 +34,8 @@ from tensorcep.entries.io.lines import (
     skip_lines,
     split_line,
 )
-from tensorcep.entries.io.one_line import find_bad_line
+from tensorcep.entries.io.one_line import MOST_ROWS, find_bad_line
+from tensorcep.entries.io.packed import UnreadableError
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
@@ -56,7 +56,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
     dialects = [general_dialect(layout)]
     plain = _plain_separator(layout)
     if plain is not None:
-        dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE})
+        dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE, **_numbers_of(layout)})
     failure: Exception = RefusedError()
     for dialect in dialects:
         try:
@@ -77,7 +77,7 @@ def _plain_separator(layout: Layout) -> str | None:
     """Return the one character between the fields of the first entry, or None if it takes more to split them."""
     if layout.separator is not None:
         return layout.separator
-    with open_lines(layout.place, layout.path) as lines:
+    with open_lines(layout.place, layout.path, layout.coding) as lines:
         for text in itertools.islice(lines, layout.skip, None):
             fields = split_line(text, None, layout.comment)
             if fields:
@@ -86,9 +86,25 @@ def _plain_separator(layout: Layout) -> str | None:
 
 
 def general_dialect(layout: Layout) -> dict[str, Any]:
-    if layout.separator is None:
-        return {"sep": r"\s+", "comment": layout.comment, "quoting": csv.QUOTE_NONE}
-    return {"sep": layout.separator, "comment": layout.comment, "skipinitialspace": True}
+    how = {"comment": layout.comment, **_numbers_of(layout)}
+    if layout.separator in (None, BLANKS):
+        return {**how, "sep": r"\s+", "quoting": csv.QUOTE_NONE if layout.separator is None else csv.QUOTE_MINIMAL}
+    return {**how, "sep": layout.separator, "skipinitialspace": True}
+
+
+def _numbers_of(layout: Layout) -> dict[str, Any]:
+    """How numbers are written, where that is not as usual; which values are missing, where these are left out."""
+    how: dict[str, Any] = {} if layout.decimal == "." else {"decimal": layout.decimal}
+    if layout.drop_missing and layout.value is not None:
+        how |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(MISSING)}}
+    return how
+
+
+def without_missing(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """Return the lines whose value is not missing, where others are left out."""
+    if not layout.drop_missing or layout.value is None or layout.value not in frame:
+        return frame
+    return frame[frame[layout.value].notna()].reset_index(drop=True)
 
 
 class RefusedError(ValueError):
@@ -135,7 +151,8 @@ def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     waiting: collections.deque[Future[_Block]] = collections.deque()
     size = os.path.getsize(layout.place)
-    with open_binary(layout.place, verbose, layout.path) as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
+    opened = open_binary(layout.place, verbose, layout.path, layout.coding)
+    with opened as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
         skip_lines(handle, layout.skip)
         for lines, share in _whole_lines(handle, counted, size):
             waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
@@ -163,7 +180,10 @@ def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, 
         # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
         with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
             frame = parsed(BytesIO(lines), types_of(layout), {**dialect, "low_memory": True})
+        frame = without_missing(frame, layout)
     except pd.errors.EmptyDataError:  # nothing but comments
+        frame = pd.DataFrame()
+    if not len(frame):
         none = np.empty((0, len(layout.modes)), dtype=np.int64)
         return _Block(none, np.empty(0), none.sum(axis=0), share)
     coords, values, sizes = checked_columns(frame, layout)
@@ -180,7 +200,7 @@ def checked_columns(
     sizes = np.zeros(len(layout.modes), dtype=np.int64)
     for k, field in enumerate([] if layout.labelled else layout.modes):
         column = frame[field].to_numpy()
-        if column.min() < layout.base or int(column.max()) - layout.base >= INT64_MAX:
+        if column.min() < layout.base or int(column.max()) - layout.base >= MOST_ROWS:
             raise RefusedError
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
@@ -197,12 +217,11 @@ def types_of(layout: Layout) -> dict[Any, Any]:
 
 
 def parsed(handle: IO[Any], types: Any, dialect: dict[str, Any], errors: str = UNDECODED) -> pd.DataFrame:
-    options: dict[str, Any] = {**dialect, **_EXACT}
+    options: dict[str, Any] = {"na_filter": False, **dialect, **_EXACT}
     frame: pd.DataFrame = pd.read_csv(
         handle,
         header=None,
         dtype=types,
-        na_filter=False,
         engine="c",
         encoding=ENCODING,
         encoding_errors=errors,
@@ -213,7 +232,7 @@ def parsed(handle: IO[Any], types: Any, dialect: dict[str, Any], errors: str = U
 
 def is_of_file(error: Exception) -> bool:
     """Whether a file cannot be read in any way, so that there is no line to look for."""
-    return isinstance(error, UnreadableError) or isinstance(error.__cause__, GZIP_ERRORS)
+    return isinstance(error, UnreadableError)
 
 
 def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
@@ -227,7 +246,7 @@ def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64],
         return None
     try:
         with np.errstate(invalid="ignore"):
-            frame = parsed(StringIO(text), types, general_dialect(layout))
+            frame = parsed(StringIO(text), types, {**general_dialect(layout), "na_filter": False})
         coords, values, sizes = checked_columns(frame, layout)
     except PARSE_ERRORS:
         return None

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
-import warnings
+from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import check_choice, fail_value, warn_user
 from tensorcep.core.files import atomic_write
 from tensorcep.entries.interop import column_names, optional_module
-from tensorcep.entries.io.layout import format_of
+from tensorcep.entries.io.formats import written_format
+from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.npz import write_npz
 from tensorcep.entries.tensor import SparseTensor
 
 CHUNK = 1 << 18  # lines formatted at a time
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may run begins with one of these
 
 
 def write_tensor(
@@ -29,6 +32,8 @@ def write_tensor(
     header: bool = True,
     extended: bool = False,
     verbose: int = 0,
+    value: str = "y",
+    safe_csv: bool = False,
 ) -> None:
     """Write a SparseTensor to a file, which appears under its name only when it is complete.
 
@@ -36,8 +41,8 @@ def write_tensor(
     ----------
     tensor : SparseTensor
     path : path
-        The extension says what to write, as in `read_tensor`. Only npz keeps everything: the shape and the dtypes of
-        the labels too. A .tns file has no labels, and a shape only with `extended`.
+        The extension says what to write: .tns, .csv (both also with .gz), .parquet or .npz. Only npz keeps everything:
+        the shape and the dtypes of the labels too. A .tns file has no labels, and a shape only with `extended`.
     format : {"tns", "csv", "parquet", "npz"}, optional
     index_base : {1, 0}, default=1
         What indices of modes without labels count from in .tns, csv and parquet files.
@@ -47,6 +52,11 @@ def write_tensor(
         Whether a .tns file begins with the order, the number of entries and the sizes.
     verbose : int, default=0
         1 shows a progress bar.
+    value : str, default="y"
+        What the column of values of a csv or parquet file is called.
+    safe_csv : bool, default=False
+        Whether text of a csv file that a spreadsheet would run as a formula (it begins with =, +, -, @, tab or return)
+        gets a ' before it. Such labels are others when the file is read again.
 
     Examples
     --------
@@ -61,42 +71,71 @@ def write_tensor(
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
-    kind = format_of(text, format)
+    kind = written_format(text, format)
     check_choice("index_base", str(index_base), ("0", "1"))
     if kind == "npz":
         write_npz(tensor, text)
         return
     if kind == "tns" and any(found is not None for found in tensor.labels):
-        warnings.warn("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", stacklevel=2)
+        warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
         fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
     if kind == "parquet":
         optional_module("pyarrow", "writing parquet files")
         with atomic_write(text) as handle:
-            frame = _to_frame(tensor, slice(None), index_base, labelled=True)
+            frame = _to_frame(tensor, slice(None), index_base, True, value)
             frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
         return
-    with atomic_write(text) as handle:
-        if text.endswith(".gz"):
+    with text_file(text) as handle:
+        _write_lines(tensor, handle, kind, index_base, header, extended, verbose, value, safe_csv)
+
+
+@contextlib.contextmanager
+def text_file(path: str) -> Iterator[BinaryIO]:
+    """Yield a binary handle on a file that appears when it is complete, packed where its name ends in .gz."""
+    with atomic_write(path) as handle:
+        if path.endswith(".gz"):
             with gzip.GzipFile(filename="", fileobj=handle, mode="wb", compresslevel=6, mtime=0) as packed:
-                _write_lines(tensor, cast("BinaryIO", packed), kind, index_base, header, extended, verbose)
+                yield cast("BinaryIO", packed)
         else:
-            _write_lines(tensor, handle, kind, index_base, header, extended, verbose)
+            yield handle
 
 
-def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool) -> pd.DataFrame:
+def escaped(table: pd.DataFrame) -> pd.DataFrame:
+    """A table in which text, and names of columns, that a spreadsheet would run as a formula begin with a '."""
+    shown = table.copy()
+    for k, dtype in enumerate(table.dtypes):
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_datetime64_any_dtype(dtype)):
+            shown.isetitem(k, table.iloc[:, k].astype(object).map(_escaped).array)
+    return shown.set_axis([_escaped(name) for name in table.columns], axis=1)
+
+
+def _escaped(cell: Any) -> Any:
+    is_formula = isinstance(cell, str) and cell.startswith(FORMULAS) and number_in(cell) is None
+    return f"'{cell}" if is_formula else cell
+
+
+def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool, value: str) -> pd.DataFrame:
     columns: dict[Any, Any] = {}
-    names = column_names([None if found is None else found.name for found in tensor.labels], "y")
+    names = column_names([None if found is None else found.name for found in tensor.labels], value)
     for k, name in enumerate(names):
         found = tensor.labels[k] if labelled else None
         at = tensor.coords[part, k]
         columns[name] = at + base if found is None else found.index.take(at)
-    return pd.DataFrame({**columns, "y": tensor.values[part]})
+    return pd.DataFrame({**columns, value: tensor.values[part]})
 
 
 def _write_lines(
-    tensor: SparseTensor, handle: BinaryIO, kind: str, base: int, header: bool, extended: bool, verbose: int
+    tensor: SparseTensor,
+    handle: BinaryIO,
+    kind: str,
+    base: int,
+    header: bool,
+    extended: bool,
+    verbose: int,
+    value: str,
+    safe: bool,
 ) -> None:
     separator = " " if kind == "tns" else ","
     if kind == "tns" and extended:
@@ -105,7 +144,8 @@ def _write_lines(
     named = kind == "csv" and header
     with tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose) as bar:
         for start in range(0, max(tensor.nnz, 1), CHUNK):
-            frame = _to_frame(tensor, slice(start, start + CHUNK), base, labelled=kind == "csv")
+            frame = _to_frame(tensor, slice(start, start + CHUNK), base, kind == "csv", value)
+            frame = escaped(frame) if safe and kind == "csv" else frame
             frame.to_csv(
                 handle, sep=separator, header=named and start == 0, index=False, lineterminator="\n", mode="wb"
             )

@@ -119,6 +119,26 @@ def test_a_fit_that_goes_astray_after_its_trial_gives_way_to_the_other(monkeypat
 
 
 @quiet
+@pytest.mark.parametrize(("main", "found"), [(True, 1), (False, 0)])
+def test_columns_that_are_left_open_are_those_that_predict_entries_left_out(main, found):
+    """Main effects and pairs of modes are what `fit` would take, and components alone do not find them."""
+    (X, y), (Z, z) = signed()
+    rng = np.random.default_rng(1)
+    tables = [np.outer(rng.standard_normal(n), rng.standard_normal(m)) for n, m in ((20, 15), (15, 12), (20, 12))]
+
+    def of(cells):
+        a, b, c = cells.T
+        return tables[0][a, b] + tables[1][b, c] + tables[2][a, c] if main else 0.0
+
+    y, z = 0.3 * y + of(X) if main else y, 0.3 * z + of(Z) if main else z
+    model, alone = (streamed(X, y, 1500, interactions=word) for word in ("auto", "cp"))
+    assert model.interactions_["main"] == found
+    assert rmse(model, Z, z) < (0.8 * rmse(alone, Z, z) if main else 0.36)
+    named = streamed(X[:300], y[:300], interactions="main+cp")
+    assert named.interactions_ == {"main": 1, "pair": 0, "cp": 2}
+
+
+@quiet
 def test_joint_fits_of_a_beginning_stream_are_few_and_end():
     X, y = signed()[0]
     model, fitted = tc.CPRegressor(2, random_state=0), []

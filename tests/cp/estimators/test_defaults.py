@@ -250,15 +250,16 @@ def test_a_bare_estimator_recovers_effects_and_products():
 
 
 @each("name", NAMES)
-def test_streams_are_learned_by_cep_and_keep_what_they_began_with_but_the_prior(name, tmp_path):
+def test_streams_are_learned_by_cep_and_keep_what_they_began_with_but_the_prior_and_columns(name, tmp_path):
     X, y = entries(name)
     model = CLASSES[name](method=tc.CEP(anneal=0), tol=0.5, shape=SHAPE, random_state=0)
     model.partial_fit(X[:19], y[:19])
     began = [getattr(model, item) for item in FITTED]
     assert began == ["cep", 8, "fixed", {"main": 0, "pair": 0, "cp": 8}, 200]
-    model.partial_fit(X[19:], y[19:])  # by now there are enough entries to choose the prior by
+    model.partial_fit(X[19:], y[19:])  # by now there are enough entries to choose prior and columns by
     assert model.prior_ in ("fixed", "learned")
-    assert [getattr(model, item) for item in FITTED if item != "prior_"] == [*began[:2], *began[3:]]
+    parts = {"main": 1, "pair": 4, "cp": 8} if model.interactions_["main"] else began[3]
+    assert [getattr(model, item) for item in FITTED if item != "prior_"] == [*began[:2], parts, began[4]]
     chose = [getattr(model, item) for item in FITTED]
     model.save(tmp_path / "stream.npz")
     again = tc.load(tmp_path / "stream.npz")

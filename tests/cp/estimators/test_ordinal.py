@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 from functools import cache
 
 import numpy as np
@@ -241,6 +242,24 @@ def test_files_of_any_number_of_levels_load_however_the_fit_ended(n_levels, endi
     again = tc.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
+
+
+@UNLIKE
+def test_files_that_do_not_tell_of_their_thresholds_load(tmp_path):
+    X, f = latent()
+    model = tc.CPOrdinalClassifier(2, method="gibbs", max_iter=30, random_state=0).fit(
+        X, np.digitize(f, [-2, -1, 0, 1])
+    )
+    model.save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as archive:
+        content = dict(archive)
+    fields = json.loads(content.pop("header").tobytes())
+    del fields["checksum"]
+    assert fields["fitted"]["posterior"].pop("n_thresholds") == content["posterior.theta"].shape[2] == 3
+    fields["fitted"]["posterior"]["n_thresholds"] = 0
+    header = np.frombuffer(json.dumps(fields).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "m.npz", header=header, **content)
+    np.testing.assert_array_equal(tc.load(tmp_path / "m.npz").predict_proba(X), model.predict_proba(X))
 
 
 @EVERY

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -146,7 +149,8 @@ def test_recommend_serves_every_likelihood_by_index(name):
     [
         (lambda m: m.recommend("film"), "mode must be one of 'user', 'item', 'month'; got 'film'"),
         (lambda m: m.recommend("item", given={"item": "i1"}), "must not name the mode that is ranked, 'item'"),
-        (lambda m: m.recommend("item", given={"user": "u99"}), "label 'u99' is not among the 9 labels"),
+        (lambda m: m.recommend("item", given={"user": 7}), "mode 0 of the model has labels of the kind text"),
+        (lambda m: m.explain(user="u99", item="i1", month="m1"), "label 'u99' is not among the 9 labels"),
         (lambda m: m.recommend("item", by="best"), "by must be one of"),
         (lambda m: m.recommend("item", exclude=pd.DataFrame({"user": ["u1"]})), "exclude must have a column 'item'"),
         (lambda m: m.explain(user="u1", item="i2"), "there is none of 'month'"),
@@ -167,6 +171,82 @@ def test_seen_cells_are_saved_and_streams_have_none(tmp_path):
     model.partial_fit(df[MODES], df["y"])
     with pytest.raises(ValueError, match="exclude='seen' needs the cells of the fit"):
         model.recommend("item")
+
+
+@each("name", ["count", "classifier"])
+def test_sampled_zeros_are_not_seen(name, tmp_path):
+    rng = np.random.default_rng(0)
+    bought = pd.DataFrame({"user": rng.integers(9, size=40), "item": rng.integers(8, size=40)}).drop_duplicates()
+    ones = tc.SparseTensor.from_pandas(bought.astype(str).assign(y=1.0), ["user", "item"])
+    data = ones.with_zeros(25, random_state=0)
+    kind = {"count": tc.CPCountRegressor, "classifier": tc.CPClassifier}[name]
+    model = kind(1, method="vmp" if name == "count" else "pg-vb", max_iter=3, random_state=0).fit(data)
+    free = 9 * 8 - ones.nnz
+    top = model.recommend("item", n=8)
+    assert len(top) == free
+    assert {*zip(top["user"], top["item"], strict=True)}.isdisjoint(zip(*bought.astype(str).to_numpy().T, strict=True))
+    assert len(model.recommend("item", n=8, exclude=data)) == free - 25
+    model.save(tmp_path / "m.npz")
+    tc.write_tensor(data, tmp_path / "d.npz")
+    again = tc.load(tmp_path / "m.npz")
+    pd.testing.assert_frame_equal(again.recommend("item", n=8), top)
+    for fold in (tc.read_tensor(tmp_path / "d.npz"), data[np.arange(data.nnz, dtype=np.uint32)]):
+        assert len(kind(1, method=model.method, max_iter=3, random_state=0).fit(fold).recommend("item", n=8)) == free
+    other = again.forget_rows("user", "3", data=data).recommend("item", n=8)
+    assert len(other) == 8 * 8 - (bought["user"] != 3).sum()
+    new = ones.labels[1].index[:3].to_frame(index=False).assign(user="new", y=[1.0, 0.0, 0.0])[["user", "item", "y"]]
+    more = tc.SparseTensor.from_pandas(new, ["user", "item"], labels=[None, ones.labels[1]])
+    more = dataclasses.replace(more, sampled=more.values == 0.0)
+    grown = model.with_rows(model.transform(more, mode="user"))
+    assert set(ones.labels[1].index) - set(grown.recommend("item", {"user": "new"}, n=8)["item"]) == {new["item"][0]}
+
+
+def test_rows_that_are_not_known_have_the_prior_or_are_refused(model):
+    with pytest.warns(
+        UserWarning, match=r"1 of 3 rows in given= .* \(the first is 'new' of mode 'user'\); their prior"
+    ):
+        top = model.recommend("item", {"user": ["u1", "new"], "month": ["m2"]}, n=8)
+    assert len(top[top["user"] == "new"]) == 8
+    with pytest.warns(UserWarning, match="8 of 8 entries touch rows"):
+        expected = model.predict_latent(top[top["user"] == "new"][MODES])[0]
+    np.testing.assert_allclose(top["mean"][top["user"] == "new"], expected)
+    assert (np.diff(expected) <= 0.0).all()
+    known = model.recommend("item", {"user": ["u1"], "month": ["m2"]}, n=8)
+    pd.testing.assert_frame_equal(known, top[top["user"] == "u1"].reset_index(drop=True))
+    careful = copy.copy(model)
+    careful.unknown = "error"
+    with pytest.raises(ValueError, match="of mode 'user'\\); fit with such rows, or set unknown=\"prior\""):
+        careful.recommend("item", {"user": "new"})
+
+
+def test_a_month_to_come_is_ranked_by_its_forecast():
+    day = pd.date_range("2024-01-01", periods=12)
+    cells = pd.MultiIndex.from_product([day, list("abc")], names=["day", "shop"]).to_frame(index=False)
+    cells["y"] = np.repeat(np.sin(np.arange(12) / 3), 3) * np.tile([1.0, 2.0, 3.0], 12)
+    model = paper(tc.CPRegressor, 1, method="vmp", max_iter=5, prior={"day": tc.Series()}).fit(cells, value="y")
+    top = model.recommend("shop", {"day": pd.Timestamp("2024-01-15")}, exclude=None)
+    np.testing.assert_allclose(top["mean"], model.predict(top[["day", "shop"]]))
+    assert top["mean"].is_monotonic_decreasing
+
+
+def test_shell_recommends_to_rows_that_are_not_known(tmp_path, capsys):
+    model = paper(tc.CPRegressor, 1, max_iter=5, random_state=0).fit(ratings().assign(user=1), value="y")
+    model.save(tmp_path / "m.npz")
+    asked = ["recommend", str(tmp_path / "m.npz"), "--mode", "item", "-n", "1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main([*asked, "--given", "month=Paris", "--given", "user=1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].startswith("1,i")
+    assert err.startswith("warning: 1 of 2 rows in --given have no training entries (the first is 'Paris' of mode 'mo")
+    assert main([*asked, "--given", "user=x"]) == 1
+    assert capsys.readouterr().err == (
+        "error: --given user= must be a number, as the labels of the model are, such as 1; got 'x'.\n"
+    )
+    model.partial_fit(ratings().assign(user=1)[MODES], ratings()["y"])
+    model.save(tmp_path / "m.npz")
+    assert main(asked) == 1
+    assert "earlier versions do not keep; give --all, which leaves out nothing." in capsys.readouterr().err
 
 
 def test_shell_recommends_and_writes_components(tmp_path, capsys):

@@ -158,7 +158,8 @@ def test_arrays_go_by_row_number(data, form):
 
 def test_rows_may_lack_features(data):
     some = data.items.iloc[5:]
-    model = data.fit({"item": tc.Features(some)}, **QUICK, method="vmp")
+    with pytest.warns(UserWarning, match="5 of 30 rows with entries of mode 'item' have no features, such as 'i00'"):
+        model = data.fit({"item": tc.Features(some)}, **QUICK, method="vmp")
     assert rmse(data, model.predict(data.Xc)) < 0.6
     shift = model.posterior_.mode_prior.slopes[0].coef
     assert shift.shape[0] == 5
@@ -254,3 +255,15 @@ def test_rank_is_selected_with_features_by_label(data):
     found = tc.select_rank(model, train, ranks=[1, 2], cv=2, random_state=0)
     assert np.isfinite(found.scores).all()
     assert found.estimator.shape_ == (N, M)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fits_and_batches_tell_of_rows_that_features_miss(data):
+    misspelt = data.items.rename(index=lambda name: name.upper() if name < "i04" else name)
+    words = "4 of 30 rows with entries of mode 'item' have no features, such as 'i00'.*; 14 rows with features have no"
+    how = {"method": "vmp", "interactions": "cp", **QUICK, "rank": 1, "max_iter": 2}
+    with pytest.warns(UserWarning, match=words):
+        model = data.fit({"item": tc.Features(misspelt)}, **how)
+    new = data.table[data.table["item"] >= "i37"].replace({"item": {"i38": "I38", "i39": "I39"}}).iloc[::7]
+    with pytest.warns(UserWarning, match="2 of 3 new rows of mode 'item' have no features"):
+        model.partial_fit(new[["item", "user"]], new["y"])

@@ -159,3 +159,105 @@ def test_weights_that_mean_nothing_are_refused():
     counts = tc.CPCountRegressor(2, method="vmp", likelihood="negbinomial")
     with pytest.raises(ValueError, match="whole numbers where a dispersion is learned"):
         counts.fit(*entries("counts"), sample_weight=np.full(len(y), 0.5))
+
+
+WILD_SHAPE = (10, 8, 7)
+
+
+def with_wild(kind, value, weight, rest):
+    """Entries of which every ninth is wild and weighs next to nothing, their weights, which are wild; other cells."""
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((n, 2)) for n in WILD_SHAPE]
+    cells = rng.permutation(np.stack(np.unravel_index(np.arange(560), WILD_SHAPE), axis=1))
+    f = np.einsum("nr,nr,nr->n", *(own[at] for own, at in zip(rows, cells.T, strict=True)))
+    y = {
+        "real": f + 0.15 * rng.standard_normal(560),
+        "labels": (rng.random(560) < 1.0 / (1.0 + np.exp(-2.5 * f))).astype(float),
+        "counts": rng.poisson(np.exp(1.0 + 0.6 * f)).astype(float),
+        "levels": np.searchsorted([-1.0, 0.0, 1.0], f + 0.4 * rng.standard_normal(560)).astype(float),
+    }[kind]
+    X, wild = cells[:300], np.arange(300) % 9 == 0
+    turned = {"labels": 1.0 - y[:300], "levels": 3.0 - y[:300]}.get(kind, value)
+    return X, np.where(wild, turned, y[:300]), np.where(wild, weight, rest), wild, (cells[300:], y[300:])
+
+
+ESTIMATORS = {
+    "real": tc.CPRegressor,
+    "labels": tc.CPClassifier,
+    "counts": tc.CPCountRegressor,
+    "levels": tc.CPOrdinalClassifier,
+}
+
+
+# Kind, method, wild value and its weight, and the weight of the others.
+WILD = [
+    ("real", "vmp", 30.0, 1e-6, 0.5),
+    ("real", "cep", 1e6, 1e-15, 0.999999999),
+    ("labels", "pg-vb", 0.0, 1e-6, 0.999999999),
+    ("counts", "vmp", 1e6, 1e-15, 0.999999999),
+    ("levels", "vmp", 0.0, 1e-9, 0.999999999),
+]
+MORE_WILD = [
+    ("real", "vmp", 1e6, 1e-15, 0.999999999),
+    ("real", "laplace", 30.0, 1e-6, 0.999999999),
+    ("real", "wopt", 1e6, 1e-15, 0.999999999),
+    ("real", Gibbs(n_chains=2), 1e6, 1e-15, 0.999999999),
+    ("real", Gibbs(n_chains=2), 30.0, 1e-6, 0.5),
+    ("labels", "cep", 0.0, 1e-6, 0.999999999),
+    ("labels", PGGibbs(n_chains=2), 0.0, 1e-6, 0.999999999),
+    ("counts", "laplace", 30.0, 1e-6, 0.999999999),
+]
+
+
+@pytest.mark.parametrize("cases", [WILD, pytest.param(MORE_WILD, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_entries_whose_weight_goes_to_0_are_absent(cases):
+    """They move neither level, scale and noise, nor starts and trials."""
+    for kind, method, value, weight, rest in cases:
+        X, y, w, wild, other = with_wild(kind, value, weight, rest)
+        how = {"method": method, "shape": WILD_SHAPE, "max_iter": 40, "random_state": 0, "n_jobs": 1}
+        how |= {"likelihood": "poisson"} if kind == "counts" else {}
+        light = ESTIMATORS[kind](2, **how).fit(X, y, sample_weight=w)
+        absent = ESTIMATORS[kind](2, **how).fit(X[~wild], y[~wild], sample_weight=w[~wild])
+        assert getattr(light, "level_", 0.0) == pytest.approx(getattr(absent, "level_", 0.0), abs=1e-4)
+        if method == "wopt":
+            np.testing.assert_allclose(light.predict(other[0]), absent.predict(other[0]), rtol=1e-3, atol=1e-3)
+            continue
+        scores = [-model.log_score(*other).mean() for model in (light, absent)]
+        assert scores[0] == pytest.approx(scores[1], rel=0.02, abs=0.02), (kind, method)
+
+
+@pytest.mark.parametrize(
+    "kind", ["real", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("labels", "counts"))]
+)
+def test_streams_take_entries_whose_weight_goes_to_0_for_absent(kind):
+    X, y, w, wild, other = with_wild(kind, 30.0, 1e-6, 0.999999999)
+    how = {"shape": WILD_SHAPE, "random_state": 0, **({"likelihood": "poisson"} if kind == "counts" else {})}
+    models = ESTIMATORS[kind](2, **how), ESTIMATORS[kind](2, **how)
+    for batch in np.array_split(np.arange(len(y)), 3):
+        some = batch[~wild[batch]]
+        models[0].partial_fit(X[batch], y[batch], sample_weight=w[batch])
+        models[1].partial_fit(X[some], y[some])
+    scores = [-model.log_score(*other).mean() for model in models]
+    assert scores[0] == pytest.approx(scores[1], rel=0.02)
+    light = np.flatnonzero(wild)  # a batch of these alone
+    models[0].partial_fit(X[light], y[light], sample_weight=w[light])
+    assert -models[0].log_score(*other).mean() == pytest.approx(scores[0], rel=0.02)
+
+
+def test_equal_weights_near_one_are_a_fit_without_weights():
+    """All of it by any method: hold-outs, trials, pilots and starts are the same, too."""
+    X, y, *_, other = with_wild("real", 0.0, 1.0, 1.0)
+    for method in ("cep", Gibbs(n_chains=2)):
+        how = {"method": method, "shape": WILD_SHAPE, "max_iter": 30, "random_state": 0, "n_jobs": 1}
+        plain = tc.CPRegressor(2, **how).fit(X, y)
+        near = tc.CPRegressor(2, **how).fit(X, y, sample_weight=np.full(len(y), 1.0 - 1e-12))
+        np.testing.assert_allclose(near.predict(other[0]), plain.predict(other[0]), rtol=1e-5, atol=1e-6)
+        assert near.diagnostics_.n_held_out == plain.diagnostics_.n_held_out
+
+
+def test_level_is_the_weighted_mean():
+    X, y, *_ = with_wild("real", 0.0, 1.0, 1.0)
+    light = X[:, 0] < 4
+    y, w = np.where(light, y + 10.0, y), np.where(light, 0.01, 0.999)
+    model = tc.CPRegressor(2, method="vmp", max_iter=5, random_state=0).fit(X, y, sample_weight=w)
+    assert model.level_ == pytest.approx(np.average(y, weights=w))

@@ -12,6 +12,7 @@ from helpers.coupled import process_covariance
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
+from tensorcep.cp.estimators import beginning
 from tensorcep.priors import bonds
 from tensorcep.priors.graph import Net
 
@@ -40,6 +41,12 @@ def some_batches(rng):
 @pytest.fixture(scope="module")
 def batches():
     return some_batches(np.random.default_rng(5))
+
+
+@pytest.fixture(autouse=True)
+def batch_after_batch(monkeypatch):
+    """No entries are kept to be fitted again together: what a batch makes of what was known is looked at."""
+    monkeypatch.setattr(beginning, "MOST_KEPT", 0)
 
 
 def begun(prior, begin, batches, **how):

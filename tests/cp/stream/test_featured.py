@@ -193,7 +193,9 @@ def test_streams_that_began_otherwise_are_refused(data, streamed):
     with pytest.raises(ValueError, match="learns features from the first batch on, and this fit had none"):
         plain.partial_fit(X, y)
     with pytest.raises(ValueError, match="stream with Features keeps no entries: pass them as data="):
-        copy.deepcopy(streamed).forget_entries(X.iloc[:2])
+        data.model(1, forget=0.1).forget_entries(X.iloc[:2])
+    kept = data.model(1).forget_entries(X.iloc[:2])
+    assert kept.n_samples_seen_ == len(X) - 2
     again = copy.deepcopy(streamed).forget_entries(X.iloc[:2], data=X, y=y)
     assert again.n_samples_seen_ == len(X) - 2
     assert offsets(again.shape_)[1] == N

@@ -12,6 +12,7 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
+from tensorcep.cp.estimators import beginning, learning
 from tensorcep.cp.stream import chained, drifting
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
@@ -20,8 +21,8 @@ HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, 
 class Sales:
     """Shops whose days drift together; the days of the first batch, and then one at a time."""
 
-    def __init__(self, likelihood="gaussian"):
-        rng, (n, m) = np.random.default_rng(0), (12, 60)
+    def __init__(self, likelihood="gaussian", n=12):
+        rng, m = np.random.default_rng(0), 60
         shop, day = (part.ravel() for part in np.indices((n, m)))
         z = np.zeros(m)
         for t in range(1, m):
@@ -84,17 +85,19 @@ def test_days_of_a_stream_are_forecast_and_intervals_grow(sales, method):
 
 
 def test_labels_are_learned_along_a_series():
-    model = Sales("logit").model(cls=tc.CPClassifier, link="logit")
-    plain = Sales("logit").model(cls=tc.CPClassifier, link="logit", prior="learned")
+    sales = Sales("logit", n=40)
+    model = sales.model(cls=tc.CPClassifier, link="logit")
+    plain = sales.model(cls=tc.CPClassifier, link="logit", prior="learned")
     scores = [one.stream_trace_["log_score"][1:].mean() for one in (model, plain)]
     assert scores[0] > scores[1]
 
 
-def test_entries_of_earlier_days_are_smoothed_back(sales):
+def test_entries_of_earlier_days_are_smoothed_back(sales, monkeypatch):
     model = sales.model(20)
     day = sales.days[30]
     before, sd = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     new = pd.DataFrame({"shop": [f"s{i}" for i in range(12)], "day": sales.days[31]})
+    monkeypatch.setattr(learning, "due", lambda *_: False)  # a joint fit would learn the levels of shops anew
     model.partial_fit(new, model.predict(new) + 0.3)
     after, sd_after = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     assert before != after
@@ -158,11 +161,30 @@ def test_what_a_stream_cannot_do_with_series_is_refused(sales, how, sentence):
     assert not hasattr(model, "n_batches_")
 
 
-def test_streams_without_a_series_get_none_and_those_with_one_keep_no_entries(sales):
+def test_streams_without_a_series_get_none_and_those_with_one_keep_their_first_entries(sales, monkeypatch):
     part = sales.parts[0]
     X, y = part[["shop", "day"]], part["y"]
     plain = tc.CPRegressor(**{**HOW, "prior": "learned"}).partial_fit(X, y).set_params(prior={"day": tc.Series()})
     with pytest.raises(ValueError, match="learns a Series from the first batch or fit on, and this one was without"):
         plain.partial_fit(X, y)
-    with pytest.raises(ValueError, match="stream with a Series keeps no entries: pass them as data="):
+    model = sales.model(2)
+    n, sentence = model.n_samples_seen_, "stream with a Series keeps no entries: pass them as data="
+    assert len(model._stream.kept.values) == n
+    assert model.forget_entries(X.iloc[:2]).n_samples_seen_ == n - 2
+    monkeypatch.setattr(beginning, "MOST_KEPT", 100)
+    with pytest.raises(ValueError, match=sentence):
         sales.model(2).forget_entries(X.iloc[:2])
+
+
+def test_stream_with_a_series_is_fitted_again_with_the_main_effects_that_its_entries_show(sales):
+    """Before, its first batch chose the components alone, and no later one could add to them."""
+    how = {"prior": {"day": tc.Series()}, "rank": 1, "random_state": 0, "max_iter": 60}
+    table = pd.concat(sales.parts).assign(y=lambda t: t["y"] + 3.0 * (t["shop"] < "s4"))
+    model = tc.CPRegressor(**how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.partial_fit(table[:15], modes=["shop", "day"], value="y")
+        for first in (15, 60, 240):
+            model.partial_fit(table[first : 4 * first], modes=["shop", "day"], value="y")
+    assert model.interactions_["main"] == 1
+    assert np.sqrt(np.mean((model.predict(table) - table["y"]) ** 2)) < 0.4
