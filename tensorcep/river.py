@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range
+from tensorcep.cp.estimators.fitted import STOPPED
 from tensorcep.entries.interop import optional_module
 
 
@@ -38,7 +40,7 @@ class _OneByOne:
         if len(waiting) >= self.batch_size:
             labels, values = zip(*waiting, strict=True)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a first batch that did not reach the tolerance
+                warnings.filterwarnings("ignore", message=f".*{STOPPED}", category=ConvergenceWarning)
                 self.model.partial_fit(pd.DataFrame(labels, columns=self.modes), np.asarray(values))
             waiting = []
         self._waiting = waiting

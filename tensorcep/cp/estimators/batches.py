@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior, first_member
+from tensorcep.core.belief import GammaNoise, Posterior, first_member
 from tensorcep.core.checks import check_random_state, check_range, check_sizes, fail_value
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun
+from tensorcep.cp.estimators.beginning import PLAIN_REVISITED, Begun, leaves_choice
 from tensorcep.cp.estimators.defaults import given_int
 from tensorcep.cp.estimators.fitted import unseen_moments
 from tensorcep.cp.estimators.options import RunOptions, checked_options, with_numbers
@@ -38,7 +38,7 @@ from tensorcep.cp.stream.deviating import told_of_others, with_deviations, with_
 from tensorcep.cp.stream.featured import with_maps
 from tensorcep.cp.stream.noise import told_messages, untold, with_told
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir, with_new
-from tensorcep.cp.stream.revisit import Revisit, revisit, revisited
+from tensorcep.cp.stream.revisit import Revisit, revisit, revisited, with_messages
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
@@ -138,7 +138,8 @@ def first_stream(
     how: dict[str, Any] = {"seed": stream.seed, "capacity": model.revisit, "free": problem.free}
     empty = empty_reservoir(len(problem.shape), state.rank)
     if before is not None:
-        empty = empty._replace(revisited=before.revisited, skipped=before.skipped)
+        again = 0 if leaves_choice(model) else len(before.sample.y)  # as revisits would have, in one fit
+        empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     sent = told_messages(result.state.messages, posterior, too_much)
     return stream._replace(reservoir=with_new(empty, (coords, y, time), problem.entries.permutation, sent, **how))
 
@@ -260,6 +261,27 @@ def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) 
     if visit is None:
         return Learned(result, told, None, batch)
     return Learned(result, *revisited(visit, told, told_messages(result.state.messages, posterior, too_much)), batch)
+
+
+def part_of_the_way(plan: BatchPlan, learned: Learned, step: float) -> Learned:
+    """What a batch leads to where rows and noise go but a step, from 0 to 1, from what they were to what it says.
+
+    What it sends to them is scaled, so that posteriors stay products of a prior and of messages.
+    """
+    problem, visit = learned.batch.problem, plan.visit
+    too_much = untold(problem, learned.run.posterior)
+    reached = with_told(problem, learned.run.posterior, too_much)
+    before = (problem.prior.Lam, problem.prior.eta, problem.noise_prior) if visit is None else with_messages(visit)
+    Lam, eta = (old + step * (new - old) for old, new in zip(before[:2], (reached.Lam, reached.eta), strict=True))
+    noise, known = reached.noise, before[2]
+    if noise is not None and known is not None:
+        noise = GammaNoise(*(old + step * (new - old) for old, new in zip(known, noise, strict=True)))
+    told = reached._replace(Lam=Lam, eta=eta, noise=noise, dispersion=plan.state.dispersion)
+    if visit is None:
+        return learned._replace(posterior=told)
+    sent = told_messages(learned.run.state.messages, reached, too_much)
+    posterior, reservoir = revisited(visit, told, sent, step)
+    return learned._replace(posterior=posterior, reservoir=reservoir)
 
 
 @contextlib.contextmanager

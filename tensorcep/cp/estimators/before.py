@@ -13,20 +13,29 @@ from tensorcep.cp.stream.standing import Predicted
 
 
 def prequential(plan: BatchPlan) -> Predicted:
-    """The predictions of a batch before it is learned: of one Gaussian, whose noise is the same everywhere."""
-    belief, batch = belief_before(plan), plan.batch
-    likelihood, parameter = with_parameter(batch.problem.likelihood, belief.theta)
-    mean, score = np.empty(len(plan.y)), np.empty(len(plan.y))
+    """The predictions of a batch before it is learned."""
+    return predictions(plan, belief_before(plan), plan.batch.rows)
+
+
+def predictions(plan: BatchPlan, belief: Components, rows: np.ndarray, values: np.ndarray | None = None) -> Predicted:
+    """What a belief says of the entries of a batch, which lie in these of its rows (n, K), or had they these values.
+
+    It is one Gaussian, whose noise is the same everywhere.
+    """
+    likelihood, parameter = with_parameter(plan.batch.problem.likelihood, belief.theta)
+    coded = plan.y if values is None else values
+    mean, score, variance = np.empty((3, len(coded)))
     for first in range(0, len(score), BLOCK_CELLS):
         part = slice(first, first + BLOCK_CELLS)
-        m, v, theta = extended(likelihood, given_at(parameter, belief, batch.rows[part]), plan.extent, part)
-        y, given = plan.y[part], (m[0], v[0], theta[0])
+        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), plan.extent, part)
+        y, given = coded[part], (m[0], v[0], theta[0])
         score[part] = likelihood.logpdf(y, *given)
         if likelihood.observes == "labels":
             mean[part] = np.where(y > 0.0, np.exp(score[part]), -np.expm1(score[part]))
+            variance[part] = mean[part] * (1.0 - mean[part])
         else:
-            mean[part], _ = likelihood.predict(*given)
-    return Predicted(mean, score)
+            mean[part], variance[part] = likelihood.predict(*given)
+    return Predicted(mean, score, variance)
 
 
 def belief_before(plan: BatchPlan) -> Components:

@@ -9,7 +9,8 @@ predict the entries left out better beyond chance, and by what matters. A prior 
 leaves that choice alone.
 Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
 neither finds anything, many quick starts are tried, too: products of more than three modes are hard to find.
-A stream that forgets chooses with its first batch, and keeps none.
+A stream that forgets chooses with its first batch, and keeps none. One whose prior was named keeps entries as long as
+its reservoir holds all of them: what a few of them made of the factors, revisits alone may not mend.
 """
 
 from __future__ import annotations
@@ -91,9 +92,9 @@ def leaves_choice(model: BaseCP) -> bool:
     return chooses_prior(model) or isinstance(model.prior, Mapping)
 
 
-def keeps_entries(model: BaseCP) -> bool:
-    """Whether a stream keeps its first entries, to fit them again together."""
-    return model.forget == 0.0 and leaves_choice(model)
+def keeps_entries(model: BaseCP, n: int) -> bool:
+    """Whether a stream keeps its first n entries, to fit them together: to choose, or as its reservoir has all."""
+    return model.forget == 0.0 and (leaves_choice(model) or n <= model.revisit)
 
 
 def begin_with(
@@ -120,12 +121,14 @@ def begin_with(
     beside, n = (power, extent), _number_telling(values, power)
     if not leaves_choice(model):
         plan = _plan(model, entries, source, beside)
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), None)
+        stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
+        kept = Kept(coords, values, len(values), None, power, extent) if stays else None
+        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), kept)
     model._checked_targets(values, model._asked_likelihood())
     run = None
     if prior is None and n >= FEWEST:
         one, plan, run = _learned(model, entries, source, beside)
-        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares")}
+        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
         standing = _begun(standing, plan, values, beside)._replace(**judged)
         prior = one.way.prior if n >= SETTLED and not one.way.in_batches else None
     else:
@@ -134,7 +137,7 @@ def begin_with(
         plan = _plan(model, entries, source, beside, way)
         standing = _begun(standing, plan, values, beside)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = keeps_entries(model) and n < enough(shape, plan.work.problem.rank)
+    stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
     return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
 
 
@@ -216,9 +219,9 @@ def kept_with(
     batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None],
 ) -> Kept | None:
     """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
-    if kept is None or not keeps_entries(model):
-        return None
     coords, values, *beside = batch
+    if kept is None or not keeps_entries(model, len(kept.values) + len(values)):
+        return None
     power, extent = (
         _both((old, kept.values), (new, values)) for old, new in zip((kept.power, kept.extent), beside, strict=True)
     )

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import warn_user
+from tensorcep.core.loop import Run
 from tensorcep.cp.estimators.batches import (
     BatchPlan,
+    Learned,
     all_or_nothing,
     first_stream,
-    learn_batch,
     plan_batch,
 )
 from tensorcep.cp.estimators.before import prequential
@@ -27,14 +28,18 @@ from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.cp.estimators.row_features import lost_knowledge
 from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
+from tensorcep.cp.estimators.steps import first_sifted, learn_no_worse, sifted, warn_of_sifted
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, StreamState, absorbed, posterior_of
 from tensorcep.cp.stream.arrivals import training_rows
+from tensorcep.cp.stream.constant import is_judged_by_score
 from tensorcep.cp.stream.drifting import modes_of
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
-from tensorcep.cp.stream.standing import Kept, Standing, warn_of_no_gain
+from tensorcep.cp.stream.standing import Kept, Predicted, Standing, warn_of_no_gain
+from tensorcep.cp.stream.wild import warn_of_wild
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
+from tensorcep.likelihoods.record import Likelihood
 
 # Attributes that are made from the state of the stream when somebody asks for them.
 LAZY = ("posterior_", "labels_", "_belief")
@@ -125,11 +130,16 @@ class LearningCP(CPPredictions):
         return arrival, {}
 
     def _learn_first(self, arrival: Batch, about: dict[str, Any]) -> None:
+        given = arrival
+        arrival, out = first_sifted(self, given)
         coords, shape, labels = training_rows(arrival, self.shape)
         time = 0.0 if arrival.time is None else arrival.time
         beside: dict[str, Any] = {"power": arrival.weights, "extent": arrival.extents}
         begun = begin_with(self, (coords, arrival.values, shape, labels), arrival.tensor, **beside)
         self._begin(begun, coords, arrival.values, time, **about)
+        if out.any():
+            size = np.abs(given.values - np.median(arrival.values))
+            warn_of_wild(given, out, size, f"it outweighs the other {len(arrival.values)} of the batch together")
 
     def _learn_next(self, arrival: Batch, watch: Watch | None, about: dict[str, Any]) -> dict[str, float]:
         if must_be_summed_up(self):
@@ -142,9 +152,29 @@ class LearningCP(CPPredictions):
         stream = plan.stream
         predicted = prequential(plan)
         told = None if watch is None else scores_of_batch(self._likelihood_of_new(), plan, arrival)
-        standing = stream.standing.after(
-            plan.batch.problem.likelihood, arrival.values, predicted, plan.extent, arrival.weights
-        )
+        rest, wild = sifted(self, plan, arrival, predicted)
+        if rest.plan is None:
+            changed = {"_stream": stream._replace(standing=rest.standing), "n_batches_": self.n_batches_ + 1}
+            self._assign(changed)
+        else:
+            self._learn_rest(rest.plan, rest.arrival, rest.before, rest.standing, source)
+        likelihood = plan.batch.problem.likelihood
+        shown = predicted
+        if chooses_prior(self):
+            shown = stream.standing.mixed(likelihood, arrival.values, predicted)
+        if watch is not None and told is not None:
+            watch(told)
+        warn_of_sifted(arrival, wild, predicted)
+        squares, weights = (arrival.values - shown.mean) ** 2, arrival.weights
+        rmse = float(np.sqrt(np.average(squares, weights=weights)))
+        return {"log_score": float(np.average(shown.score, weights=weights)), "rmse": rmse}
+
+    def _learn_rest(
+        self, plan: BatchPlan, arrival: Batch, before: Predicted, standing: Standing, source: dict[str, Any]
+    ) -> None:
+        """Learn a batch of which this was predicted: with all entries so far, or alone."""
+        stream = plan.stream
+        standing = standing.after(plan.batch.problem.likelihood, arrival.values, before, plan.extent, arrival.weights)
         kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights, plan.extent))
         is_due = kept is not None and due(kept, plan.state.sizes, plan.state.rank)
         lost = lost_knowledge(self) if is_due else None
@@ -156,14 +186,7 @@ class LearningCP(CPPredictions):
             begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power, kept.extent)
             self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)
         else:
-            self._go_on(plan, source, standing, kept)
-        if chooses_prior(self):
-            predicted = stream.standing.mixed(plan.batch.problem.likelihood, arrival.values, predicted)
-        if watch is not None and told is not None:
-            watch(told)
-        squares, weights = (arrival.values - predicted.mean) ** 2, arrival.weights
-        rmse = float(np.sqrt(np.average(squares, weights=weights)))
-        return {"log_score": float(np.average(predicted.score, weights=weights)), "rmse": rmse}
+            self._go_on(plan, learn_no_worse(plan, arrival.values, before), source, standing, kept)
 
     def _begin(
         self,
@@ -184,15 +207,18 @@ class LearningCP(CPPredictions):
                 "trace_": _without_seconds(result.trace),
                 "_stream": first_stream(self, begun, coords, values, time, before),
                 **others,
+                **_health(begun.plan.attributes["method_"], result, standing, begun.plan.work.problem.likelihood),
             }
         )
         warn_of_no_convergence(begun.plan.work, result)
         if is_due:
             warn_of_no_gain(standing)
 
-    def _go_on(self, plan: BatchPlan, source: dict[str, Any], standing: Standing, kept: Kept | None) -> None:
-        """Learn one more batch, the posterior so far being its prior."""
-        result, posterior, reservoir, batch = learn_batch(plan)
+    def _go_on(
+        self, plan: BatchPlan, learned: Learned, source: dict[str, Any], standing: Standing, kept: Kept | None
+    ) -> None:
+        """Set all attributes after one more batch was learned, the posterior so far being its prior."""
+        result, posterior, reservoir, batch = learned
         standing, is_due = standing.told()
         before = self.n_batches_
         with all_or_nothing(plan, lambda: self.n_batches_ > before):
@@ -213,10 +239,17 @@ class LearningCP(CPPredictions):
                     "n_batches_": self.n_batches_ + 1,
                     **unseen_by_laws(state, self._unseen_mean, self._unseen_cov),
                     **({"_series": state.clocks} if any(state.chains) else {}),
+                    **_health(self.method_, result, standing, batch.problem.likelihood),
                 }
             )
         if is_due:
             warn_of_no_gain(standing)
+
+
+def _health(method: str, result: Run, standing: Standing, likelihood: Likelihood) -> dict[str, Any]:
+    """What a stream that was found to gain nothing tells of it."""
+    found = standing.diagnostics(method, result.n_iter, is_judged_by_score(likelihood))
+    return {} if found is None else {"diagnostics_": found}
 
 
 def _without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

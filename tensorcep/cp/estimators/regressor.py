@@ -22,6 +22,7 @@ from tensorcep.cp.estimators.powers import given_power, likelihood_of, powers_to
 from tensorcep.cp.estimators.scoring import scored_entries
 from tensorcep.cp.problem import Uneven
 from tensorcep.cp.stored import Columns
+from tensorcep.cp.stream.wild import warn_of_deciding
 from tensorcep.cp.telling import telling
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
@@ -155,6 +156,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ) -> tuple[Likelihood, dict[str, Any]]:
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
+        if not isinstance(coords, Columns):
+            warn_of_deciding(y)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":

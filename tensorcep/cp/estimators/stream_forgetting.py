@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.estimators.batches import engine_of, learned_by
-from tensorcep.cp.estimators.beginning import begin_with
+from tensorcep.cp.estimators.beginning import begin_with, leaves_choice
 from tensorcep.cp.estimators.row_features import lost_knowledge, word_of
 from tensorcep.cp.estimators.streamable import check_stream
 from tensorcep.cp.stream.adf import Stream, absorbed
@@ -43,6 +43,8 @@ def forget_in_stream(
     """
     check_stream(model)
     stream: Stream = model._stream
+    if stream.reservoir is not None and not leaves_choice(model):  # it has messages that can be divided out
+        stream = stream._replace(kept=None)
     coords, n = _held(stream), int(model.n_samples_seen_)
     gone, whole = gone_of(coords), len(coords) == n
     if not whole and not partly:

@@ -113,15 +113,21 @@ def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarr
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
-def revisited(made: Revisit, posterior: Posterior, sent: Messages) -> tuple[Posterior, Reservoir]:
+def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0) -> tuple[Posterior, Reservoir]:
     """The posterior and the reservoir after a batch was learned with these messages.
 
-    With forgetting, a revisited entry sends again only the share of its message that its age leaves.
+    The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
+    message that its age leaves.
     """
     permutation, time, old = made.batch.problem.entries.permutation, made.batch.time, made.reservoir.sample
     lanes = np.argsort(permutation)[len(made.y) :]
     chosen = old.at(made.held)
-    chosen = Sample(chosen.coords, chosen.y, chosen.born, *messages_at(sent, lanes))
+    if step < 1.0:
+        sent = Messages(*(step * part for part in sent))
+    again = messages_at(sent, lanes)
+    if step < 1.0:
+        again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
+    chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
     if made.keep < 1.0 and len(lanes):
         lost = 1.0 - made.keep ** np.maximum(0.0, time - chosen.born)
         posterior, chosen = _discounted(posterior, chosen, lost, made)
@@ -131,6 +137,17 @@ def revisited(made: Revisit, posterior: Posterior, sent: Messages) -> tuple[Post
     reservoir = made.reservoir._replace(sample=Sample(*fields))
     new = (made.coords, made.y, time)
     return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
+
+
+def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | None]:
+    """What the rows of the batch, and the noise, were with the messages of the entries that it revisits."""
+    problem, chosen = made.batch.problem, made.reservoir.sample.at(made.held)
+    lost = chosen._replace(Lam=-chosen.Lam, eta=-chosen.eta)
+    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, made.batch.rows[len(made.y) :], lost)
+    noise = problem.noise_prior
+    if noise is not None:
+        noise = GammaNoise(noise.a + float(chosen.a.sum()), noise.b + float(chosen.b.sum()))
+    return Lam, eta, noise
 
 
 def _discounted(posterior: Posterior, chosen: Sample, lost: np.ndarray, made: Revisit) -> tuple[Posterior, Sample]:

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.chance import SURE
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
+from tensorcep.cp.diagnostics import Diagnostics
 from tensorcep.cp.share import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.stream.constant import (
     LogDispersion,
@@ -29,13 +30,20 @@ REMEMBERED = 2000
 ROUNDING = 1e-9
 # No entry gains or loses more than this in log score: one that was held for impossible would decide for ever.
 MOST = 100.0
+# The least log score that is counted, and variance of a constant.
+LEAST_SCORE, LEAST_SPREAD = -1e6, 1e-300
 
 
 class Predicted(NamedTuple):
-    """Means and log scores (n,) of predictions."""
+    """Means, log scores and, where these are asked for, variances (n,) of predictions."""
 
     mean: np.ndarray
     score: np.ndarray
+    variance: np.ndarray | None = None
+
+    def at(self, where: np.ndarray) -> Predicted:
+        """Some of the predictions."""
+        return Predicted(self.mean[where], self.score[where], None if self.variance is None else self.variance[where])
 
 
 class Standing(NamedTuple):
@@ -61,6 +69,12 @@ class Standing(NamedTuple):
         anything was predicted.
     extent : float
         Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
+    spread : float
+        Mean square of what real values were apart from the mean of those before them.
+    change : float
+        The evidence that values which are wild by what was known are those of a change (`tensorcep.cp.stream.wild`).
+    score : float
+        Sum of the log scores of the predictions.
     """
 
     n: float = 0.0
@@ -72,6 +86,14 @@ class Standing(NamedTuple):
     dispersion: LogDispersion = LogDispersion()
     shares: tuple[float, ...] = ()
     extent: float = 0.0
+    spread: float = 0.0
+    change: float = 0.0
+    score: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of all values."""
+        return self.mean * (self.extent or self.seen)
 
     def after(
         self,
@@ -91,15 +113,22 @@ class Standing(NamedTuple):
         seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
         mean = self.mean + float(np.sum(values - self.mean * each)) / total
         found = self._replace(seen=seen, mean=mean, extent=total)
+        if likelihood.observes == "values":
+            apart, before = (values - (self.mean if self.seen else mean)) ** 2, self.seen if self.spread else 0
+            found = found._replace(spread=(before * self.spread + float(apart.sum())) / (before + len(values)))
         if learns_dispersion(likelihood):
             found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
-        gain = None if predicted is None or not self.seen else self._gain(likelihood, values, predicted, extent)
+        gain = None
+        if predicted is not None and self.seen:
+            gain = self._gain(likelihood, values, predicted, extent, found.spread)
         if gain is None:
             return found
         left = min(1.0, RECENT / (self.n + len(values)))
         sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
         n, total, square = (left * (old + float(new)) for old, new in sums)
         found = found._replace(n=n, gain=total, square=square)
+        if predicted is not None:
+            found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
         return found._with_shares(gain) if likelihood.observes == "labels" else found
 
     def _after_weighted(
@@ -146,14 +175,18 @@ class Standing(NamedTuple):
         return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
     def _gain(
-        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None
+        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
     ) -> np.ndarray | None:
-        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
+        """What each prediction gained (n,); None where the constant leaves nothing to gain.
+
+        Squares are in units of those of the constant: of these values, or, where they are few, in this one.
+        """
         if is_judged_by_score(likelihood):
             constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion, extent)
             return np.asarray(np.clip(predicted.score - constant, -MOST, MOST))
         apart = (values - self.mean) ** 2
-        return (apart - (values - predicted.mean) ** 2) / apart.mean() if apart.any() else None
+        unit = float(apart.mean()) if len(values) >= JUDGED else unit
+        return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
 
     @property
     def is_doubtful(self) -> bool:
@@ -164,6 +197,17 @@ class Standing(NamedTuple):
         """The standing after a warning, if one is due; and whether it is."""
         due = self.is_doubtful and self.n >= WARNED and not self.warned
         return self._replace(warned=self.warned or due), due
+
+    def diagnostics(self, method: str, n_iter: int, by_score: bool) -> Diagnostics | None:
+        """What a user who was warned of this standing, while nothing is gained, is told beside it; None otherwise."""
+        if not (self.warned and self.is_doubtful):
+            return None
+        score, gain, error = self.score / self.n, self.gain / self.n, self.square**0.5 / self.n
+        found = {"score": score, "n_held_out": int(self.n), "gain_error": error, "constant_score": score - gain}
+        if not by_score:
+            constant = -0.5 * (np.log(2.0 * np.pi * max(self.spread, LEAST_SPREAD)) + 1.0)
+            found |= {"constant_score": float(constant), "explained": gain, "explained_error": error}
+        return Diagnostics(method, n_iter, False, {}, **found)
 
 
 class Kept(NamedTuple):

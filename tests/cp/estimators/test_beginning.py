@@ -225,8 +225,12 @@ def test_stream_of_noise_is_never_converged_and_says_so_once():
             model.partial_fit(X[a : a + 300], y[a : a + 300])
         told += [item for item in caught if "no better than a constant" in str(item.message)]
         assert not model.converged_
+        assert (model.diagnostics_ is not None) == bool(told)
     assert len(told) == 1
     assert told[0].category is ConvergenceWarning
+    found = model.diagnostics_
+    assert (found.converged, found.n_held_out > 1000, found.explained < 0.05) == (False, True, True)
+    assert "a constant" in str(found)
 
 
 REAL, COUNTS, NB, LABELS = (get_likelihood(name) for name in ("gaussian", "poisson", "negbinomial", "logit"))
@@ -254,6 +258,19 @@ def test_standing_knows_a_gain_from_none_and_forgets():
     assert bad.n <= 10_000
     assert not bad.is_doubtful
     assert bad.mean == pytest.approx(values.mean())
+
+
+def test_standing_of_single_entries_is_that_of_all_of_them():
+    """Of an entry near the mean of those before it the constant has no error to count by."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(400)
+    good = bad = Standing().after(REAL, values[:100])
+    for value in values[100:, None]:
+        good = good.after(REAL, value, of(value + 0.5 * rng.standard_normal(1)))
+        bad = bad.after(REAL, value, of(np.full(1, bad.mean)))
+    assert not good.is_doubtful
+    assert bad.is_doubtful
+    assert good.gain / good.n == pytest.approx(0.75, abs=0.1)
 
 
 def test_standing_of_counts_that_vary_much_goes_by_log_scores():

@@ -111,6 +111,19 @@ def test_revisit_learns_more_from_a_stream_of_real_values():
     assert scores[400] > scores[0] + 0.2
 
 
+def test_a_reservoir_of_all_entries_leads_where_one_fit_does_and_beyond_it_messages_stay():
+    tensor = tc.simulate_cp((9, 8, 7), 2, 260, noise_precision=150.0, prior_mean=0.3, random_state=2).tensor
+    errors = []
+    for size, revisit in ((260, 260), (65, 260), (65, 100)):
+        model = tc.CPRegressor(2, prior="fixed", interactions="cp", revisit=revisit, random_state=0)
+        for a in range(0, 260, size):
+            model.partial_fit(tensor.coords[a : a + size], tensor.values[a : a + size])
+        errors.append(np.std(model.predict(tensor) - tensor.values))
+        assert (model._stream.kept is not None) == (revisit == 260)
+    assert errors[0] < 0.1
+    assert errors[1] == errors[0]
+
+
 def test_revisit_refuses_what_has_no_messages():
     X, y = entries("regressor")
     refused = [
