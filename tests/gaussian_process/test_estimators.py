@@ -269,6 +269,7 @@ REFUSED = [
     ({"power": 0.5}, ValueError, "power has a meaning only with n_inducing"),
     ({"tol": 0.0}, ValueError, "tol must be a number > 0"),
     ({"n_restarts_optimizer": -1}, ValueError, "n_restarts_optimizer must be an integer >= 0"),
+    ({"n_restarts_optimizer": 2, "optimizer": None}, ValueError, "n_restarts_optimizer has a meaning only with"),
     ({"random_state": "x"}, ValueError, "random_state must be None"),
 ]
 

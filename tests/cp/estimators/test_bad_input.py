@@ -351,3 +351,39 @@ def test_what_cannot_be_a_label_is_refused_as_fit_does(label, of_a_table):
         lambda: tc.CPRegressor().fit(X, bad["y"]),
     ):
         refused(ValueError, words, call)
+
+
+@each(
+    ("cls", "params", "message"),
+    [
+        (
+            tc.CPRegressor,
+            {"method": "vmp", "revisit": 5},
+            "revisit needs the messages of method='cep'; got method='vmp'",
+        ),
+        (
+            tc.CPRegressor,
+            {"prior": tc.Prior([0.5] * 2, [1.0] * 2), "prior_scale": 2.0},
+            "out beside a Prior",
+        ),
+        (tc.CPCountRegressor, {"likelihood": "poisson", "dispersion": 2.0}, "dispersion=2.0 is for"),
+        (
+            tc.CPCountRegressor,
+            {"likelihood": "binomial", "dispersion": 2.0},
+            "dispersion=2.0 is for",
+        ),
+    ],
+)
+def test_what_a_fit_would_not_use_is_refused(cls, params, message):
+    X = np.argwhere(np.ones((4, 3)))
+    with pytest.raises(ValueError, match=message):
+        cls(1, random_state=0, **{"method": "cep", **params}).fit(X, np.arange(12) % 2)
+
+
+def test_a_dispersion_that_counts_do_not_have_is_told():
+    rng = np.random.default_rng(0)
+    X = np.argwhere(np.ones((12, 10)))
+    model = tc.CPCountRegressor(1, method="vmp", dispersion=2.0, random_state=0)
+    with pytest.warns(UserWarning, match="no more than Poisson ones, which have none: dispersion=2 is not used"):
+        model.fit(X, rng.poisson(4.0, len(X)))
+    assert model.likelihood_ == "poisson"
