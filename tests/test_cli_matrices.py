@@ -107,16 +107,15 @@ def test_cli_refuses_what_matrices_do_not_have(work: Path, capsys: pytest.Captur
 
 
 @each(
-    ("name", "index", "options"),
+    ("model", "name", "index", "options"),
     [
-        ("w.csv", "", []),
-        ("n.csv", None, []),
-        ("d.tsv", "id", ["--decimal", ","]),
-        ("p.parquet", "id", []),
-        ("three.csv", "id", ["--wide"]),
+        ("pca", "w.csv", "", []),
+        ("fa", "n.csv", None, []),
+        ("gfa", "d.tsv", "id", ["--decimal", ","]),
+        ("pca", "p.parquet", "id", []),
+        ("fa", "three.csv", "id", ["--wide"]),
     ],
 )
-@each("model", ["pca", "fa", "gfa"])
 def test_cli_fits_a_wide_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, name: str, index: str | None, options: list[str]
 ) -> None:
