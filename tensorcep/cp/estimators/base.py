@@ -40,6 +40,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, is_of, split_given
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -292,7 +293,8 @@ class BaseCP(
         result = result._replace(state=plan.work.method.ended(result.state))
         health = diagnose(self, plan.work, result, attributes["_belief"])
         result = result._replace(state=None)  # states hold all messages and draws
-        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
+        drawn = isinstance(source, SparseTensor) and source.sampled is not None
+        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels) if drawn else None}
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)
