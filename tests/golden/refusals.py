@@ -714,7 +714,7 @@ SHELL = [
     "select-rank DATA --cv 1",
     "info none.csv",
     "convert DATA FOLDER/cells.xyz",
-    "split DATA a.csv b.csv --test-size 2",
+    "split DATA a.csv b.csv --test-size 2.5",
     "datasets moon",
     "demo --rank x",
     "warmup tensors",

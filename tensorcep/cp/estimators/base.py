@@ -41,6 +41,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, column_apart, is_of, split_given, warn_of_modes
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -309,7 +310,8 @@ class BaseCP(
         health = diagnose(self, plan.work, result, attributes["_belief"])
         attributes, health = with_calibrated(self, plan.work, result, attributes, health)
         result = result._replace(state=None)  # states hold all messages and draws
-        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels)}
+        drawn = isinstance(source, SparseTensor) and source.sampled is not None
+        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels) if drawn else None}
         self._assign({**attributes, **coding, "diagnostics_": health})
         warn_of_no_convergence(plan.work, result)
         warn_of_health(plan.work, result, health)

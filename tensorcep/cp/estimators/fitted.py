@@ -66,10 +66,10 @@ def fitted_cells(plan: FitPlan) -> np.ndarray | None:
     return cells if new.all() else cells[new]
 
 
-def sampled_cells(source: Any, labels: tuple[Any, ...]) -> np.ndarray | None:
-    """The cells (m, K) of the rows with these labels that hold sampled zeros of a tensor, None where there are none."""
-    if not isinstance(source, SparseTensor) or source.sampled is None:
-        return None
+def sampled_cells(source: SparseTensor, labels: tuple[Any, ...]) -> np.ndarray:
+    """The cells (m, K), among rows with these labels, of a tensor that hold sampled zeros."""
+    if source.sampled is None:
+        return np.zeros((0, source.order), dtype=np.int32)
     return coords_to_predict(source.select(source.sampled), labels).astype(np.int32)
 
 
