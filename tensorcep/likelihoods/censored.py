@@ -192,13 +192,14 @@ def censored_at(limit: float, side: float = LOWER) -> Likelihood:
         mean, variance = predict(side * np.asarray(m), v, theta)
         return limit + side * mean, variance
 
+    def on_side(q: float) -> float:
+        return check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
+
     def quantile_within(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
-        return limit + side * quantile(own, side * np.asarray(m), v, theta)
+        return limit + side * quantile(on_side(q), side * np.asarray(m), v, theta)
 
     def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
-        return limit + side * np.maximum(0.0, mixture_quantile(own, side * np.asarray(m), v, theta))
+        return limit + side * np.maximum(0.0, mixture_quantile(on_side(q), side * np.asarray(m), v, theta))
 
     def tails_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         found = tails(side * np.asarray(y), side * np.asarray(m), v, theta)

@@ -193,8 +193,8 @@ LIKELIHOODS = (
     Mutant(
         "censored-upper-quantile",
         "tensorcep/likelihoods/censored.py",
-        'own = check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)',
-        'own = check_fraction("q", q)',
+        'return check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)',
+        'return check_fraction("q", q)',
         "Under an upper limit the lower quantile is the upper one.",
         "tests/likelihoods/test_censored.py",
         "upper",
