@@ -915,6 +915,20 @@ def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest
     assert errors[2].startswith("error: no row has enough entries to hold out --test-size=4 of them and to keep one")
 
 
+@each(
+    ("separator", "coding", "kept"),
+    [(";", "utf-8", ";"), ("\t", "utf-8", "\t"), ("|", "utf-16", "|"), ("::", "utf-8", ",")],
+)
+def test_cli_split_keeps_separators(tmp_path: Path, separator: str, coding: str, kept: str) -> None:
+    lines = [["u", "i", "stars", "when"], ["a", "x", "1,5", "3"], ["b", "x", "2,5", "1"], ["b", "y", "4", "2"]]
+    log, train, test = (tmp_path / name for name in ("log.csv", "train.csv", "test.csv"))
+    log.write_text("\n".join(map(separator.join, lines)), coding)
+    how = ["--value", "stars", "--modes", "u,i", "--decimal", ",", "--by", "time", "--times", "when", "--test-size", 1]
+    assert cli("split", log, train, test, *how, "-q") == 0
+    assert pd.read_csv(train, sep=kept, dtype=str).to_numpy().tolist() == lines[2:]
+    assert pd.read_csv(test, sep=kept, dtype=str).to_numpy().tolist() == lines[1:2]
+
+
 def test_cli_split_by_time_takes_lines_of_a_log_and_npz(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("host,port\na,1\na,1\nb,2\nb,1\n")
     parts = [tmp_path / "a.csv", tmp_path / "b.csv"]

@@ -15,6 +15,7 @@ from tensorcep.cli._command import (
     check_output,
     output,
     read_data,
+    reading_of,
     show,
     shows_progress,
 )
@@ -33,7 +34,8 @@ Write a part of the entries of IN to TEST and the others to TRAIN. What is held 
   group   rows of --mode with all their entries
 
 --test-size is a share (of entries; of group, of rows), or a whole number: of entries, times, entries of each row, rows.
-Files of csv and parquet keep their header, all their columns and the order of their lines."""
+Files of csv and parquet keep their header, all their columns and the order of their lines, those of csv also their
+separator, if it is a single character."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,9 +111,7 @@ def _mode(text: str) -> str | int:
 
 def _table(args: argparse.Namespace) -> pd.DataFrame | None:
     """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
-    import pandas as pd
-
-    from tensorcep.entries.io import format_of
+    from tensorcep.entries.io import format_of, read_cells
     from tensorcep.entries.io.parquet import read_parquet
 
     kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
@@ -120,34 +120,24 @@ def _table(args: argparse.Namespace) -> pd.DataFrame | None:
         return None
     if kinds == {"parquet"}:
         return read_parquet(args.data)
-    if kinds != {"csv"}:
-        return None
-    labelled = args.header if args.labels is None else args.labels
-    try:
-        return pd.read_csv(
-            args.data,
-            header=0 if args.header else None,
-            dtype=str,
-            na_filter=False,
-            index_col=False,
-            comment=None if labelled else "#",
-            encoding="utf-8-sig",
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeError):
-        return None  # what is wrong with it says who reads the entries
+    return read_cells(args.data, "csv", 0, reading_of(args)) if kinds == {"csv"} else None
 
 
 def _write(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
     from tensorcep.entries.io import format_of
+    from tensorcep.entries.io.packed import UNIT
+    from tensorcep.entries.io.read import cells_layout
     from tensorcep.entries.io.write import escaped, text_file
 
     if format_of(path, args.format) == "parquet":
         with output(path) as handle:
             table.to_parquet(handle, index=False)
         return
+    separator = cells_layout(args.data, args.data, reading_of(args)).separator or ","
+    separator = separator if len(separator) == 1 and separator != UNIT else ","
     with text_file(path) as handle:
         shown = escaped(table) if args.safe_csv else table
-        shown.to_csv(handle, index=False, header=args.header, lineterminator="\n")
+        shown.to_csv(handle, sep=separator, index=False, header=args.header, lineterminator="\n")
 
 
 COMMAND = Command("split", "IN TRAIN TEST", "hold out a part of the entries", add_arguments, run, DESCRIPTION)

@@ -198,9 +198,11 @@ def read_cells(path: str, kind: str, n_modes: int, how: Reading, *, with_values:
 
 def cells_layout(path: str, copy: str, how: Reading) -> Layout:
     """Return the layout of a csv file of whose columns none is a mode or the value yet."""
+    comment = None if (how.header if how.labels is None else how.labels) else "#"  # as where entries are read
     with open_lines(copy, path, how.coding) as lines:
-        separator, skip, names = csv_names(path, lines, how, None)
-    return csv_layout(path, separator, how)._replace(names=tuple(names), skip=skip, copy=copy)
+        separator, skip, names = csv_names(path, lines, how, comment)
+    found = csv_layout(path, separator, how)
+    return found._replace(names=tuple(names), skip=skip, copy=copy, comment=comment)
 
 
 def _tns_cells(path: str, copy: str, n_modes: int, how: Reading, with_values: bool) -> pd.DataFrame:
