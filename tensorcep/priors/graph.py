@@ -121,7 +121,10 @@ def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
         if graph.labels is not None:
             fail_value(f"labels of the {what} are those of the lines of a matrix; edges name their rows themselves.")
         found = _of_edges(graph.edges, what)
-        index = pd.Index(pd.unique(np.asarray(found.nodes)), tupleize_cols=False)
+        try:
+            index = pd.Index(pd.unique(np.asarray(found.nodes)), tupleize_cols=False)
+        except TypeError as error:  # of lists and sets, which no row is named by
+            fail_value(f"edges of the {what} must hold labels, such as numbers, text or dates ({error}).")
         index = index if index.dtype != object else index.infer_objects()
         rows, mode = rows_of_index(index, mode, what)
         a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in (found.a, found.b))
@@ -142,6 +145,8 @@ def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndar
     if matrix is None or matrix.shape[0] != matrix.shape[1]:
         shape = np.shape(graph.edges)
         fail_value(f"{what} must be a square matrix; got the shape {shape}; give a list or a DataFrame of edges.")
+    if not np.isfinite(matrix.data).all():
+        _weights(matrix.data, what)
     n, apart = matrix.shape[0], abs(sparse.csr_array(matrix) - sparse.csr_array(matrix).T)
     if apart.nnz and not apart.max() <= 1e-9 * abs(matrix).max():
         fail_value(f"{what} must be a symmetric matrix; got weights that differ by direction; use (A + A.T) / 2.")
@@ -211,7 +216,7 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
     def name(row: int) -> Any:
         return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
 
-    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+    if not (weight >= 0.0).all():
         bad = float(weight[~(weight >= 0.0)][0])
         fail_value(f"{what} must have weights above 0; got {bad:g}; rows that differ cannot be said to be apart.")
     a, b, weight = a[weight > 0.0], b[weight > 0.0], weight[weight > 0.0]

@@ -31,7 +31,8 @@ def fault_of(error: BaseException) -> str | None:
     """What is wrong with an error; None for one of ours."""
     place = traceback.extract_tb(error.__traceback__)[-1].filename
     sentence = str(error)
-    if type(error) not in OURS and not isinstance(error, OSError):
+    ours = type(error) in OURS or type(error).__module__.startswith("tensorcep.")
+    if not ours and not isinstance(error, OSError):
         return f"{type(error).__name__}: {sentence[:200]}"
     if not isinstance(error, OSError) and not os.path.abspath(place).startswith(PACKAGE):
         return f"{type(error).__name__} raised in {os.path.basename(place)}: {sentence[:200]}"
