@@ -550,7 +550,7 @@ def test_cli_fit_says_what_it_did(work: Path, tmp_path: Path, capsys: pytest.Cap
     assert err == ""
     first, likelihood, method, fit, noise, model = out.splitlines()
     assert first.startswith("data        12 x 7 x 5, 300 entries")
-    assert first.endswith("labels of user, item, day")
+    assert first.endswith("labels of user, item, day, value y")
     assert likelihood == "likelihood  gaussian (the default)"
     assert method == "method      cep, rank 2, fixed prior; columns: 2 of all modes"
     assert re.fullmatch(r"fit         \d+ sweeps, converged \(last change .*\), .* s", fit)
@@ -808,7 +808,7 @@ def test_cli_evaluate_counts_repeated_lines(work: Path, tmp_path: Path, capsys: 
 
 def test_cli_info_of_entries(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("info", work / "named.csv") == 0
-    assert capsys.readouterr().out == f"{simulated(labels=names()).info()}\n"
+    assert capsys.readouterr().out == f"{simulated(labels=names()).info()}\nvalue    y\n"
 
 
 def test_cli_info_of_a_model(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,13 @@ class ScoresUnmasked:
         ------
         ValueError
             If numbers of y or of the weights are masked.
+
+        Examples
+        --------
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+        >>> BayesianLogisticRegression().fit(X, y).score(X, y)
+        1.0
         """
         given = check_unmasked(y, "y"), check_unmasked(sample_weight, "sample_weight")
         return float(super().score(X, *given))  # type: ignore[misc]

@@ -209,7 +209,7 @@ def train_score(
         problem.likelihood.loglik(values, latent, own, value, d1, d2)
         with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
             value = value if share is None else with_zeros(values, value, share)
-        score.add(value if problem.power is None else problem.power.ravel()[at] * value)
+            score.add(value if problem.power is None else problem.power.ravel()[at] * value)
     total_weight = n if problem.power is None else float(problem.power.sum())
     return score.sum / total_weight if n else np.nan
 

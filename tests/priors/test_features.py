@@ -235,7 +235,7 @@ REFUSED = [
     (
         ITEMS.set_axis(pd.MultiIndex.from_product([["s"], ITEMS.index])),
         LABELLED,
-        r"labels such as \[\('s', '.'\)\]; the",
+        r"labels such as \[\('s', '.'\)\]; set_index",
     ),
 ]
 

@@ -156,8 +156,6 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ) -> tuple[Likelihood, dict[str, Any]]:
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
-        if not isinstance(coords, Columns):
-            warn_of_deciding(y)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
@@ -165,10 +163,13 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
+        centred = self._has_intercept(chosen)
+        open_to = power if centred or power is not None else 1.0
+        powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
+        if powers == (1.0,) and not isinstance(coords, Columns):  # of logarithms and roots few values are far away
+            warn_of_deciding(y)
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
-        centred = self._has_intercept(chosen)
-        powers = powers_to_try(power if centred or power is not None else 1.0, y, weight)
         if powers != (1.0,):
             likelihood, told = likelihood_of(powers[0], y, centred, weight)
             return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}

@@ -28,7 +28,13 @@ ENGINES: Engines[Settings] = Engines(
     },
     renamed={"n_init": "n_starts"},
 )
-params_of_file = ENGINES.params_of_file
+
+
+def params_of_file(params: dict[str, Any], fitted_method: str | None = None) -> dict[str, Any]:
+    """See `Engines.params_of_file`; of Poisson counts without the dispersion that was 1 by default in 0.1."""
+    found = ENGINES.params_of_file(params, fitted_method)
+    of_old_default = found.get("likelihood") == "poisson" and found.get("dispersion") == 1.0
+    return {**found, "dispersion": "learned"} if of_old_default else found
 
 
 def checked_method(method: Any) -> tuple[str, Settings | None]:

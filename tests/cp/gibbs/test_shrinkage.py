@@ -126,6 +126,7 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
     y = np.where(rng.random(n) < 0.3, 1.0, -1.0)
     p = build(rng.integers(0, 9, (n, 2)), y, (9, 9), 2, link)
     p = p._replace(free=np.array([[True, True], [True, False]]))
+    y = p.entries.y.ravel()[:n]  # in the order of the lanes, whose first 300 are left out
     held = held_of(y[:300], np.zeros((1, 300)), np.zeros((1, 300)))._replace(weights=np.ones(1))
     good, bad = (np.log(np.where((y[:300] > 0) == sure, 0.9, 0.1)) for sure in (y[:300] > 0, np.zeros(300)))
     assert shrunk(held._replace(score=good), p).share == 1.0

@@ -307,9 +307,8 @@ def test_a_file_whose_pairs_are_none_of_the_stream_is_refused(data, tmp_path):
         bad = copy.copy(model)
         bad.__dict__ = {**vars(model), "posterior_": model.posterior_, "labels_": model.labels_}
         bad._stream = model._stream._replace(state=state)
-        bad.save(tmp_path / "bad.npz")
-        with pytest.raises(ValueError, match="its deviations do not fit its stream"):
-            tc.load(tmp_path / "bad.npz")
+        with pytest.raises(ValueError, match="its deviations do not fit its stream"):  # as a load would
+            bad.save(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("method", ["vmp", tc.CEP(n_ensemble=2), "pg-vb"])
