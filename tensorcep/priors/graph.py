@@ -203,7 +203,10 @@ def _objects(labels: list[Any]) -> np.ndarray:
 
 def _weights(weights: Any, what: str) -> np.ndarray:
     """The weights as numbers."""
-    found = pd.to_numeric(pd.Series(weights, dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    try:
+        found = pd.to_numeric(pd.Series(weights, dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    except OverflowError:
+        fail_value(f"{what} must have weights that are finite numbers; got a whole number beyond the range of floats.")
     if not np.isfinite(found).all():
         bad = list(weights)[int(np.argmin(np.isfinite(found)))]
         fail_value(f"{what} must have weights that are finite numbers; got {bad!r}.")

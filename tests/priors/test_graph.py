@@ -277,6 +277,7 @@ REFUSED = [
     ([("a", "a")], AB, "must have edges between two rows; got one from 'a' to itself"),
     ([("a", "b", -1)], AB, "must have weights above 0; got -1"),
     (np.array([[0.0, np.inf], [np.inf, 0.0]]), AB, "must have weights that are finite numbers; got"),
+    ([("a", "b", 10**400)], AB, "finite numbers; got a whole number beyond the range of floats"),
     ([(["a"], "b")], AB, "must hold labels, such as numbers, text or dates"),
     ([("a", "b", "far")], AB, "must have weights that are finite numbers; got 'far'"),
     ([("a", "b", 1), ("b", "a", 2)], AB, "must give every edge one weight; got two for 'a' and 'b'"),
