@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 import tensorcep
 from tensorcep import metrics
 from tensorcep.cli import COMMANDS, _fit, build_parser, main
+from tensorcep.cli._lines import hint_line
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.labels import Labels
@@ -804,6 +805,14 @@ def test_cli_evaluate_counts_repeated_lines(work: Path, tmp_path: Path, capsys: 
 
 
 # info, convert, split, datasets
+
+
+def test_cli_names_the_quicker_method_after_a_long_fit_by_default() -> None:
+    assert hint_line("auto", "gibbs", 11.0) == "hint        --method vmp (mean field) takes a fraction of the time"
+    assert "--method pg-vb" in str(hint_line("auto", "pg-gibbs", 30.0))
+    assert (
+        hint_line("auto", "gibbs", 9.0) is hint_line("gibbs", "gibbs", 90.0) is hint_line("auto", "cep", 90.0) is None
+    )
 
 
 def test_cli_info_of_entries(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from tensorcep.cli._command import (
 from tensorcep.cli._extents import add_extent_options, check_extents, given_extents, read_with_extents
 from tensorcep.cli._knowledge import add_knowledge_options, knowledge_of
 from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options, default_likelihood, special_params
-from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
+from tensorcep.cli._lines import fit_line, health_lines, hint_line, method_line, noise_lines
 from tensorcep.cli._matrices import add_matrix_options, fit_matrices
 from tensorcep.cli._numbers import damping_of, threads_of, whole_or_auto
 from tensorcep.cli._places import add_place_options, check_place, files_of_place, is_placed
@@ -206,7 +206,8 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         show(f"method      {method_line(model)}")
         show(f"fit         {fit_line(model)}, {seconds:.1f} s")
-        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ())]:
+        hint = hint_line(args.method, model.method_, seconds)
+        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ()), *([hint] if hint else ())]:
             show(line)
         show(f"model       {args.output}")
 

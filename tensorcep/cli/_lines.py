@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+# The mean-field method beside a sampler, and the seconds of a fit from which one is told of it.
+QUICKER, LONG = {"gibbs": "vmp", "pg-gibbs": "pg-vb"}, 10.0
 # what the columns of each part are called
 COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}
 
@@ -25,6 +27,12 @@ def method_line(model: Any) -> str:
     """What "auto" came to."""
     columns = ", ".join(f"{n} {COLUMNS[name]}" for name, n in model.interactions_.items() if n)
     return f"{model.method_}, rank {model.rank_}, {model.prior_} prior; columns: {columns}"
+
+
+def hint_line(method: Any, fitted: str, seconds: float) -> str | None:
+    """What would be faster than a sampler that nobody asked for; None where a fit did not take long."""
+    quick = QUICKER.get(fitted) if method in (None, "auto") and seconds > LONG else None
+    return None if quick is None else f"hint        --method {quick} (mean field) takes a fraction of the time"
 
 
 def noise_lines(model: Any) -> list[str]:

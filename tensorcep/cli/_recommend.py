@@ -36,7 +36,9 @@ def _add_recommend(parser: argparse.ArgumentParser) -> None:
         "--given", action="append", default=[], metavar="MODE=LABEL", help="a row of another mode (several times)"
     )
     parser.add_argument("-n", type=int, default=10, help="rows for each combination (default: 10)")
-    parser.add_argument("--by", choices=("mean", "lower", "upper", "thompson"), default="mean", help="default: mean")
+    parser.add_argument(
+        "--by", choices=("mean", "lower", "upper", "thompson", "sd"), default="mean", help="default: mean"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="cells that the model was fitted to as well")
     which.add_argument(

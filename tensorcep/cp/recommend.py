@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
     left_out : tuple of int64 arrays (start, stop, column)
         Query q has no use for the candidates column[start[q]:stop[q]], counted from the first one.
     z : float
-        A row's score is its mean plus so many standard deviations.
+        A row's score is its mean plus so many standard deviations; if infinite, its standard deviation.
     """
 
     candidates: slice
@@ -101,7 +101,8 @@ def _scores(belief: Components, ranked: Ranked, queries: np.ndarray, targets: li
         if targets:
             within += _spreads(belief, c, rows, w) @ targets[c]
     doubt = 0.0 if belief.cov is None or belief.doubt is None else float(belief.doubt.sum())
-    return np.asarray(mean + ranked.z * np.sqrt((within + spread + doubt) / C))
+    sd = np.sqrt((within + spread + doubt) / C)
+    return np.asarray(sd if np.isinf(ranked.z) else mean + ranked.z * sd)
 
 
 def _means(belief: Components, c: int, rows: np.ndarray) -> np.ndarray:

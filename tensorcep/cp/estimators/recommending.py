@@ -44,7 +44,7 @@ from tensorcep.entries.tables import as_frame
 
 # Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
 CANDIDATES = 4
-RANKINGS = ("mean", "lower", "upper", "thompson")
+RANKINGS = ("mean", "lower", "upper", "thompson", "sd")
 
 
 class Combined(NamedTuple):
@@ -104,9 +104,10 @@ class Recommending(CPPredictions):
             that `SparseTensor.sample_zeros` or `with_zeros` drew; a mode that `given` fixes to one label does not
             count, so that an item that a user rated in March is not recommended for April either, unless all modes are
             given. A table may have the columns of some modes, the ranked one among them.
-        by : {"mean", "lower", "upper", "thompson"}, default="mean"
+        by : {"mean", "lower", "upper", "thompson", "sd"}, default="mean"
             Rank by the mean of the latent value, by a careful or a hopeful end of its interval (the mean -+ as many
-            standard deviations as a Gaussian interval has), or by one draw from the posterior.
+            standard deviations as a Gaussian interval has), by one draw from the posterior, or by its standard
+            deviation: what is known least, such as the experiment to do next.
         coverage : float, default=0.9
             Of the interval.
         random_state : int, RandomState, Generator or None
@@ -144,7 +145,7 @@ class Recommending(CPPredictions):
         chosen = self._combinations(k, by_mode(self.labels_, given))
         belief = chosen.belief
         left_out = self._left_out(exclude, k, chosen)
-        z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail))}.get(by, 0.0)
+        z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
         first = offsets(self.shape_)
         others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
         ranked = Ranked(slice(int(first[k]), int(first[k + 1])), others, left_out, z)

@@ -93,6 +93,9 @@ def test_recommend_by_the_ends_of_the_interval(model):
         best = best.groupby(["user", "month"]).head(1).set_index(["user", "month"])["item"]
         assert top.set_index(["user", "month"])["item"].to_dict() == best.to_dict()
         assert (top["lower"] <= top["upper"]).all()
+    least = model.recommend("item", n=1, exclude=None, by="sd").set_index(["user", "month"])["item"]
+    known = cells.assign(s=variance).sort_values("s", ascending=False).groupby(["user", "month"]).head(1)
+    assert least.to_dict() == known.set_index(["user", "month"])["item"].to_dict()
     one, again = (model.recommend("item", n=2, by="thompson", random_state=1) for _ in range(2))
     pd.testing.assert_frame_equal(one, again)
 
