@@ -183,10 +183,10 @@ def _columns_of_frame(X: pd.DataFrame, what: str) -> Columns:
         fail_value(f"{what} must have lines and columns; got a DataFrame of shape {X.shape}.")
     missing = X.isna()
     if missing.to_numpy().any():
-        name = X.columns[int(np.argmax(missing.to_numpy().any(axis=0)))]
-        first = X.index[int(np.argmax(missing[name].to_numpy()))]
-        n = int(missing[name].to_numpy().sum())
-        fail_value(f"column {name!r} of {what} has {n} missing values, the first at {first!r}; fill them in.")
+        at = int(np.argmax(missing.to_numpy().any(axis=0)))
+        column = missing.iloc[:, at].to_numpy()
+        first, n = X.index[int(np.argmax(column))], int(column.sum())
+        fail_value(f"column {X.columns[at]!r} of {what} has {n} missing values, the first at {first!r}; fill them in.")
     blocks, names = [], []
     for name in X.columns:
         block, levels = _block(X[name], f"column {name!r} of {what}")

@@ -54,6 +54,12 @@ def test_nothing_else_in_the_package_warns_by_itself() -> None:
     assert own == ["messages.py"]
 
 
+def test_sentences_with_a_very_long_label_leave_its_middle_out() -> None:
+    with pytest.raises(ValueError, match=r"^got xxx.*xxx \.\.\. xxx.*; mend it\.$") as caught:
+        fail_value(f"got {'x' * 5000}; mend it.")
+    assert len(str(caught.value)) < 2000
+
+
 def test_warnings_and_errors_escape_what_commands_a_terminal() -> None:
     with pytest.warns(UserWarning, match=r"^a\\x1b\[2J b$"):
         warn_user("a\x1b[2J b", UserWarning)

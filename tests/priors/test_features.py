@@ -225,6 +225,11 @@ REFUSED = [
     (ITEMS[[]], LABELLED, "lines and columns"),
     (pd.concat([ITEMS, ITEMS[["hit"]]], axis=1), LABELLED, "a name of its own"),
     (np.zeros((1, 3)), NUMBERED, "at least 2 lines, one per row; got 1"),
+    (
+        pd.DataFrame([[1.0, 2.0], [1.0, np.nan]], ["a", "b"], ["x", "x"]),
+        LABELLED,
+        "column 'x' of .* has 1 missing values, the first at 'b'",
+    ),
     (np.zeros((3, 3)), LABELLED, "must have 2 lines, one per row; got 3"),
     (np.zeros(3), NUMBERED, "a matrix of numbers"),
     (np.array([["a"], ["b"]]), NUMBERED, "a matrix of numbers"),

@@ -9,14 +9,16 @@ from typing import NoReturn
 import numpy as np
 
 INFINITE = "are infinite: beyond the range of float64"
-LONGEST_REASON = 300  # characters
+LONGEST_REASON, LONGEST = 300, 1600  # characters
 # What stands between a warning and the line that led to it: this package, and what wraps its methods or calls them.
 BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "functools"}
 
 
 def fail_value(message: str) -> NoReturn:
-    """Raise ValueError, as a parser does that has found a bad line."""
-    raise ValueError(printable(message))
+    """Raise ValueError, as a parser does that has found a bad line; of a very long label the middle is left out."""
+    message = printable(message)
+    half = LONGEST // 2
+    raise ValueError(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
 
 
 def reason_of(error: BaseException) -> str:
