@@ -145,9 +145,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
         raise NotImplementedError
 
-    def _warn_of_bounds(self) -> None:
-        """Tell of parameters of the kernel that were learned to lie at a bound."""
-        each = [] if self.optimizer is None else [ends_at_bounds(machine.kernel) for machine in self._machines]
+    def _warn_of_bounds(self, without: str = "") -> None:
+        """Tell of parameters of the kernel that were learned to lie at a bound, but for a kind that may well do so."""
+        each = [] if self.optimizer is None else [ends_at_bounds(machine.kernel, without) for machine in self._machines]
         found = list(dict.fromkeys(text for texts in each for text in texts))
         if found:
             warn_user(

@@ -133,7 +133,7 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         machines = self._fit_machines(X, self._data(codes, len(classes)), 0.0)
         self._take(machines, {**about, "classes_": classes, "_X_fit": X, "_y_fit": codes})
         self._warn_of_sweeps()
-        self._warn_of_bounds()
+        self._warn_of_bounds(without="constant_value")  # labels that can be told apart have no finite one
         return self
 
     def _data(self, codes: np.ndarray, n_classes: int) -> list[Data]:

@@ -163,14 +163,18 @@ def ties(kernel: Any) -> np.ndarray:
     return np.array(tie, dtype=np.int64)
 
 
-def ends_at_bounds(kernel: Any) -> list[str]:
-    """The kernel's free parameters that lie at a bound, in words; a feature's scale has its number."""
+def ends_at_bounds(kernel: Any, without: str = "") -> list[str]:
+    """The kernel's free parameters that lie at a bound, in words; a feature's scale has its number.
+
+    Those called like `without` are not told of.
+    """
     found, at = [], 0
     for one in kernel.hyperparameters:
         for i in range(0 if one.fixed else one.n_elements):
             bounds = kernel.bounds[at]
             for side, bound in zip(("lower", "upper"), bounds, strict=True):
-                if np.isclose(bound, kernel.theta[at]):
+                told = not without or not one.name.endswith(without)
+                if told and np.isclose(bound, kernel.theta[at]):
                     number = f"[{i}]" if one.n_elements > 1 else ""
                     found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
             at += 1
