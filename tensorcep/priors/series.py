@@ -14,6 +14,8 @@ from tensorcep.core.records import Sized
 from tensorcep.priors.features import Mode
 
 KINDS = ("auto", "ou", "rw")
+# Steps of a circle, at most: beside longer ones steps are lost in rounding.
+MOST_STEPS = 1e12
 # Phases of a season, at most, and the share of a step within which two phases are one.
 MOST_PHASES, SAME_PHASE = 400, 1e-6
 # Distinct distances of neighbours times phases.
@@ -168,7 +170,10 @@ def clock(series: Series, mode: Mode) -> Clock:
         span = float(times.max() - times.min())
         circle, period = period or span + 1.0, 0.0
         if not circle > span:
-            fail_value(f"{what} is cyclic, and its period must be more than the range of its labels; got {period:g}.")
+            range_of = f"the range of its labels, {span:g} of their steps"
+            fail_value(f"{what} is cyclic, and its period must be more than {range_of}; got {circle:g}.")
+        if circle > MOST_STEPS:
+            fail_value(f"{what} is cyclic, and its period must be at most {MOST_STEPS:g} steps; got {circle:g}.")
     phases = _phases(times, period, what)
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
         fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
