@@ -1215,3 +1215,12 @@ def test_cli_labels_may_be_words(
     assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(accuracy)
     assert cli("score", "m.npz", f"x.{kind}") == 0
     assert "surprise" in capsys.readouterr().out
+
+
+def test_negative_numbers_may_have_exponents_and_options_are_named_together():
+    from tensorcep.cli import build_parser
+    from tensorcep.cli._wording import sentence_of
+
+    words = build_parser().parse_args(["fit", "a.csv", "-o", "a.npz", "--lower-limit", "-1.5e-3"])
+    assert float(words.lower_limit) == -1.5e-3
+    assert sentence_of("name them by modes= and value=.") == "name them by --modes and --value."

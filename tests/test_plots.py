@@ -497,3 +497,12 @@ def test_plot_series_draws_a_component_over_an_ordered_mode(ax: Any) -> None:
         plots.plot_series(model, "who")
     with pytest.raises(ValueError, match="component must be one of"):
         plots.plot_series(model, "day", component=9)
+
+
+def test_long_labels_leave_place_for_the_figure():
+    from tensorcep.plots.axes import LONGEST, text_of
+
+    names = [f"{'a name that goes on ' * 5}{k}" for k in range(12)]
+    assert [len(text_of(name)) for name in names] == [LONGEST] * 12
+    assert len({text_of(name) for name in names}) == 12
+    assert (text_of("short"), text_of(0.123456)) == ("short", "0.1235")

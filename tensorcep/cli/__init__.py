@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -59,6 +60,7 @@ COMMANDS: tuple[Command, ...] = (
     _warmup.COMMAND,
 )
 
+NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$|-inf$", re.IGNORECASE)
 BROKEN_PIPE = 141  # what a shell reports for SIGPIPE
 # What a user can mend: bad input or options, files that are not there, libraries that are not installed, a fit that
 # left the range of floating point, too little memory. Anything else is a bug of ours and shows its traceback.
@@ -93,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
             description=command.description or f"{command.help[0].upper()}{command.help[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        own._negative_number_matcher = NEGATIVE  # argparse's own knows no exponents
         command.add_arguments(own)
         own.add_argument("--debug", action="store_true", help="show the traceback of an error")
         own.set_defaults(run=command.run)

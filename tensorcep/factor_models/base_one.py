@@ -22,7 +22,7 @@ from tensorcep.factor_models.latent import arrays_of
 from tensorcep.factor_models.layout import BIASES, Layout, Link
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.new_rows import for_new_rows, new_rows, row_divergences, rows_at_zero
-from tensorcep.factor_models.online import learn_rows, sums_of_rows
+from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
 from tensorcep.factor_models.planned_rows import check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.predict import latent_training, predict_block, predict_training, predictive_parameters
 from tensorcep.factor_models.read import Matrix, as_array, read_matrix
@@ -153,7 +153,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
         seen = copy.copy(self)
         matrix = seen._read(X, self._links[0].kind, reset=False)
-        link = self._links[0]._replace(matrix=matrix)
+        link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
         sums = vars(self).get("_sums_of_rows")
         sums = sums_of_rows(posterior) if sums is None else sums
         learned = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))

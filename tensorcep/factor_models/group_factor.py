@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, fail_value
@@ -157,6 +159,7 @@ class GroupFactorAnalysis(BaseRelations):
             for name in named:
                 check_choice("the name of a view", name, self.matrix_names_)
             views = [named.get(name) for name in self.matrix_names_]
+        views = [None if _holds_nothing(view) else view for view in views]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
         links = {}
@@ -210,6 +213,14 @@ class GroupFactorAnalysis(BaseRelations):
         rows, relation = self._given(X), self._relation(self._number(m))
         tau, r = predictive_parameters(self.posterior_.sites[m])
         return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
+
+
+def _holds_nothing(view: Any) -> bool:
+    """Whether a view has numbers, all of which are missing."""
+    if view is None or sparse.issparse(view):
+        return False
+    missing = pd.isna(np.asarray(view))
+    return bool(np.size(missing) and np.all(missing))
 
 
 class BayesianCCA(GroupFactorAnalysis):

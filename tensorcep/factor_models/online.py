@@ -28,10 +28,12 @@ from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments, as_packed, packed_index, second_moments
 from tensorcep.factor_models.new_rows import rows_at_zero
 from tensorcep.factor_models.relations import Entity, Priors, RelationPosterior, RelationProblem, Told
+from tensorcep.factor_models.units import Units, units_of
 from tensorcep.factor_models.variational import precisions_of
 from tensorcep.factor_models.vb import update_rows
 
 SETTLING = 20  # rounds of columns and their precisions, which the turn leaves apart
+UNTOLD = 1e-6  # precision of a column's offset, in its units, below which no value has told of it
 
 
 class Learned(NamedTuple):
@@ -46,6 +48,18 @@ def sums_of_rows(posterior: RelationPosterior) -> np.ndarray:
     """The sum over the rows of E[u u'], (C, C)."""
     rows = as_packed(posterior.moments[0])
     return unpack(second_moments(rows).sum(axis=0), rows.mean.shape[1])
+
+
+def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) -> Link:
+    """The link whose columns without a value in any earlier batch have the units of their first ones."""
+    if link.units is None or not link.cols_have_bias:
+        return link
+    free = np.flatnonzero(np.arange(layout.size) != layout.one)
+    said = unpack(told_by(posterior.moments[1], posterior.precisions[1], layout).Lam, len(free))
+    offset = int(np.searchsorted(free, layout.bias[0]))
+    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.column_counts() > 0.0)
+    own = units_of(link.matrix, True)
+    return link._replace(units=Units(*(np.where(fresh, new, old) for new, old in zip(own, link.units, strict=True))))
 
 
 def learn_rows(

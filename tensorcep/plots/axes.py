@@ -14,6 +14,7 @@ MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"
 # For groups: Okabe and Ito's colours, which colour-blind readers tell apart, and a mark and a line style with each.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MARKS, STYLES = "os^DvPX", ("-", "--", "-.", ":")
+LONGEST = 32  # signs of a label at a tick: longer ones would leave no place for the figure
 WIDE = 100  # the ratio of the largest to the least place from which on they lie on a log scale
 
 
@@ -57,8 +58,11 @@ def shown(label: Any) -> str:
 
 
 def text_of(label: Any) -> str:
-    """A label as a tick shows it: numbers by four digits."""
-    return f"{label:.4g}" if isinstance(label, (float, np.floating)) else shown(label)
+    """A label as a tick shows it: numbers by four digits, long text by its begin and end."""
+    if isinstance(label, (float, np.floating)):
+        return f"{label:.4g}"
+    text, half = str(label), LONGEST // 2
+    return shown(text if len(text) <= LONGEST else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[1 - half :]}")
 
 
 def log_if_wide(ax: Any, places: Any) -> None:

@@ -176,3 +176,11 @@ def test_masked_cells_are_missing(asked, whole, rng):
     assert masked.dtype.kind == ("i" if whole else "f")
     for found, wanted in zip(asked(masked, masked[:5]), asked(gaps, gaps[:5]), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_new_row_whose_view_is_wholly_missing_is_one_without_it(rng):
+    x = rng.normal(size=(40, 1)) @ rng.normal(size=(1, 7)) + 0.1 * rng.normal(size=(40, 7))
+    model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit([x[:, :4], x[:, 4:]])
+    missing, without = [x[:1, :4], np.full((1, 3), np.nan)], [x[:1, :4], None]
+    np.testing.assert_array_equal(model.transform(missing), model.transform(without))
+    np.testing.assert_array_equal(model.predict_view(missing, 1), model.predict_view(without, 1))

@@ -157,3 +157,16 @@ def test_shell_streams_rows(rng, tmp_path, capsys):
     long.sort_values(["row", "gene"]).to_csv(file, index=False)
     assert main(["stream", file, "-o", path, "--model", "fa", "--rank", "1", "--batch-size", "3"]) == 1
     assert "the first batch must have all columns" in capsys.readouterr().err
+
+
+@each("model", [tc.BayesianPCA(2, random_state=0), tc.BayesianFactorAnalysis(2, random_state=0)])
+def test_column_whose_first_values_come_later_has_their_level(model, rng):
+    X, V = rows(rng)
+    X[:, 3] += 20.0
+    first = X[:60].copy()
+    first[:, 3] = np.nan
+    with pytest.warns(UserWarning, match="1 of 8 columns of the matrix have no values"):
+        model.partial_fit(first)
+    model.partial_fit(X[60:80] * np.where(np.arange(8) == 3, np.nan, 1.0)).partial_fit(X[80:])
+    assert abs(model.mean_[3] - np.nanmean(X[:, 3])) < 0.5
+    assert subspace_angles(model.components_.T, V).max() < 0.15

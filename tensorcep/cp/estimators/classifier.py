@@ -18,6 +18,7 @@ from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.learning import Watch
+from tensorcep.cp.estimators.levels import check_none_missing
 from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.predict import latent, observed_logpdf
@@ -316,6 +317,7 @@ def two_classes(y: Any) -> list[Any]:
     """
     labels = np.asarray(check_unmasked(y, "y"))
     if not _is_text(labels):
+        check_none_missing(labels)
         numbers = check_values(labels, name="y")
         labels = labels if labels.dtype.kind in "iu" else numbers
     classes = np.unique(labels).tolist()
@@ -344,6 +346,7 @@ def coded(y: Any, classes: list[Any]) -> Any:
     if classes == [0, 1]:
         return y
     labels = np.asarray(check_unmasked(y, "y"))
+    check_none_missing(labels)
     comparable = _is_text(labels) == isinstance(classes[0], str)
     known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
     if not known.all():

@@ -76,5 +76,16 @@ def _plain(y: Any) -> np.ndarray:
     levels = np.asarray(check_unmasked(y, "y"))
     if levels.dtype.kind in "UO" and levels.ndim == 1 and all(isinstance(level, str) for level in levels):
         return levels.astype(str)
+    check_none_missing(levels)
     numbers = check_values(levels, name="y")
     return levels if levels.dtype.kind in "iu" else numbers
+
+
+def check_none_missing(labels: np.ndarray) -> None:
+    """Refuse words some of which are missing, as in a Categorical."""
+    missing = pd.isna(labels)
+    if labels.dtype.kind == "O" and missing.any() and any(isinstance(label, str) for label in labels.ravel()):
+        n = int(np.argmax(missing))
+        fail_value(
+            f"y must have no missing labels; got {missing.sum()}, the first at entry {n}; leave such entries out."
+        )

@@ -41,6 +41,7 @@ from tensorcep.cp.predict import latent
 from tensorcep.cp.recommend import Ranked, best_rows, matches
 from tensorcep.cp.similar import cosines, drawn_cosines
 from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tensor import SparseTensor
 
 # Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
 CANDIDATES = 4
@@ -235,6 +236,9 @@ class Recommending(CPPredictions):
     def _cells_of(self, exclude: Any, k: int) -> tuple[list[int], np.ndarray]:
         """The modes that a table of cells names, and its rows there; -1 where one is not known."""
         table = as_frame(exclude)
+        if not isinstance(table, (pd.DataFrame, SparseTensor)) and np.ndim(table) != 2:
+            name = names_of(self.labels_)[k]
+            fail_value(f"exclude must be cells: a table with a column {name!r}, or rows of all modes; got {exclude!r}.")
         if not isinstance(table, pd.DataFrame):
             return list(range(len(self.shape_))), coords_to_predict(exclude, self.labels_)
         names = names_of(self.labels_)
@@ -292,6 +296,10 @@ class Recommending(CPPredictions):
         """
         n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
         belief, layout, k = self._fitted_belief(), self._layout(), mode_of(self.labels_, mode)
+        if are_several(row):
+            fail_value(
+                f"row must be one row of mode {names_of(self.labels_)[k]!r}; got {row!r}; call similar for each."
+            )
         (own,) = rows_of(self.labels_, self.shape_, k, row)
         first = layout.rows[k].start
         each = cosines(belief, layout, k, first + int(own))

@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score
 
 from tensorcep.core.checks import check_unmasked, fail_value, warn_user
 from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
+from tensorcep.cp.estimators.levels import check_none_missing
 from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
 from tensorcep.entries.tables import UNSAID, split_observed
@@ -20,6 +21,7 @@ MANY_UNSEEN = 0.5
 
 def share_predicted(model: Any, X: Any, y: np.ndarray, sample_weight: Any) -> float:
     """The share of labels y of the entries X that are predicted; labels may be fractions, unlike scikit-learn's."""
+    check_none_missing(y)
     predicted = model.predict(X)
     if predicted.dtype.kind == "f" and y.dtype.kind in "biuf" and y.shape == predicted.shape:
         y, predicted = y == predicted, np.ones(len(y), dtype=bool)

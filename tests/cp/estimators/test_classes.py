@@ -78,6 +78,18 @@ def test_other_labels_than_those_of_the_fit_are_refused():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
+@each("missing", [None, np.nan, pd.NA])
+@each("model", [tc.CPClassifier(1, max_iter=20), tc.CPOrdinalClassifier(1, max_iter=20)])
+def test_missing_words_are_refused_by_name(model, missing):
+    X, y = labels_of(("no", "yes"))
+    gaps = y.astype(object)
+    gaps[1] = missing
+    for call in (model.fit, model.fit(X, y).score, model.log_score):
+        with pytest.raises(ValueError, match="y must have no missing labels; got 1, the first at entry 1"):
+            call(X, gaps)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 @each("name", PAIRS)
 def test_streams_take_two_labels_of_any_kind(name, tmp_path):
     (X, y), plain = labels_of(PAIRS[name]), entries("classifier")[1]

@@ -159,6 +159,11 @@ def test_recommend_serves_every_likelihood_by_index(name):
         (lambda m: m.recommend("item", exclude=pd.DataFrame({"user": ["u1"]})), "exclude must have a column 'item'"),
         (lambda m: m.explain(user="u1", item="i2"), "there is none of 'month'"),
         (lambda m: m.similar("item", "i99"), "label 'i99' is not among"),
+        (
+            lambda m: m.similar("item", ["i1", "i2"]),
+            "row must be one row of mode 'item'; got .*; call similar for each",
+        ),
+        (lambda m: m.recommend("item", exclude=["i1"]), "exclude must be cells: a table with a column 'item'"),
     ],
 )
 def test_recommending_refuses_in_one_sentence(call, message):
