@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import expit, gammaln, logsumexp
 from scipy.stats import norm
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
 from tensorly.datasets import load_IL2data
 
 from scripts.lib.common import Row, parser, report, row, say, words
@@ -62,7 +61,7 @@ def fitted(model: Any, x: Any) -> tuple[Any, float]:
     """The fitted model and the seconds it took; a run that stops at max_iter is no news here."""
     begin = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # of convergence, and of items that have no ratings on purpose
         model.fit(x)
     return model, time.perf_counter() - begin
 
