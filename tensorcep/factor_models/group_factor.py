@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, fail_value
@@ -217,10 +216,10 @@ class GroupFactorAnalysis(BaseRelations):
 
 def _holds_nothing(view: Any) -> bool:
     """Whether a view has numbers, all of which are missing."""
-    if view is None or sparse.issparse(view):
+    if not isinstance(view, (np.ndarray, pd.DataFrame)):
         return False
     missing = pd.isna(np.asarray(view))
-    return bool(np.size(missing) and np.all(missing))
+    return bool(missing.size and missing.all())
 
 
 class BayesianCCA(GroupFactorAnalysis):

@@ -206,12 +206,14 @@ def test_constant_is_the_best_one():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_intervals_that_are_too_narrow_say_so():
     labels = (get_likelihood("logit").sample(RNG, Y, np.ones(len(Y))) > 0.0).astype(float)
-    few = tc.CPClassifier(3, link="logit", method=CEP(n_ensemble=1), random_state=0).fit(X, labels)
-    found = few.diagnostics_
-    assert found.narrow
-    assert found.widened > 1.0
-    assert "intervals   latent variances times" in str(found)
-    assert "intervals   too narrow" in str(found._replace(widened=None))
+    model = tc.CPClassifier(3, link="logit", method=CEP(n_ensemble=1), random_state=0)
+    many, few = (model.fit(X[:n], labels[:n]).diagnostics_ for n in (len(X), 200))
+    assert many.narrow
+    assert many.widened is None
+    assert "intervals   too narrow" in str(many)
+    assert few.narrow
+    assert few.widened > 1.0
+    assert "intervals   latent variances times" in str(few)
     assert not fitted("regressor").diagnostics_.narrow
     exact = tc.CPClassifier(2, link="logit", method=PGGibbs(n_chains=1), max_iter=40, random_state=0).fit(X, labels)
     assert not exact.diagnostics_.narrow
