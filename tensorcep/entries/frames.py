@@ -12,6 +12,19 @@ from numpy.typing import NDArray
 from tensorcep.core.checks import check_columns, check_mode_count, check_not_empty, check_values, fail_value
 from tensorcep.entries.labels import Labels, check_labels
 
+# Seconds since 1970 of about 1990 to 2100, as they are or in milli-, micro- or nanoseconds.
+EPOCHS, UNITS = (6.3e8, 4.1e9), (1.0, 1e3, 1e6, 1e9)
+
+
+def are_epochs(numbers: Any) -> bool:
+    """Whether all of some numbers (N,) are whole and of the size of times since 1970."""
+    found = np.asarray(numbers)
+    if found.dtype.kind not in "iuf" or not found.size or not np.isfinite(found).all():
+        return False
+    low, high = float(found.min()), float(found.max())
+    sized = any(EPOCHS[0] * unit <= low and high <= EPOCHS[1] * unit for unit in UNITS)
+    return sized and bool((found == np.floor(found)).all())
+
 
 def frame_entries(
     frame: pd.DataFrame, modes: Sequence[Any], value: Any, labels: Any

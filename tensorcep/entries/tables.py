@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from tensorcep.core.checks import check_choice, check_not_empty, fail_value, warn_user
-from tensorcep.entries.frames import check_mode_columns, check_names
+from tensorcep.entries.frames import are_epochs, check_mode_columns, check_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
 
@@ -20,7 +20,6 @@ UNSAID = "no column: the values are y"
 VALUE_OF_ARRAYS = "value"
 # Lines from which a column is looked at, and the share of rows to lines, one to so many, of points of time.
 FEWEST_LINES = 20
-EPOCHS = 6.3e8, 4.1e9  # seconds from 1970 to 1990 and to 2100
 NO_COLUMNS = "modes= and value= name columns of a table; got X as {}."
 FROM_SCIPY = "pass SparseTensor.from_scipy(X), whose stored cells are the entries."
 
@@ -197,7 +196,7 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
             continue
         if len(found) == n:
             looks = "an identifier, an index or a point of time, or values of a wide table (pandas.melt)"
-        elif len(found) * FEWEST_LINES > n and _are_seconds(found.index):
+        elif len(found) * FEWEST_LINES > n and are_epochs(found.index):
             looks = "points of time, in seconds since 1970 or parts of these"
         else:
             continue
@@ -206,14 +205,6 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
             "name the modes by modes=, without it, or with days or hours in its place.",
             UserWarning,
         )
-
-
-def _are_seconds(index: pd.Index) -> bool:
-    """Whether numbers are points of time from 1990 to 2100, in seconds or a thousandth, millionth, ... of them."""
-    if not pd.api.types.is_numeric_dtype(index.dtype) or pd.api.types.is_bool_dtype(index.dtype):
-        return False
-    least, largest = float(index.min()), float(index.max())
-    return any(EPOCHS[0] <= least / unit and largest / unit <= EPOCHS[1] for unit in (1.0, 1e3, 1e6, 1e9))
 
 
 def split_like(

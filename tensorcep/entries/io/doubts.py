@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tensorcep.core.checks import warn_user
+from tensorcep.entries.frames import are_epochs
 from tensorcep.entries.io.layout import LAST, Reading
 
 TIMES = ("timestamp", "time", "date", "datetime", "day", "month", "year", "hour", "ts")
-# Seconds since 1970 of about 1990 to 2100, as they are or in milli-, micro- or nanoseconds.
-EPOCHS = (6.3e8, 4.1e9)
-UNITS = (1.0, 1e3, 1e6, 1e9)
+CURE = "name the one that is meant by value= and those of the modes by modes="
 FEW = 20  # entries in which every one may well have a row of its own
 
 
@@ -36,15 +33,3 @@ def check_defaults(
                 "can be learned of it; name the columns that are meant by modes= and value=.",
                 UserWarning,
             )
-
-
-CURE = "name the one that is meant by value= and those of the modes by modes="
-
-
-def are_epochs(values: Any) -> bool:
-    """Whether all values are whole numbers of the size of times since 1970."""
-    if values is None or not len(values) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        return False
-    low, high = float(values.min()), float(values.max())
-    sized = any(EPOCHS[0] * unit <= low and high <= EPOCHS[1] * unit for unit in UNITS)
-    return sized and bool((values == np.floor(values)).all())

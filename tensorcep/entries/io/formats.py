@@ -40,7 +40,6 @@ OF_PANDAS = {
     ".sav": "read_spss(path)",
     ".xpt": "read_sas(path)",
     ".sas7bdat": "read_sas(path)",
-    ".pkl": "read_pickle(path)",
 }
 
 
