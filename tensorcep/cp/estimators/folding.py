@@ -135,7 +135,7 @@ class Folding(CPPredictions):
         check_even(self, belief.theta, "transform needs")
         coords, given, labels, row = self._new_entries(X, y, k, modes, value)
         likelihood = self._likelihood()
-        values = likelihood.check_y(check_values(self._coded(given), len(coords), name="y"))
+        values = self._checked_targets(check_values(self._coded(given), len(coords), name="y"), likelihood)
         coords[:, k] = int(np.argmax(self.posterior_.seen[self._layout().rows[k]]))
         packed = packed_rows(coords, self.posterior_, self.unknown)
         n = int(row.max()) + 1

@@ -167,6 +167,8 @@ def test_new_indices_and_refusals():
     assert rows.to_frame().shape == (2, 2)
     with pytest.raises(ValueError, match="must follow the known ones without a gap, from 6 on; got 7 to 7"):
         model.transform([[7, 0]], [1.0], mode=0)
+    with pytest.raises(ValueError, match="y must not exceed .* in size, so that squares stay finite; got 1e[+]308"):
+        model.transform([[6, 0]], [1e308], mode=0)
     known, new = split(frame())
     model = fit(known, method="vmp")
     with pytest.raises(ValueError, match="got 'u0' of mode 'user', which it was fitted to"):
