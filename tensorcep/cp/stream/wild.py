@@ -72,6 +72,10 @@ def deciding(values: np.ndarray, counts: bool) -> np.ndarray:
     apart = values if counts else np.abs(values - np.median(values))
     if len(values) < FEWEST or not apart.max() > 0.0:
         return none
+    # Those between the median and the errors weigh at least this much, so that most data need not be sorted.
+    typical, others = float(np.median(apart)), (0.5 - ERRORS) * len(values)
+    if float(apart.max()) <= typical * (OUTWEIGHS * others) ** (1.0 if counts else 0.5):
+        return none
     out = outweighing(apart, 1.0, OUTWEIGHS) if counts else outweighing((apart / apart.max()) ** 2, times=OUTWEIGHS)
     return out if out.sum() <= ERRORS * len(values) else none
 
