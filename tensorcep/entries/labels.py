@@ -122,7 +122,7 @@ class Labels:
         check_choice("unknown", unknown, ("error", "ignore"))
         wanted, where = _as_index(labels), "" if self.name is None else f" of mode {self.name!r}"
         if isinstance(self._index, pd.DatetimeIndex) and pd.api.types.infer_dtype(wanted, skipna=True) == "date":
-            with contextlib.suppress(pd.errors.OutOfBoundsDatetime):
+            with contextlib.suppress(ValueError):  # of days out of range, and of several zones, which are told below
                 wanted = pd.DatetimeIndex(pd.to_datetime(wanted))
         try:
             rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
