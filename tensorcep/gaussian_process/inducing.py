@@ -18,7 +18,7 @@ from scipy import linalg
 from tensorcep.core.checks import fail_value
 from tensorcep.ep.compiled import Terms
 from tensorcep.ep.functions import Functions
-from tensorcep.ep.gaussian import MOST_DAMPING, SLOWER
+from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
 from tensorcep.gaussian_process.kernels import contract
 from tensorcep.gaussian_process.learning import Points
 from tensorcep.gaussian_process.sites import Stop
@@ -57,6 +57,9 @@ class InducingFit(NamedTuple):
     projection: Projection
     precision_chol: np.ndarray
     by_noise: np.ndarray
+
+
+Gaussian = tuple[np.ndarray, np.ndarray, np.ndarray]  # precision of v, precision times mean, Cholesky factor
 
 
 class Projection(NamedTuple):
@@ -110,19 +113,18 @@ def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start:
     sites = terms.start_sites(start)
     by_noise, damping, last = np.zeros(n), 0.0, np.inf
     P, eta = _natural(A, sites, mean)
+    chol = _chol(P)
     n_iter, worst, left_out = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
         worst, left_out = 0.0, 0
         for first in range(0, n, sparse.batch):
             rows = slice(first, min(first + sparse.batch, n))
-            f, s = _marginals(A[rows], P, eta)
-            tau, nu = sites.tau[rows].copy(), sites.nu[rows].copy()
+            f, s = _marginals(A[rows], chol, eta)
+            before = Sites(*(part[rows].copy() for part in sites))
             change, skipped, by_noise[rows] = terms.refine_batch(first, f + mean, s, sites, damping)
             worst, left_out = max(worst, change), left_out + skipped
-            dtau, dnu = sites.tau[rows] - tau, sites.nu[rows] - nu
-            P += A[rows].T @ (dtau[:, None] * A[rows])
-            eta += A[rows].T @ (dnu - dtau * mean)
+            P, eta, chol = _step(A[rows], (P, eta, chol), before, Sites(*(part[rows] for part in sites)), mean)
         if worst < stop.tol and not left_out:
             break
         if worst >= last:
@@ -146,10 +148,28 @@ def _chol(P: np.ndarray) -> np.ndarray:
         raise FloatingPointError("the sites leave no Gaussian posterior of the inducing values") from None
 
 
-def _marginals(A: np.ndarray, P: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _step(A: np.ndarray, at: Gaussian, before: Sites, sites: Sites, mean: float) -> Gaussian:
+    """The posterior of v after a batch's sites moved, with its factor.
+
+    Sites of a likelihood that is not log-concave may have negative precisions and, moved all at once, leave none: the
+    step is then halved, in place, until they do, as `fit_sites` does.
+    """
+    P, eta, chol = at
+    for _ in range(MAX_HALVINGS):
+        dtau, dnu = sites.tau - before.tau, sites.nu - before.nu
+        try:
+            return (new := P + A.T @ (dtau[:, None] * A)), eta + A.T @ (dnu - dtau * mean), _chol(new)
+        except FloatingPointError:
+            for new_part, old_part in zip(sites, before, strict=True):
+                new_part[:] = 0.5 * (new_part + old_part)
+    for new_part, old_part in zip(sites, before, strict=True):
+        new_part[:] = old_part
+    return P, eta, chol
+
+
+def _marginals(A: np.ndarray, chol: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of a_i'v."""
-    chol = _chol(P)
-    inverse = linalg.solve_triangular(chol, np.eye(len(P)), lower=True)
+    inverse = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
     half = A @ inverse.T
     return half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
 

@@ -95,3 +95,14 @@ def test_kernel_without_cross_gradient_is_refused_before_learning(rng):
     with pytest.raises(ValueError, match="to be learned with n_inducing; got RationalQuadratic.* set optimizer=None"):
         model.fit(X, X[:, 0] > 0.0)
     assert model.set_params(optimizer=None).fit(X, X[:, 0] > 0.0).score(X, X[:, 0] > 0.0) > 0.8
+
+
+@pytest.mark.parametrize("seed", [8, 9])
+def test_batch_whose_sites_would_leave_no_posterior_takes_a_shorter_step(seed):
+    """Counts under the square link have sites of negative precision; moved all at once they may outweigh the prior."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(24, 3))
+    y = np.floor(np.exp(X[:, 0]) + rng.random(24))
+    model = GaussianProcessCountRegressor(n_inducing=5, power=0.5).fit(X, y)
+    assert np.isfinite(model.log_marginal_likelihood())
+    assert model.score(X, y) > 0.0
