@@ -95,7 +95,7 @@ def _values_in(path: str, args: argparse.Namespace, field: int) -> Any:
 
     layout = cells_layout(path, path, reading_of(args))
     with open_lines(path, coding=layout.coding) as lines:
-        for _, fields in itertools.islice(rows(lines, layout.separator, None), layout.skip > 0, None):
+        for _, fields in rows(itertools.islice(lines, layout.skip, None), layout.separator, None):
             yield fields[field] if field < len(fields) else ""
 
 

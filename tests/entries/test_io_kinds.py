@@ -86,6 +86,9 @@ FILES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "excel's first line": ("x.csv", "sep=;\n" + text_of(";"), {}),
     "excel's first line with a mark": ("x.csv", b"\xef\xbb\xbf\"sep=;\"\r\n" + text_of(";").encode(), {}),
     "utf-32 in gzip": ("x.csv.gz", gzip.compress(PLAIN.encode("utf-32")), {}),
+    "blank lines first": ("x.csv", "\n \n" + PLAIN, {}),
+    "comments first": ("x.csv", "# of a day, ours\n#\n\n# to be read\n" + PLAIN, {}),
+    "comments before tabs": ("x.tsv", "# a, b, c, d, e\n" + text_of("\t"), {}),
     "latin1": ("x.csv", PLAIN.encode("latin1"), {"encoding": "latin1"}),
     "windows ends": ("x.csv", PLAIN.replace("e\nf", "e f").replace("\n", "\r\n").replace("e f", "e\nf"), {}),
 }  # fmt: skip
@@ -101,6 +104,17 @@ def test_io_reads_every_kind_of_text_alike(tmp_path: Path, name: str) -> None:
     assert entries_in_batches(path, **options) == ENTRIES
 
 
+@each("head", ["#user,item,y\n", "# a comment\n#user,item,y\n", "# a, b\n\n# c\n#user,item,y\n"])
+@each("last", ["#c,2,3\n", "c,2,3\n", "#c,2,3\n\n"])
+def test_io_names_and_labels_begin_with_the_mark_of_comments(tmp_path: Path, head: str, last: str) -> None:
+    path = put(tmp_path / "x.csv", head + "#a,1,0.5\n#b,2,1\n" + last)
+    expected = {("#a", "1"): 0.5, ("#b", "2"): 1.0, (last.split(",")[0], "2"): 3.0}
+    assert entries_of(path) == expected == entries_in_batches(path)
+    assert [found.name for found in read_tensor(path).labels if found] == ["#user", "item"]
+    path.write_text("#a,1,0.5\n#b,2,1\n" + last)
+    assert entries_of(path, header=False, labels=True) == expected
+
+
 @each(("sep", "options"), [("::", {}), ("<>", {"sep": "<>"}), (" - ", {"sep": " - "})])
 @each("chunk", [1, 3, 1 << 16])
 def test_io_reads_separators_of_several_characters(
@@ -108,7 +122,8 @@ def test_io_reads_separators_of_several_characters(
 ) -> None:
     monkeypatch.setattr(packed, "CHUNK", chunk)
     lines = [["user", "item", "y"], ["a:b", "1", "0.5"], ["c", "2", "x"], ["d<", "3", "2"]]
-    path = put(tmp_path / "x.dat", "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n")
+    text = "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n"
+    path = put(tmp_path / "x.dat", "# a comment\n" * (chunk > 1) + text)
     assert entries_of(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     assert entries_in_batches(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     taken: list[Any] = []

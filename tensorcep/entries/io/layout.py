@@ -17,6 +17,7 @@ LAST = "last column"
 VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
 OF_EXCEL = re.compile(r"\ufeff?\"?sep=([^\"\r\n])\"?[\r\n]*$")  # a first line that says the separator
 SEPARATORS = (",", "\t", ";", "|", "::")
+MOST_COMMENTS = 1000  # lines at the beginning of a file with labels
 # How a file says that a value is not known.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 
@@ -253,9 +254,23 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
         before += 1
     else:
         fail_value(f"'{path}' is empty; at least one entry is needed.")
+    held = [text]
+    if comment is None and text.startswith("#"):  # which labels and names of columns may begin with, too
+        for line in itertools.islice(lines, MOST_COMMENTS):
+            held.append(line)
+            text = line if line.strip() else text
+            if not text.startswith("#"):
+                break
     line = text if comment is None else text.split(comment, 1)[0]
     separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
     layout = csv_layout(path, separator, how)
+    if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
+        widths = [
+            next((len(fields) for _, fields in rows([one], layout.separator, None)), 0)
+            for one in translated([text, *held], layout.coding)
+        ]
+        first = widths.index(widths[0], 1) - 1
+        before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
     again = translated(itertools.chain([text], lines), layout.coding)
     number, fields = next(rows(again, layout.separator, comment))
     number += before
