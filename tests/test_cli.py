@@ -222,7 +222,7 @@ ERRORS = [
     ),
     (
         "predict plain.npz named.csv",
-        "column 'user' of 'named.csv' must hold finite numbers; got 'user .*' in row 1.",
+        "column 'user' of 'named.csv' must hold finite numbers; got 'user .*' in row 1; mend it.",
     ),
     (
         "predict plain.npz bare.csv --no-header",
@@ -234,7 +234,8 @@ ERRORS = [
     ("predict named.npz ragged.csv", "line 3 of 'ragged.csv' has 5 fields where 3 .*"),
     ("evaluate plain.npz cells.csv", "'cells.csv' has no column left for the value beside the modes i, j, k."),
     ("evaluate plain.npz plain.tns --figure plain.tns", "'plain.tns' is an input of this command; .*"),
-    ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1."),
+    ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1; mend it."),
+    ("evaluate plain.npz comma.csv", "column 'y' of .* got '2,5' in row 1; mend it, or pass --decimal \",\" if .*"),
     ("info cut.npz", "'cut.npz' is truncated or damaged .*"),
     ("info none.npz", "there is no file 'none.npz'; check the path."),
     ("convert plain.tns plain.tns", "'plain.tns' is an input of this command; .*"),
@@ -264,6 +265,7 @@ def test_cli_error_is_one_sentence_on_stderr_and_code_1(
         "short.tns": "1 2\n3 4\n",
         "cells.csv": "i,j,k\n1,2,3\n",
         "blank.csv": "i,j,k,y\n1,2,3,\n",
+        "comma.csv": "i;j;k;y\n1;2;3;2,5\n",
         "ragged.csv": "user,item,day\na,7,d0\na,7,d0,d0,d0\n",
         "text.xyz": "1 2 3\n",
     }

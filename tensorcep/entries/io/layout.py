@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, NoReturn
 
 from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
 from tensorcep.entries.frames import check_mode_columns
-from tensorcep.entries.io.lines import BLANKS, NOT_TEXT, filled, is_text, number_in, rows, split_line, translated
+from tensorcep.entries.io.lines import (
+    BLANKS,
+    NOT_TEXT,
+    filled,
+    is_text,
+    number_in,
+    rows,
+    split_line,
+    translated,
+)
 from tensorcep.entries.io.packed import PLAIN, UNIT, Coding, check_encoding
 
 LAST = "last column"
@@ -227,7 +236,8 @@ def csv_layout(path: str, separator: str, how: Reading) -> Layout:
 def separator_in(line: str, decimal: str = ".") -> str:
     """Return what stands between the fields of a line: the comma where it makes at least three.
 
-    Blanks are only asked where nothing else separates anything.
+    Blanks are only asked where nothing else separates anything. Where all that stands between ";" or tabs is a number
+    with or without a decimal comma, commas separate nothing.
     """
     known = [mark for mark in SEPARATORS if mark != decimal]
     try:
@@ -236,6 +246,9 @@ def separator_in(line: str, decimal: str = ".") -> str:
         return known[0]
     if max(found.values()) < 2:
         return BLANKS if len(split_line(line, BLANKS, None)) >= 3 else known[0]
+    for mark in (";", "\t"):
+        if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
+            return mark
     if found.get(",", 0) >= max(3, found["\t"]):
         return ","
     return max(found, key=lambda mark: found[mark])

@@ -13,6 +13,7 @@ from tensorcep.entries.io.lines import (
     LONG_FIELD,
     NOT_TEXT,
     ODD,
+    comma_hint,
     is_text,
     number_in,
     open_lines,
@@ -86,8 +87,7 @@ def _value_problem(text: str, field: int, layout: Layout) -> str | None:
         cure = "mend it"
         if text.strip() in MISSING:
             cure = "drop_missing=True leaves such lines out, or mend it"
-        elif layout.decimal == "." and number_in(text, ",") is not None:
-            cure = 'mend it, or pass decimal="," if that is its decimal point'
+        cure += comma_hint(text, layout.decimal)
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
