@@ -44,7 +44,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    add_levels_option(add_model_options(parser))
+    add_model_options(parser)
     add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
@@ -89,6 +89,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
     )
     add_structure_options(group)
     add_special_options(group)
+    add_levels_option(group)
     group.add_argument(
         "--noise",
         default="one",

@@ -51,7 +51,7 @@ not resumed."""
 # first batch, all that a start is for, was learned; it kept no entries for a joint fit to come.
 FREE = ("init", "n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
-FREE_OF_READING = ("shape", "drop_missing")
+FREE_OF_READING = ("shape", "drop_missing", "words")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

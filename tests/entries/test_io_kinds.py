@@ -299,6 +299,25 @@ def test_io_lines_without_a_value_are_left_out_when_asked(tmp_path: Path, gap: s
     assert entries_in_batches(tmp_path / "x.parquet", drop_missing=True, **how) == expected
 
 
+@each("n", [10, 700])
+@each("ending", ["csv", "parquet"])
+def test_io_batches_hold_words_where_these_are_asked_for(tmp_path: Path, n: int, ending: str) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    words = [("yes", "no", "on, then off")[k % 3] for k in range(n)]
+    frame = pd.DataFrame({"user": [f"u{k}" for k in range(n)], "item": "i", "answer": words})
+    for missing in (False, True):
+        if missing:
+            frame.loc[n // 2, "answer"] = None
+        path = tmp_path / f"x.{ending}"
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        found = list(read_batches(path, 400, words=True, drop_missing=missing))
+        assert np.concatenate([batch.values for batch in found]).tolist() == frame["answer"].dropna().tolist()
+        assert [len(batch.values) for batch in found][1:] == [n - missing - 400] * (n > 400)
+    with pytest.raises(ValueError, match=f"line {n // 2 + 1 + (ending == 'csv')} of '.*' has"):
+        list(read_batches(path, 400, words=True))
+
+
 def test_io_indices_without_a_value_are_left_out_when_asked(tmp_path: Path) -> None:
     path = put(tmp_path / "x.tns", "1 1 2.5\n2 1 NA\n2 2 nan\n")
     assert entries_of(path, drop_missing=True) == {("0", "0"): 2.5} == entries_in_batches(path, drop_missing=True)

@@ -44,6 +44,7 @@ class Reading(NamedTuple):
     decimal: str = "."
     encoding: str | None = None
     drop_missing: bool = False
+    words: bool = False
 
     @property
     def coding(self) -> Coding:
@@ -70,7 +71,7 @@ class Layout(NamedTuple):
     without a value; `names` are those of the fields; `skip` counts the lines before the first entry; indices count from
     `base`, unless the modes are `labelled`; `shape` and `n_entries` are what the caller or the file's header promise;
     `copy` is where what came out of a pipe has been put; `by_default` says that nobody named the value, which is the
-    last column then; lines whose value is missing are left out where `drop_missing` says so.
+    last column then; lines whose value is missing are left out where `drop_missing` says so; values may be `words`.
     """
 
     path: str
@@ -89,6 +90,7 @@ class Layout(NamedTuple):
     decimal: str = "."
     by_default: bool = False
     drop_missing: bool = False
+    words: bool = False
 
     @property
     def place(self) -> str:
@@ -230,6 +232,7 @@ def csv_layout(path: str, separator: str, how: Reading) -> Layout:
         coding=Coding(how.encoding, separator if several else None),
         decimal=how.decimal,
         drop_missing=how.drop_missing,
+        words=how.words,
     )
 
 

@@ -81,7 +81,9 @@ def _named(field: int, layout: Layout) -> str:
 
 
 def _value_problem(text: str, field: int, layout: Layout) -> str | None:
-    value = number_in(text, layout.decimal)
+    value = 0 if layout.words and text.strip() not in MISSING else number_in(text, layout.decimal)
+    if not is_text(text):
+        return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
     if value is None:
         why = f" ({_named(field, layout)}, the last one; value= names another)" if layout.by_default else ""
         cure = "mend it"
@@ -110,6 +112,8 @@ def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | No
     """Return the entry of an ordinary line in a third of the time; None for any other."""
     if len(fields) != len(layout.names) or layout.value is None or layout.shape is not None or not text.isascii():
         return None
+    if layout.words:
+        return None
     number, base = fields[layout.value], layout.base
     if layout.decimal != "." or ODD.search(text) or "_" in (number if layout.labelled else text):
         return None
@@ -131,7 +135,10 @@ def _checked_entry(fields: list[str], layout: Layout) -> list[Any] | str:
     entry: list[Any] = [fields[field] for field in layout.modes]
     if not layout.labelled:
         entry = [int(_number(field)) - layout.base for field in entry]
-    return entry if layout.value is None else [*entry, float(_number(fields[layout.value], layout.decimal))]
+    if layout.value is None:
+        return entry
+    value = fields[layout.value]
+    return [*entry, value if layout.words else float(_number(value, layout.decimal))]
 
 
 def _number(text: str, decimal: str = ".") -> int | float:
