@@ -222,7 +222,7 @@ ERRORS = [
     ),
     (
         "predict plain.npz named.csv",
-        "column 'user' of 'named.csv' must hold finite numbers; got 'user .*' in row 1.",
+        "column 'user' of 'named.csv' must hold finite numbers; got 'user .*' in row 1; mend it.",
     ),
     (
         "predict plain.npz bare.csv --no-header",
@@ -234,7 +234,8 @@ ERRORS = [
     ("predict named.npz ragged.csv", "line 3 of 'ragged.csv' has 5 fields where 3 .*"),
     ("evaluate plain.npz cells.csv", "'cells.csv' has no column left for the value beside the modes i, j, k."),
     ("evaluate plain.npz plain.tns --figure plain.tns", "'plain.tns' is an input of this command; .*"),
-    ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1."),
+    ("evaluate plain.npz blank.csv", "column 'y' of 'blank.csv' must hold finite numbers; got '' in row 1; mend it."),
+    ("evaluate plain.npz comma.csv", "column 'y' of .* got '2,5' in row 1; mend it, or pass --decimal \",\" if .*"),
     ("info cut.npz", "'cut.npz' is truncated or damaged .*"),
     ("info none.npz", "there is no file 'none.npz'; check the path."),
     ("convert plain.tns plain.tns", "'plain.tns' is an input of this command; .*"),
@@ -264,6 +265,7 @@ def test_cli_error_is_one_sentence_on_stderr_and_code_1(
         "short.tns": "1 2\n3 4\n",
         "cells.csv": "i,j,k\n1,2,3\n",
         "blank.csv": "i,j,k,y\n1,2,3,\n",
+        "comma.csv": "i;j;k;y\n1;2;3;2,5\n",
         "ragged.csv": "user,item,day\na,7,d0\na,7,d0,d0,d0\n",
         "text.xyz": "1 2 3\n",
     }
@@ -1215,6 +1217,59 @@ def test_cli_labels_may_be_words(
     assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(accuracy)
     assert cli("score", "m.npz", f"x.{kind}") == 0
     assert "surprise" in capsys.readouterr().out
+
+
+@each("kind", ["csv", "parquet"])
+def test_cli_words_are_learned_as_their_numbers_by_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    cells = rng.permutation(90)
+    frame = pd.DataFrame({"user": cells % 9 + 100, "item": cells // 9})
+    y = np.clip((frame["user"] - 99) * 2 // 9 - (rng.random(90) < 0.2), 0, 1).to_numpy()
+    first = int(np.argmax(y != y[0]))  # entry of the other class
+    for name, values in (("words", np.array(["no", "yes"])[y]), ("numbers", y)):
+        for part, rows in (("train", range(70)), ("test", range(70, 90))):
+            table = frame.assign(answer=values).iloc[rows]
+            table.to_csv(f"{name}-{part}.csv", index=False)
+            table.to_parquet(f"{name}-{part}.parquet") if kind == "parquet" else None
+    how = ["--likelihood", "probit", "--tol", 0.02]
+    found: dict[str, Any] = {}
+    for name in ("words", "numbers"):
+        train, test = f"{name}-train.{kind}", f"{name}-test.{kind}"
+        assert cli("compare", train, test, "--rank", 1, "--methods", "vmp", "-o", "c.csv", *how) == 0
+        ranks = ["--ranks", "1,2", "--cv", 2, "--method", "vmp", "--model", f"{name}.npz"]
+        assert cli("select-rank", train, *ranks, "-o", "r.csv", *how) == 0
+        batches = ["--first-batch", 30, "--batch-size", 20, "--trace", "t.csv"]
+        assert cli("stream", train, "-o", f"{name}-s.npz", "--rank", 1, *batches, *how) == 0
+        tables = [pd.read_csv(file).drop(columns="seconds", errors="ignore") for file in ("c.csv", "r.csv", "t.csv")]
+        tables[0] = tables[0].drop(columns="peak_mb")
+        models = [load(f"{name}{which}.npz") for which in ("", "-s")]
+        found[name] = [*tables, *(pd.DataFrame(model.predict_proba(frame[["user", "item"]])) for model in models)]
+    assert [load(f"words{which}.npz").classes_.tolist() for which in ("", "-s")] == [["no", "yes"]] * 2
+    for ours, theirs in zip(found["words"], found["numbers"], strict=True):
+        pd.testing.assert_frame_equal(ours, theirs)
+    capsys.readouterr()
+    other = "no word as in other lines" if kind == "parquet" else "got 4 different ones, such as '0', '1', 'no'"
+    refused = [
+        (["compare", f"words-train.{kind}", f"numbers-test.{kind}"], "must hold the words 'no' and 'yes'; got numbers"),
+        (["stream", f"words-train.{kind}", "-o", "x.npz", "--first-batch", first], "the first batch must have both"),
+        (["stream", f"words-train.{kind}", f"numbers-test.{kind}", "-o", "x.npz"], other),
+    ]
+    for words, message in refused:
+        assert cli(*words, *how) == 1
+        assert message in capsys.readouterr().err
+    missing = pd.read_csv("words-train.csv")
+    missing.loc[[5, 40], "answer"] = None
+    missing.to_csv("gap.csv", index=False) if kind == "csv" else missing.to_parquet("gap.parquet")
+    assert cli("stream", f"gap.{kind}", "-o", "gap.npz", *batches, *how) == 1
+    assert " or mend it" in capsys.readouterr().err or kind == "parquet"
+    Path("gap.npz").unlink(missing_ok=True)
+    assert cli("stream", f"gap.{kind}", "-o", "gap.npz", "--drop-missing", *batches, *how) == 0
+    assert "learned     68 entries in 3 batches" in capsys.readouterr().out
 
 
 def test_negative_numbers_may_have_exponents_and_options_are_named_together():

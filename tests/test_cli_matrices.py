@@ -145,3 +145,6 @@ def test_cli_says_which_column_of_a_wide_table_is_no_number(tmp_path: Path, caps
     path.write_text("id,age,sex,score\nr1,1,m,2\nr2,,f,3\n")
     assert main(["fit", str(path), "-o", str(tmp_path / "m.npz"), "--model", "pca"]) == 1
     assert f"column 'sex' of '{path}' has 'm', which is not a number; leave that column out" in capsys.readouterr().err
+    path.write_text("id;age;score;size\nr1;1;2,5;1\nr2;;3,5;1\n")
+    assert main(["fit", str(path), "-o", str(tmp_path / "m.npz"), "--model", "pca"]) == 1
+    assert 'leave that column out, or pass --decimal "," if that is its decimal' in capsys.readouterr().err

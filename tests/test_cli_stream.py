@@ -209,6 +209,11 @@ def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(whole, caps
         (("--resume", "--revisit", "9"), "was made with revisit=0; got 9"),
         (("--resume", "--rank", "3"), "was made with rank=2; got 3"),
         (("--resume", "--likelihood", "probit"), "holds a CPRegressor"),
+        (("--resume", "--sep", ","), "was made with --sep None; got ','"),
+        (("--resume", "--encoding", "latin1"), "was made with --encoding None; got 'latin1'"),
+        (("--resume", "--decimal", ","), "was made with --decimal '.'; got ','"),
+        (("--resume", "--modes", "user,item"), "was made with modes=None; got ['user', 'item']"),
+        (("--resume", "--value", "y"), "was made with --value 'last column'; got 'y'"),
     ]
     for extra, sentence in refused:
         assert main(command(*extra)) == 1
@@ -261,6 +266,7 @@ def test_cli_stream_resumes_a_checkpoint_that_does_not_know_its_input(half):
         content = {name: archive[name] for name in archive.files}
     header = json.loads(content["header"].tobytes())
     assert header["progress"].pop("read")[0][0] == 102
+    assert header["progress"].pop("reading")["decimal"] == "."
     header.pop("checksum")
     np.savez("model.npz", **{**content, "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)})
     assert main(command("--resume", "--quiet")) == 0
@@ -348,7 +354,7 @@ def test_cli_commands_say_the_same_of_a_file_that_is_no_text(whole, capsys):
 def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(whole, capsys):
     stored = open_model("model.npz")
     header = {name: value for name, value in stored.header.items() if name not in ("kind", "version", "checksum")}
-    for change in ({"trace": None}, {"position": [-1, 0]}, {"bad": "x"}, {"read": [[1]]}):
+    for change in ({"trace": None}, {"position": [-1, 0]}, {"bad": "x"}, {"read": [[1]]}, {"reading": 3}):
         progress = {name: value for name, value in {**header["progress"], **change}.items() if value is not None}
         write_archive("model.npz", KIND, VERSION, {**header, "progress": progress}, stored.arrays)
         assert main(command("--resume")) == 1, change

@@ -58,7 +58,8 @@ def test_plots_draw_on_the_axes_given_and_return_them(ax: Any, model: CPRegresso
     y, p = np.array([0, 1, 1, 0]), np.array([0.1, 0.8, 0.6, 0.3])
     assert plots.plot_predictions(y, p, np.ones(4), ax=ax) is ax
     ax.clear()
-    assert plots.plot_convergence(model.trace_, diagnostics=model.diagnostics_, ax=ax) is ax
+    assert plots.plot_convergence(model, diagnostics=model.diagnostics_, ax=ax) is ax
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), model.trace_["change"])
     assert ax.texts[0].get_text() == str(model.diagnostics_)
     ax.clear()
     assert plots.plot_reliability(y, p, ax=ax) is ax
@@ -145,7 +146,9 @@ def test_plot_convergence_draws_the_changes_and_the_tolerance(ax: Any) -> None:
 
 def test_plot_convergence_refuses(ax: Any) -> None:
     refused: list[Any] = [
-        ({}, None, "trace must hold 'change'"),
+        ({}, None, r"trace must be a fitted estimator or hold 'change', as its trace_ does; got \[\]"),
+        ([1.0, 0.1], None, "trace must be a fitted estimator or hold 'change', as its trace_ does; got list"),
+        (CPRegressor(), None, "not fitted"),
         ({"change": []}, None, "change holds no entries"),
         ({"change": [1.0]}, 0.0, "tol must be a number > 0; got 0.0"),
     ]
@@ -226,7 +229,7 @@ def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> Non
     model = paper(CPRegressor, 1, interactions="main+cp", max_iter=2, tol=10.0, random_state=0).fit(tensor)
     plots.plot_component(model, 1, 1, ax=ax)
     with pytest.raises(
-        ValueError, match=r"component must be one of \[1, 3\], the columns that mode 1 has a part in; got 0"
+        ValueError, match=r"component must be one of \[1, 3\], the columns that mode_1 has a part in; got 0"
     ):
         plots.plot_component(model, 1, 0, ax=ax)
 
@@ -234,7 +237,7 @@ def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> Non
 def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegressor) -> None:
     plots.plot_component(model, "place", 1, coverage=0.5, ax=ax)
     segments = bars(ax.containers[0])
-    mean, sd = model.components_frame(0)[1].to_numpy().T
+    mean, sd = model.components_frame("place")[1].to_numpy().T
     np.testing.assert_allclose(np.abs(mean / mean[0]), np.abs(model.factors_[0][:, 1] / model.factors_[0][0, 1]))
     half = ndtri(0.75) * sd
     np.testing.assert_allclose(segments[:, 0, 0], mean - half)
@@ -249,7 +252,7 @@ def test_plot_component_of_many_rows_keeps_the_largest_and_says_so(ax: Any, mode
     weight = model.components_frame(1)[0]["mean"].to_numpy()
     expected = sorted(np.argsort(-np.abs(weight))[:5], key=lambda row: -weight[row])
     assert [text.get_text() for text in ax.get_yticklabels()] == [str(row) for row in expected]
-    assert ax.get_title() == "mode 1, component 0, 5 largest of 40"
+    assert ax.get_title() == "mode_1, component 0, 5 largest of 40"
 
 
 def test_plot_component_unnamed_labels_are_shown(ax: Any, model: CPRegressor) -> None:
@@ -259,7 +262,7 @@ def test_plot_component_unnamed_labels_are_shown(ax: Any, model: CPRegressor) ->
 
 def test_plot_component_refuses(model: CPRegressor, ax: Any) -> None:
     refused: list[Any] = [
-        ({"mode": "who"}, "mode must be one of 'place', 'mode 1', 'mode 2'; got 'who'"),
+        ({"mode": "who"}, "mode must be one of 'place', 'mode_1', 'mode_2'; got 'who'"),
         ({"mode": 3}, "mode must be an integer from 0 to 2; got 3"),
         ({"mode": 0, "component": 2}, "component must be an integer from 0 to 1; got 2"),
         ({"mode": 0, "coverage": 1.0}, "coverage must be a number in"),

@@ -146,6 +146,7 @@ def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTe
     from tensorcep.entries.io import read_tensor
 
     how = reading_of(args)._asdict()
+    del how["words"]
     return read_tensor(path, format=args.format, duplicates=args.duplicates, verbose=verbose, **how)
 
 

@@ -16,6 +16,7 @@ from tensorcep.cli._command import (
     save_figure,
 )
 from tensorcep.cli._fit import add_inference_options, add_model_options, check_options, estimator_of
+from tensorcep.cli._words import tensors_of_words
 
 DESCRIPTION = f"""\
 Fit the entries of TRAIN by several methods, score each on those of TEST, and print a table ({FILE_KINDS}).
@@ -54,8 +55,9 @@ def run(args: argparse.Namespace) -> None:
     check_options(args)
     if args.figure is not None:
         figure_module()
-    train, test = read_data(args.train, args), read_data(args.test, args)
-    table = compare(train, test, args.methods, estimator=estimator_of(args))
+    model, paths = estimator_of(args), (args.train, args.test)
+    train, test = tensors_of_words(paths, args, model) or [read_data(path, args) for path in paths]
+    table = compare(train, test, args.methods, estimator=model)
     print(table.to_string(float_format="{:.4g}".format))
     if args.output is not None:
         with output(args.output) as handle:

@@ -44,7 +44,7 @@ SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="file to write, usually .npz")
-    add_levels_option(add_model_options(parser))
+    add_model_options(parser)
     add_matrix_options(parser)
     group = add_inference_options(parser)
     add_method_option(group)
@@ -72,11 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_talk_options(parser)
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> Any:
-    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank.
-
-    Returns the group.
-    """
+def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> None:
+    """Add --likelihood, what only some likelihoods have and, for a command that is told the rank, --rank."""
     group = parser.add_argument_group("model")
     if rank:
         add_rank_option(group)
@@ -96,7 +93,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, rank: bool = True) -> 
         help="for real values: one; a mode, by name or position from 0, whose rows have a noise each; entry: Student's "
         "t; or auto: the one of these that predicts entries left out best (default: one)",
     )
-    return group
+    add_levels_option(group)
 
 
 def add_rank_option(group: Any) -> None:

@@ -27,9 +27,10 @@ class Progress(NamedTuple):
     aside: int
     trace: int
     bad: int
-    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor the next
+    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor what follows
     scores: int = 0
     knowledge: tuple[str, ...] = ()
+    reading: dict[str, Any] | None = None
 
 
 def check_progress(stored: Any) -> None:

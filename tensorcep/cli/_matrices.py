@@ -183,6 +183,7 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     import pandas as pd
 
     from tensorcep.entries.io import format_of, read_cells
+    from tensorcep.entries.io.lines import comma_hint
     from tensorcep.entries.labels import Labels
     from tensorcep.entries.spelling import numbers_of
     from tensorcep.entries.tensor import SparseTensor
@@ -204,7 +205,8 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     for name, column in columns.items():
         if not pd.api.types.is_numeric_dtype(column):
             text = next(cell for cell in column if pd.isna(pd.to_numeric(cell, errors="coerce")) and not pd.isna(cell))
-            fail_value(f"column {name!r} of '{path}' has {text!r}, which is not a number; leave that column out.")
+            hint = comma_hint(text, args.decimal)
+            fail_value(f"column {name!r} of '{path}' has {text!r}, which is not a number; leave that column out{hint}.")
     matrix = pd.DataFrame(columns).to_numpy(dtype=np.float64, na_value=np.nan)
     observed = np.argwhere(~np.isnan(matrix))
     known = [rows, Labels(list(columns))]

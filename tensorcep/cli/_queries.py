@@ -19,6 +19,7 @@ from tensorcep.core.checks import check_columns, check_file, check_mode_count, f
 from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.io.layout import MISSING
+from tensorcep.entries.io.lines import comma_hint
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.spelling import number_of
 
@@ -156,8 +157,8 @@ def numbers_of(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
     found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(found).all():
         n = int(np.argmin(np.isfinite(found)))
-        where = f"column {column.name!r} of '{path}'"
-        fail_value(f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {n + 1}.")
+        where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
+        fail_value(f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {n + 1}; mend it{hint}.")
     return found
 
 

@@ -15,6 +15,7 @@ from tensorcep.cli._command import (
     shows_progress,
 )
 from tensorcep.cli._fit import add_inference_options, add_method_option, add_model_options, check_options, estimator_of
+from tensorcep.cli._words import cells_of_words
 
 RANKS = [1, 2, 3, 4, 6, 8, 12, 16]
 DESCRIPTION = f"""\
@@ -61,10 +62,12 @@ def run(args: argparse.Namespace) -> None:
             check_output(path, args.data)
     args.rank = min(args.ranks)
     check_options(args)
-    tensor = read_data(args.data, args)
+    words = cells_of_words(args.data, args)
+    X, y = (read_data(args.data, args), None) if words is None else words[1:]
     found = select_rank(
         estimator_of(args, method=args.method),
-        tensor,
+        X,
+        y,
         ranks=args.ranks,
         cv=args.cv,
         rule="best" if args.best else "one_standard_error",

@@ -13,6 +13,7 @@ from tensorcep.cli._command import (
     add_safe_csv,
     add_talk_options,
     check_output,
+    reading_of,
     show,
     shows_progress,
 )
@@ -49,6 +50,8 @@ not resumed."""
 # option of the command: it differs only from that of a checkpoint of version 0.1, whose default was another, and whose
 # first batch, all that a start is for, was learned; it kept no entries for a joint fit to come.
 FREE = ("init", "n_jobs", "verbose", "callbacks")
+# A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
+FREE_OF_READING = ("shape", "drop_missing", "words")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,6 +186,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
         "scores": 0,
         "bad": 0,
         "knowledge": digests_of(args),
+        "reading": {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING},
     }
 
 
@@ -202,12 +206,15 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     with complete(args.output):
         check_progress(progress)
     new = _new_progress(args)
-    for name in ("data", "batch_size", "first_batch", "knowledge"):
-        before = progress.get(name, [])  # earlier checkpoints hold no knowledge of rows
-        if before != new[name]:
+    asked = {name: new[name] for name in ("data", "batch_size", "first_batch", "knowledge")} | new["reading"]
+    # Earlier checkpoints hold neither what is known of rows nor how files were read.
+    made = {"knowledge": [], **progress, **(progress.get("reading") or new["reading"])}
+    for name, now in asked.items():
+        if made.get(name) != now:
             instead = ", or learn a further file by tensorcep update" if name == "data" else ""
             fail_value(
-                f"'{args.output}' was made with {name}={before!r}; got {new[name]!r}; give the same to resume{instead}."
+                f"'{args.output}' was made with {name}={made.get(name)!r}; got {now!r}; give the same to "
+                f"resume{instead}."
             )
     if type(model) is not type(fresh):
         fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")

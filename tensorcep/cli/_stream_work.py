@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tensorcep.cli._command import reading_of, say
 from tensorcep.cli._extents import given_extents
+from tensorcep.cli._words import columns_of_words
 from tensorcep.core.checks import fail_value
 from tensorcep.core.files import naming
 
@@ -45,11 +46,19 @@ class Work:
             "start": self.progress["position"],
         }
         del how["shape"]
+        how["words"] = columns_of_words(args.data[0], args) is not None
+        first = how["words"] and self.progress["position"] == (0, 0)
         if column is None:
             found = read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how)
         else:
             found = batches_with_extents(args.data, column, args.batch_size, **how)
         for batch in found:
+            if first and len(set(batch.values)) < 2:
+                fail_value(
+                    f"the first batch must have both words of the value; got only {batch.values[0]!r}; give a larger "
+                    "--first-batch."
+                )
+            first = False
             self.progress["position"] = batch.position
             self.base = tuple(args.index_base if keys is None else 0 for keys in batch.keys)
             yield batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import reading_of
@@ -29,22 +30,27 @@ def add_levels_option(group: Any) -> None:
     )
 
 
-def cells_of_words(path: str, args: argparse.Namespace) -> tuple[SparseTensor, pd.DataFrame, Any] | None:
+def cells_of_words(
+    path: str, args: argparse.Namespace, classes: list[str] | None = None
+) -> tuple[SparseTensor, pd.DataFrame, Any] | None:
     """The cells of a file whose values are words: as a tensor of their numbers, as a table, and the words.
 
-    None where the values are numbers, or the likelihood is not one of classes.
+    None where the values are numbers, or the likelihood is not one of classes. `classes` are those of an earlier file,
+    in the order of their numbers.
 
     Raises
     ------
     ValueError
-        If a cell occurs twice, or a word is none of --levels.
+        If a cell occurs twice, or a word is none of --levels, or of the classes.
     """
     if args.levels is not None and args.likelihood != "ordinal":
         fail_value(f"--levels is for --likelihood ordinal; got {args.likelihood or 'gaussian'}; leave it out.")
-    words = None if args.likelihood not in OF_WORDS or args.count or not os.path.isfile(path) else _words_in(path, args)
+    words = _words_in(path, args)
     if words is None:
         if args.levels is not None:
             fail_value(f"--levels is for values that are words; those of '{path}' are numbers; leave it out.")
+        if classes is not None:
+            fail_value(f"'{path}' must hold the words {' and '.join(map(repr, classes))}; got numbers.")
         return None
     if args.duplicates in ("mean", "sum"):
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
@@ -55,10 +61,11 @@ def cells_of_words(path: str, args: argparse.Namespace) -> tuple[SparseTensor, p
     from tensorcep.entries.tensor import SparseTensor
 
     frame, modes, value = words
-    known = args.levels or sorted(frame[value].unique())
+    known = args.levels or classes or sorted(frame[value].unique())
     codes = pd.Categorical(frame[value], categories=known).codes
     if (codes < 0).any():
-        fail_value(f"'{path}' has the level {frame[value][codes < 0].iloc[0]!r}, which is none of --levels; add it.")
+        of = "--levels; add it" if args.levels else f"{', '.join(map(repr, known))}; mend it"
+        fail_value(f"'{path}' has the level {frame[value][codes < 0].iloc[0]!r}, which is none of {of}.")
     is_text = format_of(path, args.format) == "csv"
     cells = {name: numbers_of(frame[name]) if is_text else frame[name] for name in modes}
     coded = pd.DataFrame(cells).assign(**{value: codes.astype(float)})
@@ -67,26 +74,52 @@ def cells_of_words(path: str, args: argparse.Namespace) -> tuple[SparseTensor, p
     return tensor, tensor.to_pandas(value=value)[modes], y if args.levels else y.astype(object)
 
 
-def _words_in(path: str, args: argparse.Namespace) -> tuple[pd.DataFrame, list[Any], Any] | None:
-    """The lines of a table, its modes and its value, if this is of words."""
-    from tensorcep.entries.io import columns_of, format_of, read_cells
-    from tensorcep.entries.io.layout import MISSING, chosen_columns
+def tensors_of_words(paths: Sequence[str], args: argparse.Namespace, model: Any) -> list[SparseTensor] | None:
+    """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
+    first = cells_of_words(paths[0], args)
+    if first is None:
+        return None
+    classes = model._training_entries(*first[1:])[1]["_classes"]
+    others = [cells_of_words(path, args, classes) for path in paths[1:]]
+    return [found[0] for found in (first, *others) if found is not None]
 
-    how, names = reading_of(args), columns_of(path, args.format, reading_of(args))
-    if names is None or how.labels is False:
+
+def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
+    """The modes and the value of a table, if this is of words, as far as its first lines tell."""
+    from tensorcep.entries.io import columns_of, format_of
+    from tensorcep.entries.io.layout import chosen_columns
+    from tensorcep.entries.io.parquet import frames_of_parquet
+
+    how = reading_of(args)
+    if args.likelihood not in OF_WORDS or how.value is None or how.labels is False or not os.path.isfile(path):
+        return None
+    names = columns_of(path, args.format, how)
+    if names is None:
         return None
     modes, value = chosen_columns(path, names, how.modes, how.value)
-    kind = format_of(check_file(path), args.format)
-    if kind == "csv" and not any(map(is_word, itertools.islice(_values_in(path, args, names.index(value)), LOOKED_AT))):
+    if format_of(check_file(path), args.format) == "csv":
+        cells = _values_in(path, args, names.index(value))
+    else:
+        cells = (cell for frame, *_ in frames_of_parquet([path], how, LOOKED_AT) for cell in frame[value])
+    return (modes, value) if any(map(is_word, itertools.islice(cells, LOOKED_AT))) else None
+
+
+def _words_in(path: str, args: argparse.Namespace) -> tuple[pd.DataFrame, list[Any], Any] | None:
+    """The lines of a table, its modes and its value, if this is of words."""
+    from tensorcep.entries.io import format_of, read_cells
+    from tensorcep.entries.io.layout import MISSING
+
+    found = columns_of_words(path, args)
+    if found is None:
         return None
-    frame = read_cells(path, kind, 0, how)
+    frame, (modes, value) = read_cells(path, format_of(path, args.format), 0, reading_of(args)), found
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
         fail_value(
             f"column {value!r} of '{path}' has {int(missing.sum())} missing words; --drop-missing leaves them out."
         )
     frame = frame[~missing].reset_index(drop=True)
-    return (frame, modes, value) if frame[value].map(is_word).any() and len(frame) else None
+    return frame, modes, value
 
 
 def _values_in(path: str, args: argparse.Namespace, field: int) -> Any:
@@ -95,7 +128,7 @@ def _values_in(path: str, args: argparse.Namespace, field: int) -> Any:
 
     layout = cells_layout(path, path, reading_of(args))
     with open_lines(path, coding=layout.coding) as lines:
-        for _, fields in itertools.islice(rows(lines, layout.separator, None), layout.skip > 0, None):
+        for _, fields in rows(itertools.islice(lines, layout.skip, None), layout.separator, None):
             yield fields[field] if field < len(fields) else ""
 
 

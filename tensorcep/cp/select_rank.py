@@ -14,7 +14,6 @@ from tensorcep.core.checks import check_choice, check_int, check_random_state, f
 from tensorcep.core.cluster import cluster_of
 from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.entries import training_entries
 from tensorcep.cp.estimators.row_features import knows_rows
 from tensorcep.cp.search import Folds, Score, Search, scores_of
 from tensorcep.entries.tensor import SparseTensor
@@ -87,9 +86,9 @@ def select_rank(
     estimator : CPRegressor, CPClassifier or CPCountRegressor
         The model, with any method; it is cloned, not fitted. With `interactions` as a word the rank is that of every
         pair and of the CP part.
-    X : array-like of shape (N, K) of integers, or SparseTensor
+    X : array-like of shape (N, K) of integers, SparseTensor, or DataFrame of labels
     y : array-like of shape (N,), optional
-        Values of the entries; left out with a SparseTensor.
+        Values of the entries, or labels of classes as `fit` takes them; left out with a SparseTensor.
     ranks : iterable of int, default=(1, 2, 3, 4, 6, 8, 12, 16)
         Ranks to try, in any order; they are tried in increasing order.
     cv : int >= 2 or scikit-learn splitter or iterable of (train, held-out) indices, default=5
@@ -139,14 +138,14 @@ def select_rank(
     check_choice("rule", rule, RULES)
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers = n_threads(n_jobs)
-    coords, values, shape, _ = training_entries(X, y, estimator.shape)
+    (coords, values, shape, labels), _ = estimator._training_entries(X, y)
     folds = folds_of(cv, coords, values, random_state)
     base = clone(estimator).set_params(shape=shape, verbose=0)
     if "zero_rate" in base.get_params():
         base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
 
-    # what is known of rows goes by the labels of a tensor, which coordinates alone do not have
-    entries = X if isinstance(X, SparseTensor) and knows_rows(estimator.prior) is not None else coords
+    # what is known of rows goes by labels, which coordinates alone do not have
+    entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
     data = FoldData(base, entries, values, folds)
     search = Search(tried, folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
     return selected(search, data, fold_score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))

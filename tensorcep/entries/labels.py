@@ -122,7 +122,7 @@ class Labels:
         check_choice("unknown", unknown, ("error", "ignore"))
         wanted, where = _as_index(labels), "" if self.name is None else f" of mode {self.name!r}"
         if isinstance(self._index, pd.DatetimeIndex) and pd.api.types.infer_dtype(wanted, skipna=True) == "date":
-            with contextlib.suppress(ValueError):  # of days out of range, and of several zones, which are told below
+            with contextlib.suppress(pd.errors.OutOfBoundsDatetime):
                 wanted = pd.DatetimeIndex(pd.to_datetime(wanted))
         try:
             rows = np.asarray(self._index.get_indexer(wanted), dtype=np.int64)
@@ -359,7 +359,7 @@ def _zoned(labels: Any) -> tuple[Any, bool | None]:
 
 def _check_one_zone(index: pd.Index) -> None:
     """Refuse times with a time zone beside times without one: they have no order."""
-    if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) != "datetime":
+    if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) not in ("datetime", "date"):
         return
     times = index.dropna()
     zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_unmasked, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_unmasked, fail_value, warn_user
 from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
@@ -30,6 +30,7 @@ from tensorcep.factor_models.relations import Kind, RelationPosterior, RelationP
 from tensorcep.factor_models.starts import STARTS
 from tensorcep.factor_models.state import State
 from tensorcep.factor_models.summary import by_energy, energies, shares
+from tensorcep.factor_models.units import FEW
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
 
@@ -110,9 +111,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         """Learn more rows; what all earlier ones said of the columns is the prior of these (streaming VB).
 
         The first call is a fit, which decides the number of components and the scales of the columns, so that its rows
-        should be many; later ones go on from there, also from a model that `fit` made or a file holds. No row is kept
-        but those of the last batch: `scores_`, `reconstruct` and `predict_missing` are of these. After every batch the
-        components are turned to principal axes again; there is no lower bound of the evidence of all.
+        should be many, and a warning tells of fewer than 10; later ones go on from there, also from a model that `fit`
+        made or a file holds. No row is kept but those of the last batch: `scores_`, `reconstruct` and `predict_missing`
+        are of these. After every batch the components are turned to principal axes again; there is no lower bound of
+        the evidence of all.
 
         Parameters
         ----------
@@ -133,10 +135,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         --------
         >>> import numpy as np
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X = np.outer(np.arange(1.0, 16.0), [1.0, -1.0, 0.5]) + np.eye(15, 3)
         >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
-        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:3]).partial_fit(X[3:])
+        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:10]).partial_fit(X[10:])
         >>> model.transform(X[:1]).shape
         (1, 1)
         """
@@ -146,7 +147,14 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         if self.row_prior is not None:
             fail_value("partial_fit cannot learn what a row_prior says of rows; use fit, with all rows.")
         if "posterior_" not in vars(self):
-            return self.fit(X)
+            n = len(self.fit(X).scores_)
+            if n < FEW:
+                warn_user(
+                    "the first batch decides the components and the scales of the columns, and where it has fewer than "
+                    f"{FEW} rows, here {n}, later ones mend them only in part; give more rows first.",
+                    UserWarning,
+                )
+            return self
         posterior = self.posterior_
         refuse_rows_alone(posterior)
         if posterior.draws is not None or posterior.moments[1].diagonal:
@@ -176,7 +184,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _checked_bias(self) -> str:
         return check_choice("bias", self.bias, BIASES)
 
-    def _read(self, X: Any, kind: Kind, reset: bool) -> Matrix:
+    def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
         absent = self._checked_absent()
         labels = X.labels if isinstance(X, SparseTensor) else (None, None)
         if reset:
@@ -195,13 +203,13 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         )
         if not reset:  # scikit-learn looks at names that are text, of frames alone
             check_columns(self._entity_labels[1], given, "X")
-        return read_matrix(X, kind.check, absent)
+        return read_matrix(X, kind.check, absent, empty=empty)
 
     def _read_new(self, X: Any) -> Matrix:
         """New rows of a fitted matrix."""
         check_is_fitted(self, "posterior_")
         refuse_rows_alone(self.posterior_)
-        return self._read(X, self._links[0].kind, reset=False)
+        return self._read(X, self._links[0].kind, reset=False, empty=True)
 
     def _fitted(
         self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]

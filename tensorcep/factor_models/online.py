@@ -27,7 +27,7 @@ from tensorcep.factor_models.fit import RunPlan
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.moments import Moments, as_packed, packed_index, second_moments
 from tensorcep.factor_models.new_rows import rows_at_zero
-from tensorcep.factor_models.relations import Entity, Priors, RelationPosterior, RelationProblem, Told
+from tensorcep.factor_models.relations import Entity, Priors, RelationPosterior, RelationProblem, Sites, Told
 from tensorcep.factor_models.units import Units, units_of
 from tensorcep.factor_models.variational import precisions_of
 from tensorcep.factor_models.vb import update_rows
@@ -78,6 +78,7 @@ def learn_rows(
     """
     problem = _problem(link, posterior, where, ard)
     run = plan.fit(problem)
+    problem = problem._replace(told=(None, _at_noise(problem.told[1], posterior.sites[0], run.posterior.sites[0])))
     rows, precision, entity = run.posterior.moments[0], run.state.precisions[1], problem.entities[1]
     with threadpool_limits(limits=1, user_api="blas"):  # sums of one order
         columns = update_rows(run.state, problem, 1, ThreadExecutor(1))
@@ -122,6 +123,17 @@ def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
     eta = np.einsum("nij,nj->ni", np.broadcast_to(Lam, (len(columns.mean), *Lam.shape[1:])), columns.mean[:, free])
     values, vectors = np.linalg.eigh(Lam - np.diag(precision.mean[free]))  # rounding must not make it negative
     return Told(pack(np.einsum("nij,nj,nkj->nik", vectors, np.maximum(values, 0.0), vectors)), eta, columns)
+
+
+def _at_noise(told: Told | None, before: Sites, now: Sites) -> Told | None:
+    """What earlier rows said of the columns, at the noise that is known now: it grows with the noise's precision.
+
+    Rows in which a column was constant would hold it there for good otherwise.
+    """
+    if told is None or before.noise is None or now.noise is None:
+        return told
+    ratio = (now.noise.mean / before.noise.mean)[:, np.newaxis]
+    return told._replace(Lam=ratio * told.Lam, eta=ratio * told.eta)
 
 
 def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_not_empty, check_range, check_vectors, fail_value
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, shown
@@ -15,7 +15,7 @@ DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they 
 
 
 def plot_convergence(
-    trace: Mapping[str, ArrayLike],
+    trace: Any,
     *,
     tol: float | None = None,
     anneal: int | None = None,
@@ -26,8 +26,8 @@ def plot_convergence(
 
     Parameters
     ----------
-    trace : mapping
-        The `trace_` of a fitted estimator.
+    trace : fitted estimator or mapping
+        The estimator, or its `trace_`.
     tol : float, optional
         The tolerance, drawn as a line.
     anneal : int, optional
@@ -43,11 +43,15 @@ def plot_convergence(
     >>> from tensorcep import CPRegressor, plots, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_convergence(model.trace_, tol=model.tol, ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_convergence(model, tol=model.tol, ax=Figure().subplots()).get_xlabel()
     'sweep'
     """
-    if "change" not in trace:
-        fail_value(f"trace must hold 'change', as an estimator's trace_ does; got {sorted(trace)}.")
+    if hasattr(trace, "get_params"):
+        check_is_fitted(trace)
+    trace = getattr(trace, "trace_", trace)
+    if not isinstance(trace, Mapping) or "change" not in trace:
+        got = sorted(trace) if isinstance(trace, Mapping) else type(trace).__name__
+        fail_value(f"trace must be a fitted estimator or hold 'change', as its trace_ does; got {got}.")
     (change,) = check_vectors(change=trace["change"])
     if tol is not None:
         check_range("tol", tol, 0.0, include_low=False)

@@ -9,6 +9,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
+from tensorcep.cp.estimators.modes import mode_of, names_of
 from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish, shown
 from tensorcep.plots.subjects import is_of_matrices
 
@@ -18,7 +19,7 @@ CROWDED = 20
 
 def plot_component(
     model: Any,
-    mode: int | str,
+    mode: Any,
     component: int = 0,
     *,
     coverage: float = 0.9,
@@ -33,8 +34,7 @@ def plot_component(
     Parameters
     ----------
     model : fitted CP estimator
-    mode : int or str
-        Its position, or the name of its labels.
+    mode : name or position
     component : int, default=0
         Its column in `factors_`.
     coverage : float, default=0.9
@@ -70,7 +70,7 @@ def plot_component(
         fail_value(
             f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
         )
-    mode, name = _mode_of(model, mode)
+    name = names_of(model.labels_)[mode_of(model.labels_, mode)]
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))
     if sort is not None:
@@ -91,13 +91,3 @@ def plot_component(
     ax.set_ylim(rows.size - 0.4, -0.6)
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
-
-
-def _mode_of(model: Any, mode: int | str) -> tuple[int, str]:
-    """Position and name of a mode."""
-    given = [None if labels is None else labels.name for labels in model.labels_]
-    names = [f"mode {k}" if name is None else str(name) for k, name in enumerate(given)]
-    if isinstance(mode, str):
-        mode = names.index(check_choice("mode", mode, names))
-    mode = check_int("mode", mode, 0, len(names) - 1)
-    return mode, names[mode]

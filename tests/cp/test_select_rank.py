@@ -6,13 +6,23 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.cases import each
 from helpers.models import paper
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from tensorcep import CPClassifier, CPCountRegressor, CPRegressor, Labels, SparseTensor, select_rank, simulate_cp
+from tensorcep import (
+    CPClassifier,
+    CPCountRegressor,
+    CPRegressor,
+    Features,
+    Labels,
+    SparseTensor,
+    select_rank,
+    simulate_cp,
+)
 from tensorcep.cp.select_rank import losses
 
 SHAPE = (14, 12, 10)
@@ -166,3 +176,15 @@ def test_lower_bound_under_a_learned_prior_peaks_at_the_rank():
     data = tensor()
     bounds = [quick(rank=rank, prior="learned").fit(data).lower_bound_ for rank in (1, 2, 3, 4)]
     assert np.argmax(bounds) == 1
+
+
+def test_select_rank_of_a_table_of_words_with_features_is_that_of_its_numbers(rng):
+    table = pd.DataFrame({"user": [f"u{k % 12}" for k in range(120)], "item": [f"i{k // 12}" for k in range(120)]})
+    y = (np.arange(120) % 12 + 2.0 * rng.normal(size=120)) > 6.0
+    known = Features(pd.DataFrame({"age": np.arange(12.0)}, index=[f"u{k}" for k in range(12)]))
+    model = CPClassifier(link="probit", method="vmp", tol=0.02, prior={"user": known}, random_state=0)
+    tensor = SparseTensor.from_pandas(table.assign(y=y.astype(float)), ["user", "item"], "y")
+    words = select_rank(model, table, np.where(y, "yes", "no"), ranks=[1, 2], cv=2, random_state=0)
+    numbers = select_rank(model, tensor, ranks=[1, 2], cv=2, random_state=0)
+    np.testing.assert_array_equal(words.scores, numbers.scores)
+    assert words.estimator.classes_.tolist() == ["no", "yes"]

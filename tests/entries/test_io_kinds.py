@@ -86,6 +86,9 @@ FILES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "excel's first line": ("x.csv", "sep=;\n" + text_of(";"), {}),
     "excel's first line with a mark": ("x.csv", b"\xef\xbb\xbf\"sep=;\"\r\n" + text_of(";").encode(), {}),
     "utf-32 in gzip": ("x.csv.gz", gzip.compress(PLAIN.encode("utf-32")), {}),
+    "blank lines first": ("x.csv", "\n \n" + PLAIN, {}),
+    "comments first": ("x.csv", "# of a day, ours\n#\n\n# to be read\n" + PLAIN, {}),
+    "comments before tabs": ("x.tsv", "# a, b, c, d, e\n" + text_of("\t"), {}),
     "latin1": ("x.csv", PLAIN.encode("latin1"), {"encoding": "latin1"}),
     "windows ends": ("x.csv", PLAIN.replace("e\nf", "e f").replace("\n", "\r\n").replace("e f", "e\nf"), {}),
 }  # fmt: skip
@@ -101,6 +104,17 @@ def test_io_reads_every_kind_of_text_alike(tmp_path: Path, name: str) -> None:
     assert entries_in_batches(path, **options) == ENTRIES
 
 
+@each("head", ["#user,item,y\n", "# a comment\n#user,item,y\n", "# a, b\n\n# c\n#user,item,y\n"])
+@each("last", ["#c,2,3\n", "c,2,3\n", "#c,2,3\n\n"])
+def test_io_names_and_labels_begin_with_the_mark_of_comments(tmp_path: Path, head: str, last: str) -> None:
+    path = put(tmp_path / "x.csv", head + "#a,1,0.5\n#b,2,1\n" + last)
+    expected = {("#a", "1"): 0.5, ("#b", "2"): 1.0, (last.split(",")[0], "2"): 3.0}
+    assert entries_of(path) == expected == entries_in_batches(path)
+    assert [found.name for found in read_tensor(path).labels if found] == ["#user", "item"]
+    path.write_text("#a,1,0.5\n#b,2,1\n" + last)
+    assert entries_of(path, header=False, labels=True) == expected
+
+
 @each(("sep", "options"), [("::", {}), ("<>", {"sep": "<>"}), (" - ", {"sep": " - "})])
 @each("chunk", [1, 3, 1 << 16])
 def test_io_reads_separators_of_several_characters(
@@ -108,7 +122,8 @@ def test_io_reads_separators_of_several_characters(
 ) -> None:
     monkeypatch.setattr(packed, "CHUNK", chunk)
     lines = [["user", "item", "y"], ["a:b", "1", "0.5"], ["c", "2", "x"], ["d<", "3", "2"]]
-    path = put(tmp_path / "x.dat", "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n")
+    text = "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n"
+    path = put(tmp_path / "x.dat", "# a comment\n" * (chunk > 1) + text)
     assert entries_of(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     assert entries_in_batches(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     taken: list[Any] = []
@@ -131,6 +146,9 @@ def test_io_reads_separators_of_several_characters(
         ("a b y", " "),
         ("user, name;city;y", ";"),
         ("1;2;3,5", ";"),
+        ("1,5;2,5;3", ";"),
+        ("1,5\t2,5\t3,5", "\t"),
+        ("1,5,3", ","),
         ("id\tname, first\tcity, now\ty", "\t"),
         ("movie,title,genres|all|of|them", ","),
         ("user id,item id", ","),
@@ -279,6 +297,25 @@ def test_io_lines_without_a_value_are_left_out_when_asked(tmp_path: Path, gap: s
     pd.read_csv(path).to_parquet(tmp_path / "x.parquet")
     assert entries_of(tmp_path / "x.parquet", drop_missing=True, **how) == expected
     assert entries_in_batches(tmp_path / "x.parquet", drop_missing=True, **how) == expected
+
+
+@each("n", [10, 700])
+@each("ending", ["csv", "parquet"])
+def test_io_batches_hold_words_where_these_are_asked_for(tmp_path: Path, n: int, ending: str) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    words = [("yes", "no", "on, then off")[k % 3] for k in range(n)]
+    frame = pd.DataFrame({"user": [f"u{k}" for k in range(n)], "item": "i", "answer": words})
+    for missing in (False, True):
+        if missing:
+            frame.loc[n // 2, "answer"] = None
+        path = tmp_path / f"x.{ending}"
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        found = list(read_batches(path, 400, words=True, drop_missing=missing))
+        assert np.concatenate([batch.values for batch in found]).tolist() == frame["answer"].dropna().tolist()
+        assert [len(batch.values) for batch in found][1:] == [n - missing - 400] * (n > 400)
+    with pytest.raises(ValueError, match=f"line {n // 2 + 1 + (ending == 'csv')} of '.*' has"):
+        list(read_batches(path, 400, words=True))
 
 
 def test_io_indices_without_a_value_are_left_out_when_asked(tmp_path: Path) -> None:

@@ -170,9 +170,10 @@ def test_times_in_another_zone_are_the_same_labels() -> None:
     assert Labels(BERLIN).rows(pd.DatetimeIndex([pd.NaT]), unknown="ignore").tolist() == [-1]
 
 
-def test_labels_are_times_of_one_kind() -> None:
-    both = pd.Series([BERLIN[0], PLAIN[1]], dtype=object, name="day")
-    for call in (Labels, Labels.from_column, Labels(BERLIN).rows):
+@each("plain", [PLAIN[1], PLAIN[1].date()])
+def test_labels_are_times_of_one_kind(plain) -> None:
+    both = pd.Series([plain, BERLIN[0]], dtype=object, name="day")
+    for call in (Labels, Labels.from_column, Labels(BERLIN).rows, Labels(PLAIN).rows):
         with pytest.raises(ValueError, match="labels of 'day' must be times with a time zone or times without one"):
             call(both)
 

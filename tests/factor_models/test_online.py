@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.cases import each
+from scipy import sparse
 from scipy.linalg import subspace_angles
+from sklearn.base import clone
 
 import tensorcep as tc
 from tensorcep.cli import main
@@ -126,6 +128,44 @@ def test_rows_that_cannot_be_learned_are_refused_and_nothing_changes(rng):
         other.partial_fit(X)
 
 
+@each("model", [tc.BayesianPCA(2, random_state=0), tc.BayesianFactorAnalysis(2, random_state=0)])
+@each("constant", [0.0, 3.0])
+def test_column_that_is_constant_at_first_is_learned_later_as_by_one_fit(model, constant, rng):
+    X, _ = rows(rng, 400, missing=0.0)
+    X[:50, 3] = constant
+    online, whole = in_batches(clone(model), X), clone(model).fit(X)
+    sizes = [np.linalg.norm(one.components_[:, 3]) for one in (online, whole)]
+    assert 0.85 < sizes[0] / sizes[1] < 1.1
+    assert abs(online.mean_[3] - whole.mean_[3]) < 0.1 * np.std(X[:, 3])
+    assert online.noise_variance_[3] < 2.0 * whole.noise_variance_[3]
+
+
+def test_first_batch_of_few_rows_is_warned_of_and_learned_from(rng):
+    X, _ = rows(rng, 402, missing=0.0)
+    model = tc.BayesianPCA(2, random_state=0)
+    with pytest.warns(UserWarning, match="the first batch decides .* fewer than 10 rows, here 2, later ones"):
+        model.partial_fit(X[:2])
+    gaps = np.where(rng.random(X.shape) < 0.3, np.nan, X)[2:]
+    errors = []
+    for start in (2, 202):
+        errors.append(np.nanstd(np.where(np.isnan(gaps), model.predict_missing(gaps) - X[2:], np.nan)))
+        model.partial_fit(X[start : start + 200])
+    assert errors[1] < errors[0]
+
+
+def test_row_without_a_value_gets_what_the_prior_says(rng):
+    X, _ = rows(rng, 60)
+    for model in (tc.BayesianPCA(2, random_state=0), tc.BayesianFactorAnalysis(2, random_state=0)):
+        model.fit(X)
+        for empty in (np.full((1, 8), np.nan), sparse.csr_array((1, 8))):
+            mean, cov = model.transform(empty, return_cov=True)
+            np.testing.assert_allclose(mean, np.zeros((1, 2)))
+            np.testing.assert_allclose(cov, np.eye(2)[np.newaxis])
+            np.testing.assert_allclose(model.predict_missing(empty), model.mean_[np.newaxis])
+        with pytest.raises(ValueError, match="at least one observed cell"):
+            model.partial_fit(np.full((1, 8), np.nan))
+
+
 def test_shapes_and_rates_follow_from_the_means(rng):
     a, b = rng.gamma(1.0, 5.0, 50) + 1e-2, rng.gamma(1.0, 3.0, 50)
     found = shape_and_rate(gammas(a, b, 1.0, 1.0))
@@ -135,6 +175,7 @@ def test_shapes_and_rates_follow_from_the_means(rng):
     np.testing.assert_allclose(large[0], 1e6, rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:the first batch decides")
 def test_shell_streams_rows(rng, tmp_path, capsys):
     X, V = rows(rng, 200)
     frame = pd.DataFrame(X, [f"r{i:03d}" for i in range(200)]).add_prefix("g")

@@ -10,12 +10,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_int, fail_value, warn_user
+from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.packing import unpack
 from tensorcep.cp.alignment import Aligned, align, aligned_rows, covariances
 from tensorcep.cp.columns import free_columns, modes_of_columns
+from tensorcep.cp.estimators.modes import mode_of
 from tensorcep.cp.standard_form import Layout, layout_of, reference_from, relevance, shared_scales, signs
 
 # A component whose mean square is below this share of the largest one's is switched off.
@@ -175,7 +176,7 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"method {self.method_!r} gives no lower bound of the evidence.")
         return bound
 
-    def components_frame(self, mode: int) -> pd.DataFrame:
+    def components_frame(self, mode: Any) -> pd.DataFrame:
         """Means and standard deviations of the factors of a mode, the most relevant component first.
 
         The scale of a component is shared evenly: its factors have the same root mean square in all its modes. All of
@@ -184,7 +185,7 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        mode : int
+        mode : name or position
 
         Returns
         -------
@@ -206,20 +207,20 @@ class CPComponents(BaseEstimator):  # type: ignore[misc]
         values = {"mean": found.mean[own] * scale, "sd": np.sqrt(found.variance[own]) * np.abs(scale)}
         return columns_table(values, columns, index)
 
-    def _columns_of(self, mode: int) -> tuple[int, list[int], Any]:
+    def _columns_of(self, mode: Any) -> tuple[int, list[int], Any]:
         """A mode, its columns, the most relevant first, and the labels of its rows."""
         check_is_fitted(self, "posterior_")
-        k = check_int("mode", mode, 0, len(self.shape_) - 1)
+        k = mode_of(self.labels_, mode)
         order = np.argsort(-self.relevance_, kind="stable")
         columns = [int(r) for r in order if k in self.column_modes_[r]]
         return k, columns, None if self.labels_[k] is None else self.labels_[k].index
 
-    def factor_diagnostics(self, mode: int) -> pd.DataFrame:
+    def factor_diagnostics(self, mode: Any) -> pd.DataFrame:
         """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains.
 
         Parameters
         ----------
-        mode : int
+        mode : name or position
 
         Returns
         -------

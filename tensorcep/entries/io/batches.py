@@ -41,6 +41,7 @@ def read_batches(
     decimal: str = ".",
     encoding: str | None = None,
     drop_missing: bool = False,
+    words: bool = False,
     bad_line: BadLine = refuse,
     start: Position | tuple[int, int] = (0, 0),
 ) -> Iterator[Batch]:
@@ -57,6 +58,8 @@ def read_batches(
     format, index_base, header, labels, modes, value, sep, decimal, encoding, drop_missing
         As in `read_tensor`, but None is the last column too, and labels of a csv file are text, since a later line may
         hold any.
+    words : bool, default=False
+        Whether the values are words, such as yes and no: those of batches are text then.
     bad_line : callable, optional
         Called as ``bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default a
         ValueError.
@@ -83,7 +86,7 @@ def read_batches(
     kinds = [_kind_of(name, format) for name in names]
     last = LAST if value is None else value
     how = check_reading(
-        Reading(index_base, header, labels, modes, last, None, sep, decimal, encoding, bool(drop_missing))
+        Reading(index_base, header, labels, modes, last, None, sep, decimal, encoding, bool(drop_missing), words)
     )
     start = Position(*start)
     size = size if start == (0, 0) else batch_size

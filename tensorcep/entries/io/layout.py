@@ -10,13 +10,23 @@ from typing import Any, NamedTuple, NoReturn
 
 from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
 from tensorcep.entries.frames import check_mode_columns
-from tensorcep.entries.io.lines import BLANKS, NOT_TEXT, filled, is_text, number_in, rows, split_line, translated
+from tensorcep.entries.io.lines import (
+    BLANKS,
+    NOT_TEXT,
+    filled,
+    is_text,
+    number_in,
+    rows,
+    split_line,
+    translated,
+)
 from tensorcep.entries.io.packed import PLAIN, UNIT, Coding, check_encoding
 
 LAST = "last column"
 VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
 OF_EXCEL = re.compile(r"\ufeff?\"?sep=([^\"\r\n])\"?[\r\n]*$")  # a first line that says the separator
 SEPARATORS = (",", "\t", ";", "|", "::")
+MOST_COMMENTS = 1000  # lines at the beginning of a file with labels
 # How a file says that a value is not known.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 
@@ -34,6 +44,7 @@ class Reading(NamedTuple):
     decimal: str = "."
     encoding: str | None = None
     drop_missing: bool = False
+    words: bool = False
 
     @property
     def coding(self) -> Coding:
@@ -60,7 +71,7 @@ class Layout(NamedTuple):
     without a value; `names` are those of the fields; `skip` counts the lines before the first entry; indices count from
     `base`, unless the modes are `labelled`; `shape` and `n_entries` are what the caller or the file's header promise;
     `copy` is where what came out of a pipe has been put; `by_default` says that nobody named the value, which is the
-    last column then; lines whose value is missing are left out where `drop_missing` says so.
+    last column then; lines whose value is missing are left out where `drop_missing` says so; values may be `words`.
     """
 
     path: str
@@ -79,6 +90,7 @@ class Layout(NamedTuple):
     decimal: str = "."
     by_default: bool = False
     drop_missing: bool = False
+    words: bool = False
 
     @property
     def place(self) -> str:
@@ -220,13 +232,15 @@ def csv_layout(path: str, separator: str, how: Reading) -> Layout:
         coding=Coding(how.encoding, separator if several else None),
         decimal=how.decimal,
         drop_missing=how.drop_missing,
+        words=how.words,
     )
 
 
 def separator_in(line: str, decimal: str = ".") -> str:
     """Return what stands between the fields of a line: the comma where it makes at least three.
 
-    Blanks are only asked where nothing else separates anything.
+    Blanks are only asked where nothing else separates anything. Where all that stands between ";" or tabs is a number
+    with or without a decimal comma, commas separate nothing.
     """
     known = [mark for mark in SEPARATORS if mark != decimal]
     try:
@@ -235,6 +249,9 @@ def separator_in(line: str, decimal: str = ".") -> str:
         return known[0]
     if max(found.values()) < 2:
         return BLANKS if len(split_line(line, BLANKS, None)) >= 3 else known[0]
+    for mark in (";", "\t"):
+        if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
+            return mark
     if found.get(",", 0) >= max(3, found["\t"]):
         return ","
     return max(found, key=lambda mark: found[mark])
@@ -253,9 +270,23 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
         before += 1
     else:
         fail_value(f"'{path}' is empty; at least one entry is needed.")
+    held = [text]
+    if comment is None and text.startswith("#"):  # which labels and names of columns may begin with, too
+        for line in itertools.islice(lines, MOST_COMMENTS):
+            held.append(line)
+            text = line if line.strip() else text
+            if not text.startswith("#"):
+                break
     line = text if comment is None else text.split(comment, 1)[0]
     separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
     layout = csv_layout(path, separator, how)
+    if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
+        widths = [
+            next((len(fields) for _, fields in rows([one], layout.separator, None)), 0)
+            for one in translated([text, *held], layout.coding)
+        ]
+        first = widths.index(widths[0], 1) - 1
+        before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
     again = translated(itertools.chain([text], lines), layout.coding)
     number, fields = next(rows(again, layout.separator, comment))
     number += before

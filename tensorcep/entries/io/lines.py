@@ -323,6 +323,12 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}..."
 
 
+def comma_hint(text: object, decimal: str) -> str:
+    """What to do, where a field that is no number is one with a decimal comma."""
+    is_one = decimal == "." and isinstance(text, str) and number_in(text) is None and number_in(text, ",") is not None
+    return ', or pass decimal="," if that is its decimal point' if is_one else ""
+
+
 def number_in(text: str, decimal: str = ".") -> int | float | None:
     """Return the number that a field holds as the C parser sees it, or None."""
     if "_" in text or not text.isascii() or ODD.search(text):  # Python takes the digits of other scripts too

@@ -13,6 +13,7 @@ from tensorcep.entries.io.lines import (
     LONG_FIELD,
     NOT_TEXT,
     ODD,
+    comma_hint,
     is_text,
     number_in,
     open_lines,
@@ -80,14 +81,15 @@ def _named(field: int, layout: Layout) -> str:
 
 
 def _value_problem(text: str, field: int, layout: Layout) -> str | None:
-    value = number_in(text, layout.decimal)
+    value = 0 if layout.words and text.strip() not in MISSING else number_in(text, layout.decimal)
+    if not is_text(text):
+        return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
     if value is None:
         why = f" ({_named(field, layout)}, the last one; value= names another)" if layout.by_default else ""
         cure = "mend it"
         if text.strip() in MISSING:
             cure = "drop_missing=True leaves such lines out, or mend it"
-        elif layout.decimal == "." and number_in(text, ",") is not None:
-            cure = 'mend it, or pass decimal="," if that is its decimal point'
+        cure += comma_hint(text, layout.decimal)
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
@@ -110,6 +112,8 @@ def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | No
     """Return the entry of an ordinary line in a third of the time; None for any other."""
     if len(fields) != len(layout.names) or layout.value is None or layout.shape is not None or not text.isascii():
         return None
+    if layout.words:
+        return None
     number, base = fields[layout.value], layout.base
     if layout.decimal != "." or ODD.search(text) or "_" in (number if layout.labelled else text):
         return None
@@ -131,7 +135,10 @@ def _checked_entry(fields: list[str], layout: Layout) -> list[Any] | str:
     entry: list[Any] = [fields[field] for field in layout.modes]
     if not layout.labelled:
         entry = [int(_number(field)) - layout.base for field in entry]
-    return entry if layout.value is None else [*entry, float(_number(fields[layout.value], layout.decimal))]
+    if layout.value is None:
+        return entry
+    value = fields[layout.value]
+    return [*entry, value if layout.words else float(_number(value, layout.decimal))]
 
 
 def _number(text: str, decimal: str = ".") -> int | float:

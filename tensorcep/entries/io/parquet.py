@@ -14,7 +14,7 @@ import pandas as pd
 from tensorcep.core.checks import INT64_MAX, reason_of
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.interop import optional_module
-from tensorcep.entries.io.layout import Reading, chosen_columns
+from tensorcep.entries.io.layout import MISSING, Reading, chosen_columns
 from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.one_line import MOST_ROWS, TOO_MANY
 from tensorcep.entries.io.pieces import BadLine, batch_of
@@ -101,7 +101,7 @@ class ParquetRows:
 
     def __init__(self, path: str, how: Reading, start: Position, bad_line: BadLine) -> None:
         self.path, self._position = path, start
-        self._base, self._bad_line, self._drops = how.index_base, bad_line, how.drop_missing
+        self._base, self._bad_line, self._how = how.index_base, bad_line, how
         with _explained(path):
             from pyarrow.parquet import ParquetFile
 
@@ -133,17 +133,18 @@ class ParquetRows:
         self._position = Position(file, line + len(rows))
         entries = []
         for number, row in enumerate(rows, line + 1):
-            if self._drops and pd.isna(row[-1]):
+            missing = pd.isna(row[-1]) or (self._how.words and row[-1] in MISSING)
+            if missing and self._how.drop_missing:
                 continue
-            problem = _row_problem(row, self.mode_names, self._base)
+            problem = _row_problem(row, self.mode_names, self._base, self._how.words)
             if problem is None:
                 entries.append(row)
             else:
                 self._bad_line(self.path, number, problem, ",".join(map(str, row)) + "\n")
-        return batch_of(entries, self.mode_names, self._base, self._position) if rows else None
+        return batch_of(entries, self.mode_names, self._base, self._position, self._how.words) if rows else None
 
 
-def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
+def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int, words: bool) -> str | None:
     for cell, name in zip(row[:-1], names, strict=True):
         hashable: bool = isinstance(cell, Hashable)
         if not hashable:
@@ -157,6 +158,9 @@ def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int) -> str | N
             return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
         if name is None and cell - base >= MOST_ROWS:
             return f"has the index {cell!r}; {TOO_MANY}"
+    if words:
+        is_one = isinstance(row[-1], str) and row[-1] not in MISSING
+        return None if is_one else f"has the value {row[-1]!r}, which is no word as in other lines; mend it"
     value = number_in(row[-1]) if isinstance(row[-1], str) else row[-1]
     if not isinstance(value, (int, float, Decimal)) or not math.isfinite(value):
         return f"has the value {row[-1]!r}, which is not a finite number; mend it"

@@ -28,7 +28,9 @@ FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
 MOST_SPANNED = 1000  # lines of a quoted field
 
 
-def batch_of(entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int, position: Position) -> Batch:
+def batch_of(
+    entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int, position: Position, words: bool
+) -> Batch:
     """Return a batch of entries with the value last; modes without a name have indices that count from `base`."""
     *columns, values = zip(*entries, strict=True) if entries else [()] * (len(names) + 1)
     coords = np.zeros((len(entries), len(names)), dtype=np.int64)
@@ -37,7 +39,7 @@ def batch_of(entries: Sequence[Sequence[Any]], names: tuple[Any, ...], base: int
             coords[:, k] = columns[k]
             coords[:, k] -= base
     keys = tuple(None if name is None else list(column) for name, column in zip(names, columns, strict=True))
-    return Batch(coords, keys, names, np.array(values, dtype=np.float64), position=position)
+    return Batch(coords, keys, names, np.array(values, dtype=object if words else np.float64), position=position)
 
 
 class TextLines:
@@ -121,7 +123,7 @@ class TextLines:
                 entries.append(entry)
             n += used
         self._position = self._position._replace(line=first - 1 + n)
-        return batch_of(entries, self.mode_names, 0, self._position) if lines else None
+        return batch_of(entries, self.mode_names, 0, self._position, self._layout.words) if lines else None
 
 
 class FileLines:

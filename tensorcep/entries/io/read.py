@@ -61,8 +61,10 @@ def read_tensor(
         file. A .tns (FROSTT) file has one entry per line: indices, then
         the value, separated by blanks; "#" starts a comment; two header lines (order and number of entries, then the
         sizes), or those of Tensor Toolbox ("sptensor", order, sizes, number of entries), may come first. A csv (.csv,
-        .tsv, .txt, .dat, .data) or parquet file has one line per entry. A .mtx (MatrixMarket) file holds a matrix. An
-        npz file is one of `write_tensor`. Files of text may be packed (.gz, .bz2, .xz, or .zip with one file in it).
+        .tsv, .txt, .dat, .data) or parquet file has one line per entry; lines of a csv file that begin with "#" are
+        comments at its beginning, unless they have as many fields as the others. A .mtx (MatrixMarket) file holds a
+        matrix. An npz file is one of `write_tensor`. Files of text may be packed (.gz, .bz2, .xz, or .zip with one
+        file in it).
     format : {"tns", "csv", "parquet", "npz", "mtx"}, optional
     shape : sequence of K ints, optional
         Sizes of the modes; default: the header's, or the largest indices, so that empty rows at the end are lost. For

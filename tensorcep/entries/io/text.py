@@ -205,14 +205,14 @@ def checked_columns(
         sizes[k] = column.max() - layout.base + 1
         np.subtract(column, layout.base, out=coords[:, k])
     values = np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
-    if not np.isfinite(values).all():
+    if frame[layout.value].isin(MISSING).any() if layout.words else not np.isfinite(values).all():
         raise RefusedError
     return coords, values, sizes
 
 
 def types_of(layout: Layout) -> dict[Any, Any]:
     """What the parser makes of the fields; labels of a whole column are what pandas finds that they are."""
-    value = {} if layout.value is None else {layout.value: np.float64}
+    value = {} if layout.value is None else {layout.value: object if layout.words else np.float64}
     return value if layout.labelled else {**dict.fromkeys(layout.modes, np.int64), **value}
 
 

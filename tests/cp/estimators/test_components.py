@@ -35,7 +35,8 @@ def test_components_frame_holds_labels_means_and_sds_in_order():
     model = paper(tc.CPRegressor, 2, random_state=0, max_iter=30, tol=1.0).fit(
         tc.SparseTensor.from_pandas(frame, ["who", "what"], "value")
     )
-    table = model.components_frame(0)
+    table = model.components_frame("who")
+    pd.testing.assert_frame_equal(model.components_frame(0), table)
     assert list(table.index) == list("abcd")
     assert table.columns.get_level_values(0)[0] == np.argmax(model.relevance_)
     product = sum(
