@@ -261,7 +261,8 @@ class BaseCP(
             if modes is None and isinstance(X, pd.DataFrame):
                 warn_of_modes(entries[3], len(entries[1]), self.prior)
         extents = self._checked_extents(extents, len(entries[1]))
-        entries, power, extents = weighted_entries(laid(self, entries, place), sample_weight, extents)
+        weighted = weighted_entries(laid(self, entries, place), sample_weight, extents)
+        entries, power, extents = weighted if extents is None else self._summed(weighted)
         extent, about = self._in_units(extents, column, fixed_modes is not None, power)
         apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (fixed_modes is not None)
         coding = coding | about | {"_apart": apart}

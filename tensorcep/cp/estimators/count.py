@@ -139,7 +139,9 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         X, y, modes, value, warm_start, fixed_modes, sample_weight
         exposure : array-like of shape (N,) or column name, optional
             Of every count a number above 0 to which its mean is proportional, such as the hours of counting. Of a table
-            it may be a column, which is then no mode; tables to predict that have this column bring theirs.
+            it may be a column, which is then no mode; tables to predict that have this column bring theirs. Counts of
+            one cell are then fitted as their sum over all their exposure by likelihood="poisson" without structural
+            zeros; other likelihoods, streams, and weights that are not whole depend on how they are parted.
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others

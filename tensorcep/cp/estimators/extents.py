@@ -10,7 +10,9 @@ import pandas as pd
 from tensorcep.core.checks import check_values, fail_value, warn_user
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.estimators.entries import refuse_others
+from tensorcep.cp.estimators.weighting import Weighted
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.tables import as_frame, column_apart
 
 # The name of the argument of each kind of extent, and what has it.
@@ -99,6 +101,16 @@ class TakesExtents:
         kind: Any = self._likelihoods()[0].extent
         extents = 1.0 if extents is None and kind == "trials" else extents
         return None if extents is None else checked_extents(kind, extents, n)
+
+    def _summed(self: Any, weighted: Weighted) -> Weighted:
+        """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
+        (coords, values, shape, labels), power, extents = weighted
+        asked = self._likelihoods()
+        if extents is None or power is not None or len(asked) > 1 or asked[0].name != "poisson" or asked[0].zeros:
+            return weighted
+        values = self._checked_targets(values, asked[0])
+        cells, total = merge_duplicates(coords, values, shape, "sum")
+        return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
 
     def _in_units(
         self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None

@@ -140,6 +140,19 @@ def test_weights_are_entries_with_their_exposures():
     assert half.predict_latent(X)[1].mean() > whole.predict_latent(X)[1].mean() - (whole.posterior_.doubt or 0.0)
 
 
+@each("name", [name for name, (_, likelihood) in METHODS.items() if likelihood == "poisson"])
+def test_poisson_counts_of_a_cell_are_one_count_of_all_their_exposure(name):
+    """Before, starts and hold-outs were those of halves, and vmp ended elsewhere (rank 1, latent values 0.6 apart)."""
+    X, y, exposure, _ = simulated()
+    part = np.random.default_rng(3).binomial(y.astype(int), 0.5).astype(float)
+    halves = np.concatenate([X, X]), np.concatenate([part, y - part])
+    whole, parts = new(name).fit(X, y, exposure=exposure), new(name).fit(*halves, exposure=np.tile(exposure / 2.0, 2))
+    np.testing.assert_array_equal(whole.predict(X, exposure=exposure), parts.predict(X, exposure=exposure))
+    assert str(whole.diagnostics_) == str(parts.diagnostics_)
+    with pytest.raises(ValueError, match=r"0\.5"):  # not only their sum must be a count
+        new(name).fit(np.tile(X, (2, 1)), np.full(2 * len(X), 0.5), exposure=1.0)
+
+
 def test_rates_are_predicted_with_a_word_on_it():
     """Before, the file had the column, and predictions were those of an exposure of 1 without a word."""
     X, y, exposure, _ = simulated()
