@@ -42,7 +42,7 @@ from tensorcep.cp.starts import run_plan
 from tensorcep.cp.stream.adf import StreamState
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
-from tensorcep.cp.stream.standing import MOST, WARNED, Kept, Predicted, Standing, Watched
+from tensorcep.cp.stream.standing import LEAST_SCORE, MOST, WARNED, Kept, Predicted, Standing
 from tensorcep.cp.telling import telling
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Begun(NamedTuple):
     run: Run
     standing: Standing
     kept: Kept | None
-    watched: Watched | None = None
+    watched: Kept | None = None
 
 
 def chooses_prior(model: BaseCP) -> bool:
@@ -131,7 +131,7 @@ def begin_with(
         if keeps_entries(model, len(values)):
             return begun._replace(kept=first if n < enough(shape, rank) else None)
         if model.forget == 0.0 and GROWTH * len(values) <= _watched_to(shape, rank):
-            return begun._replace(watched=Watched(first, np.full(len(values), np.nan)))
+            return begun._replace(watched=first._replace(score=np.zeros(len(values))))
         return begun
     model._checked_targets(values, model._asked_likelihood())
     run = None
@@ -265,43 +265,43 @@ def _watched_to(shape: Sequence[int], rank: int) -> int:
 
 
 def watched_with(
-    watched: Watched, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None], score: np.ndarray
-) -> Watched:
+    watched: Kept, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None], score: np.ndarray
+) -> Kept:
     """The entries that are watched and those of a batch (coords, values, powers, extents), and its log scores."""
-    return Watched(_with_batch(watched.kept, batch), np.append(watched.score, score))
+    scores = np.append([] if watched.score is None else watched.score, np.fmax(score, LEAST_SCORE))
+    return _with_batch(watched, batch)._replace(score=scores)
 
 
 def compared(
-    model: BaseCP, watched: Watched, state: StreamState, labels: Any, source: Any, standing: Standing
-) -> tuple[Watched | None, Standing]:
+    model: BaseCP, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
+) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit if one is due.
 
     The fit is given the earlier half of the entries, and predicts the later half. When the stream predicted these it
     had learned that half and more: it is far behind if it gains less than half of what the fit does, beyond chance.
     """
-    kept, n = watched.kept, len(watched.score)
-    end = _watched_to(state.sizes, state.rank)
-    if model.forget:  # what it is to forget, a fit would not
+    coords, values, score = watched.coords, watched.values, watched.score
+    n, end = len(values), _watched_to(state.sizes, state.rank)
+    if model.forget or score is None:  # what it is to forget, a fit would not
         return None, standing
-    if n < min(end, max(WARNED, int(GROWTH) * kept.fitted)):
+    if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
         return watched, standing
     first, rest = slice(n // 2), slice(n // 2, n)
     (weight, known), (power, extent) = (
-        tuple(None if part is None else part[half] for part in (kept.power, kept.extent)) for half in (first, rest)
+        tuple(None if part is None else part[half] for part in (watched.power, watched.extent))
+        for half in (first, rest)
     )
-    values = kept.values[rest]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
-        plan = _plan(model, (kept.coords[first], kept.values[first], state.sizes, labels), source, (weight, known))
+        plan = _plan(model, (coords[first], values[first], state.sizes, labels), source, (weight, known))
         run = run_plan(plan.work._replace(callbacks=(), verbose=False))
-        fitted = _predicted(model, plan, run, (kept.coords[rest], values, extent, None)).score
+        fitted = _predicted(model, plan, run, (coords[rest], values[rest], extent, None)).score
     likelihood = plan.work.problem.likelihood
-    constant = (
-        Standing().after(likelihood, kept.values[first], None, known, weight).constant(likelihood, values, extent)
-    )
-    own, other = (np.clip(score - constant, -MOST, MOST)[telling(power)] for score in (watched.score[rest], fitted))
+    before = Standing().after(likelihood, values[first], None, known, weight)
+    constant = before.constant(likelihood, values[rest], extent)
+    own, other = (np.clip(said - constant, -MOST, MOST)[telling(power)] for said in (score[rest], fitted))
     behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
-    left = watched._replace(kept=kept._replace(fitted=n)) if n < end else None
+    left = watched._replace(fitted=n) if n < end else None
     return left, standing._replace(lag=float(np.mean(other - own)) if behind else 0.0)
 
 

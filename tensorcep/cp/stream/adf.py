@@ -38,7 +38,7 @@ from tensorcep.cp.stream.drifting import Chain
 from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.cp.stream.slopes import MapOfFeatures
-from tensorcep.cp.stream.standing import Kept, Standing, Watched
+from tensorcep.cp.stream.standing import Kept, Standing
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.fixed import FixedPrior
@@ -133,8 +133,8 @@ class Stream(NamedTuple):
         Past entries that are learned again, where that was asked for.
     standing, kept : Standing, Kept or None
         How well the stream predicts, and its entries while it is beginning.
-    watched : Watched or None
-        Entries that are held against a fit; no file has them.
+    watched : Kept or None
+        Entries by which the stream is held against a fit.
     """
 
     state: StreamState
@@ -145,7 +145,7 @@ class Stream(NamedTuple):
     reservoir: Reservoir | None = None
     standing: Standing = Standing()
     kept: Kept | None = None
-    watched: Watched | None = None
+    watched: Kept | None = None
 
 
 class BatchProblem(NamedTuple):

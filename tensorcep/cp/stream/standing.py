@@ -222,19 +222,21 @@ class Standing(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The entries of a stream that is still beginning.
+    """The entries of a stream that is still beginning, or by which it is held against a fit.
 
     Attributes
     ----------
     coords, values : (N, K) int64, (N,) float64
     fitted : int
-        Entries of the last joint fit, which come first.
+        Entries of the last joint fit, which come first, or at the last comparison with one.
     prior : str or None
         The prior of the stream when there is no more doubt of it.
     power : (N,) float64 or None
         How much each entry counts; None where all count once.
     extent : (N,) float64 or None
         Exposure, in the model's unit, or number of trials of each entry; None where they have none.
+    score : (N,) float64 or None
+        Of entries that are not learned again the log score of each before it was learned, 0 in the first batch.
     """
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
@@ -243,16 +245,7 @@ class Kept(NamedTuple):
     prior: str | None = None
     power: Annotated[np.ndarray, Sized("N")] | None = None
     extent: Annotated[np.ndarray, Sized("N")] | None = None
-
-
-class Watched(NamedTuple):
-    """First entries of a stream that does not learn them again, and the log scores (N,) of their predictions.
-
-    The scores of its first batch are nan. `kept.fitted` counts the entries of the last comparison with a fit.
-    """
-
-    kept: Kept
-    score: np.ndarray
+    score: Annotated[np.ndarray, Sized("N")] | None = None
 
 
 def warn_of_no_gain(standing: Standing) -> None:

@@ -177,7 +177,7 @@ def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
     assert streamed(X[:200], y[:200], 100, forget=0.1)._stream.kept is None
     assert paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])._stream.kept is None
     model = paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])
-    assert len(model._stream.watched.score) == 100  # which it compares, but does not learn again
+    assert len(model._stream.watched.values) == 100  # which it compares, but does not learn again
     assert model.set_params(forget=0.1).partial_fit(X[100:200], y[100:200])._stream.watched is None
     model = streamed(X[:200], y[:200], 100)
     assert model._stream.kept is not None
@@ -260,8 +260,12 @@ def test_stream_whose_named_prior_finds_far_less_than_a_fit_says_so_once_and_one
     assert (left_open.converged_, left_open.diagnostics_) == (True, None)
     assert named._stream.standing.lag > 0.3
     assert named._stream.watched is None  # 20 for each of 94 elements, and no more
-    named.save(tmp_path / "model.npz")
-    assert tc.load(tmp_path / "model.npz")._stream.standing == named._stream.standing
+    begun = tc.CPRegressor(2, prior="learned", random_state=0)
+    assert told_of(begun, X[:800], y[:800], 200) == []
+    begun.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert told_of(again, X[800:], y[800:], 200) == [200]
+    assert again._stream.standing == named._stream.standing
 
 
 @quiet
