@@ -191,6 +191,8 @@ WRONG = [
     (["--scores", "trace.csv"], "must be different files"),
     (["-o", "-"], "a stream writes files only"),
     (["-o", "data.csv"], "is an input of this command"),
+    (["--zeros", "3x"], "to a file by tensorcep convert --zeros N"),
+    (["--zeros", "3x", "--model", "pca"], "--zeros is for --model cp; got pca"),
 ]
 
 

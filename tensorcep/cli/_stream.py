@@ -99,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--likelihood", choices=known, default="gaussian", help="as for fit (default: gaussian)")
     add_structure_options(group)
     add_special_options(group)
+    group.add_argument("--zeros", help=argparse.SUPPRESS)  # to say what to do instead
     group.add_argument("--method", choices=("cep", "vmp"), default="cep", help="inside a batch (default: cep)")
     group.add_argument("--max-iter", type=int, default=200, metavar="N", help="most sweeps of a batch (default: 200)")
     group.add_argument("--tol", type=float, default=3e-3, help="as for fit (default: 0.003)")
@@ -164,6 +165,11 @@ def _check(args: argparse.Namespace) -> None:
         fail_value("--revisit goes with a prior that stays, not with --features or --series; leave it out.")
     if args.forget and args.series:
         fail_value("--forget does not go with --series, which forgets as the drift says; leave it out.")
+    if args.zeros is not None:
+        fail_value(
+            "--zeros is for fit and convert, as a stream does not know which cells stay absent; write the zeros to a "
+            "file by tensorcep convert --zeros N, and stream its lines in random order."
+        )
     if args.graph:
         fail_value("--graph is for fit, compare and select-rank; a stream learns no graph; leave it out.")
 

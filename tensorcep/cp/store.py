@@ -219,10 +219,10 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
 def _check_held(stream: Any) -> None:
     """Refuse entries that a stream holds and that are none of its cells: kernels take them as they are."""
     sample = None if stream.reservoir is None else stream.reservoir.sample
-    for held in (stream.kept, sample):
+    for held in (stream.kept, stream.watched, sample):
         if held is not None and not ((held.coords >= 0) & (held.coords < stream.state.sizes)).all():
             raise ValueError("its stream holds entries outside its shape")
-    if stream.kept is not None and not 0 <= stream.kept.fitted <= len(stream.kept.values):
+    if any(held and not 0 <= held.fitted <= len(held.values) for held in (stream.kept, stream.watched)):
         raise ValueError("its stream holds fewer entries than it has fitted")
 
 

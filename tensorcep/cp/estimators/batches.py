@@ -131,7 +131,9 @@ def first_stream(
     state = with_deviations(state, posterior.deviations, *about[:2])
     drawn = plan.attributes["prior_"] == "fixed" and model.prior_mean == "uniform" and problem.free is None
     keys, names = keys_of(plan.labels)
-    stream = Stream(state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept)
+    stream = Stream(
+        state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept, watched=begun.watched
+    )
     if not model.revisit:
         return stream
     y = model._checked_targets(values, problem.likelihood)

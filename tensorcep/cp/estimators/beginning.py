@@ -10,7 +10,9 @@ leaves that choice alone.
 Labels and counts are learned with the former batch by batch, if there are more than one holds (`in_batches`). Where
 neither finds anything, many quick starts are tried, too: products of more than three modes are hard to find.
 A stream that forgets chooses with its first batch, and keeps none. One whose prior was named keeps entries as long as
-its reservoir holds all of them: what a few of them made of the factors, revisits alone may not mend.
+its reservoir holds all of them: what a few of them made of the factors, revisits alone may not mend. Else its first
+entries are watched: now and then the predictions of the later half, each made before its batch was learned, are held
+against those of a fit to the earlier half.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.chance import beyond_chance
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
@@ -36,9 +39,10 @@ from tensorcep.cp.plan import Plan
 from tensorcep.cp.predict import observed_logpdf, observed_moments
 from tensorcep.cp.settings.names import settings_for
 from tensorcep.cp.starts import run_plan
+from tensorcep.cp.stream.adf import StreamState
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
-from tensorcep.cp.stream.standing import Kept, Predicted, Standing
+from tensorcep.cp.stream.standing import LEAST_SCORE, MOST, WARNED, Kept, Predicted, Standing
 from tensorcep.cp.telling import telling
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class Begun(NamedTuple):
     run: Run
     standing: Standing
     kept: Kept | None
+    watched: Kept | None = None
 
 
 def chooses_prior(model: BaseCP) -> bool:
@@ -121,9 +126,13 @@ def begin_with(
     beside, n = (power, extent), _number_telling(values, power)
     if not leaves_choice(model):
         plan = _plan(model, entries, source, beside)
-        stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
-        kept = Kept(coords, values, len(values), None, power, extent) if stays else None
-        return Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), kept)
+        rank, first = plan.work.problem.rank, Kept(coords, values, len(values), None, power, extent)
+        begun = Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), None)
+        if keeps_entries(model, len(values)):
+            return begun._replace(kept=first if n < enough(shape, rank) else None)
+        if model.forget == 0.0 and GROWTH * len(values) <= _watched_to(shape, rank):
+            return begun._replace(watched=first._replace(score=np.zeros(len(values))))
+        return begun
     model._checked_targets(values, model._asked_likelihood())
     run = None
     if prior is None and n >= FEWEST:
@@ -219,9 +228,14 @@ def kept_with(
     batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None],
 ) -> Kept | None:
     """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
-    coords, values, *beside = batch
-    if kept is None or not keeps_entries(model, len(kept.values) + len(values)):
+    if kept is None or not keeps_entries(model, len(kept.values) + len(batch[1])):
         return None
+    return _with_batch(kept, batch)
+
+
+def _with_batch(kept: Kept, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]) -> Kept:
+    """Entries and those of a batch."""
+    coords, values, *beside = batch
     power, extent = (
         _both((old, kept.values), (new, values)) for old, new in zip((kept.power, kept.extent), beside, strict=True)
     )
@@ -243,6 +257,52 @@ def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
     fitted = _number_telling(kept.values[: kept.fitted], None if kept.power is None else kept.power[: kept.fitted])
     wanted, end = GROWTH * fitted, enough(shape, rank)
     return _number_telling(kept.values, kept.power) >= (end if wanted * NEAR_END > end else wanted)
+
+
+def _watched_to(shape: Sequence[int], rank: int) -> int:
+    """Entries after which those of a stream with a named prior are watched no more."""
+    return min(SETTLED, enough(shape, rank))
+
+
+def watched_with(
+    watched: Kept, batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None], score: np.ndarray
+) -> Kept:
+    """The entries that are watched and those of a batch (coords, values, powers, extents), and its log scores."""
+    scores = np.append([] if watched.score is None else watched.score, np.fmax(score, LEAST_SCORE))
+    return _with_batch(watched, batch)._replace(score=scores)
+
+
+def compared(
+    model: BaseCP, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
+) -> tuple[Kept | None, Standing]:
+    """What is watched on, and the standing, after a comparison with a fit if one is due.
+
+    The fit is given the earlier half of the entries, and predicts the later half. When the stream predicted these it
+    had learned that half and more: it is far behind if it gains less than half of what the fit does, beyond chance.
+    """
+    coords, values, score = watched.coords, watched.values, watched.score
+    n, end = len(values), _watched_to(state.sizes, state.rank)
+    if model.forget or score is None:  # what it is to forget, a fit would not
+        return None, standing
+    if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
+        return watched, standing
+    first, rest = slice(n // 2), slice(n // 2, n)
+    (weight, known), (power, extent) = (
+        tuple(None if part is None else part[half] for part in (watched.power, watched.extent))
+        for half in (first, rest)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is no fit that somebody asked for
+        plan = _plan(model, (coords[first], values[first], state.sizes, labels), source, (weight, known))
+        run = run_plan(plan.work._replace(callbacks=(), verbose=False))
+        fitted = _predicted(model, plan, run, (coords[rest], values[rest], extent, None)).score
+    likelihood = plan.work.problem.likelihood
+    before = Standing().after(likelihood, values[first], None, known, weight)
+    constant = before.constant(likelihood, values[rest], extent)
+    own, other = (np.clip(said - constant, -MOST, MOST)[telling(power)] for said in (score[rest], fitted))
+    behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
+    left = watched._replace(fitted=n) if n < end else None
+    return left, standing._replace(lag=float(np.mean(other - own)) if behind else 0.0)
 
 
 def _number_telling(values: np.ndarray, power: np.ndarray | None) -> int:

@@ -82,7 +82,8 @@ _ATTRIBUTES = """factors_, factor_covs_ : list of ndarray (n_k, R), list of ndar
     diagnostics_ : Diagnostics or None
         How far the fit is to be believed, printed as a short table (`tensorcep.cp.diagnostics.Diagnostics`). `fit`
         warns where chains disagree or are too short, and where nothing but the mean was found. Of streams None, unless
-        they warned that nothing is gained and nothing was since: then by entries predicted before they were learned.
+        they warned that they gain nothing, or far less than a fit, and it is so still: then by entries predicted before
+        they were learned.
     lower_bound_ : float
         Of the log evidence, from "vmp" and "pg-vb". To compare ranks by it take prior="learned".
     n_samples_seen_, n_batches_, n_revisited_, n_revisits_skipped_ : int

@@ -21,7 +21,7 @@ from tensorcep.cp.estimators.batches import (
     plan_batch,
 )
 from tensorcep.cp.estimators.before import prequential
-from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, due, kept_with
+from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, compared, due, kept_with, watched_with
 from tensorcep.cp.estimators.components import MADE
 from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
 from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
@@ -35,7 +35,7 @@ from tensorcep.cp.stream.arrivals import training_rows
 from tensorcep.cp.stream.constant import is_judged_by_score
 from tensorcep.cp.stream.drifting import modes_of
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
-from tensorcep.cp.stream.standing import Kept, Predicted, Standing, warn_of_no_gain
+from tensorcep.cp.stream.standing import Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.stream.wild import warn_of_wild
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.labels import Labels
@@ -175,7 +175,8 @@ class LearningCP(CPPredictions):
         """Learn a batch of which this was predicted: with all entries so far, or alone."""
         stream = plan.stream
         standing = standing.after(plan.batch.problem.likelihood, arrival.values, before, plan.extent, arrival.weights)
-        kept = kept_with(self, stream.kept, (plan.coords, arrival.values, arrival.weights, plan.extent))
+        batch = plan.coords, arrival.values, arrival.weights, plan.extent
+        kept, watched = kept_with(self, stream.kept, batch), stream.watched
         is_due = kept is not None and due(kept, plan.state.sizes, plan.state.rank)
         lost = lost_knowledge(self) if is_due else None
         if lost is not None:
@@ -186,7 +187,11 @@ class LearningCP(CPPredictions):
             begun = begin_with(self, known, arrival.tensor, standing, kept.prior, kept.power, kept.extent)
             self._begin(begun, *known[:2], plan.batch.time, stream.reservoir, **source, n_batches_=self.n_batches_ + 1)
         else:
-            self._go_on(plan, learn_no_worse(plan, arrival.values, before), source, standing, kept)
+            learned = learn_no_worse(plan, arrival.values, before)
+            if watched is not None:
+                watched = watched_with(watched, batch, before.score)
+                watched, standing = compared(self, watched, plan.state, plan.labels, arrival.tensor, standing)
+            self._go_on(plan, learned, source, standing, {"kept": kept, "watched": watched})
 
     def _begin(
         self,
@@ -215,7 +220,7 @@ class LearningCP(CPPredictions):
             warn_of_no_gain(standing)
 
     def _go_on(
-        self, plan: BatchPlan, learned: Learned, source: dict[str, Any], standing: Standing, kept: Kept | None
+        self, plan: BatchPlan, learned: Learned, source: dict[str, Any], standing: Standing, held: dict[str, Any]
     ) -> None:
         """Set all attributes after one more batch was learned, the posterior so far being its prior."""
         result, posterior, reservoir, batch = learned
@@ -226,7 +231,7 @@ class LearningCP(CPPredictions):
                 if known is not None and new is not None:
                     known.update(new)
             state = absorbed(plan.state, batch, posterior)
-            changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "standing": standing, "kept": kept}
+            changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "standing": standing, **held}
             self._assign(
                 {
                     **source,

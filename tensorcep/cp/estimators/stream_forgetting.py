@@ -133,7 +133,7 @@ def _divide_out(
         trace = {name: values for name, values in result.trace.items() if name != "seconds"}
         attributes = {"converged_": result.converged, "n_iter_": n_iter, "trace_": trace}
     record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
-    changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "keys": tuple(keys)}
+    changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "keys": tuple(keys), "watched": None}
     model._assign(
         {
             **attributes,

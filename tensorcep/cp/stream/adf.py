@@ -133,6 +133,8 @@ class Stream(NamedTuple):
         Past entries that are learned again, where that was asked for.
     standing, kept : Standing, Kept or None
         How well the stream predicts, and its entries while it is beginning.
+    watched : Kept or None
+        Entries by which the stream is held against a fit.
     """
 
     state: StreamState
@@ -143,6 +145,7 @@ class Stream(NamedTuple):
     reservoir: Reservoir | None = None
     standing: Standing = Standing()
     kept: Kept | None = None
+    watched: Kept | None = None
 
 
 class BatchProblem(NamedTuple):

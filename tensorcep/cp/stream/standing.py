@@ -75,6 +75,9 @@ class Standing(NamedTuple):
         The evidence that values which are wild by what was known are those of a change (`tensorcep.cp.stream.wild`).
     score : float
         Sum of the log scores of the predictions.
+    lag : float
+        By how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
+        than twice as much beyond chance, by the last comparison (`tensorcep.cp.estimators.beginning`); 0 elsewhere.
     """
 
     n: float = 0.0
@@ -89,6 +92,7 @@ class Standing(NamedTuple):
     spread: float = 0.0
     change: float = 0.0
     score: float = 0.0
+    lag: float = 0.0
 
     @property
     def total(self) -> float:
@@ -174,6 +178,13 @@ class Standing(NamedTuple):
         score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
         return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
+    def constant(self, likelihood: Likelihood, values: np.ndarray, extent: np.ndarray | None = None) -> np.ndarray:
+        """The log scores (n,) of values by one law for all of them, which is fitted to all values so far."""
+        if is_judged_by_score(likelihood):
+            return constant_scores(likelihood, values, self.mean, self.seen, self.dispersion, extent)
+        spread = max(self.spread, LEAST_SPREAD)
+        return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (values - self.mean) ** 2 / spread))
+
     def _gain(
         self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
     ) -> np.ndarray | None:
@@ -182,24 +193,24 @@ class Standing(NamedTuple):
         Squares are in units of those of the constant: of these values, or, where they are few, in this one.
         """
         if is_judged_by_score(likelihood):
-            constant = constant_scores(likelihood, values, self.mean, self.seen, self.dispersion, extent)
-            return np.asarray(np.clip(predicted.score - constant, -MOST, MOST))
+            return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
         apart = (values - self.mean) ** 2
         unit = float(apart.mean()) if len(values) >= JUDGED else unit
         return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether there are predictions enough to judge by, and they are no better than a constant."""
-        return self.n >= JUDGED and not self.gain > SURE * self.square**0.5 + ROUNDING * self.n
+        """Whether predictions enough to judge by are no better than a constant, or far worse than a fit's."""
+        gains = self.gain > SURE * self.square**0.5 + ROUNDING * self.n
+        return self.n >= JUDGED and (self.lag > 0.0 or not gains)
 
     def told(self) -> tuple[Standing, bool]:
         """The standing after a warning, if one is due; and whether it is."""
-        due = self.is_doubtful and self.n >= WARNED and not self.warned
+        due = self.is_doubtful and (self.n >= WARNED or self.lag > 0.0) and not self.warned
         return self._replace(warned=self.warned or due), due
 
     def diagnostics(self, method: str, n_iter: int, by_score: bool) -> Diagnostics | None:
-        """What a user who was warned of this standing, while nothing is gained, is told beside it; None otherwise."""
+        """What a user who was warned of this standing, while it lasts, is told beside it; None otherwise."""
         if not (self.warned and self.is_doubtful):
             return None
         score, gain, error = self.score / self.n, self.gain / self.n, self.square**0.5 / self.n
@@ -211,19 +222,21 @@ class Standing(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The entries of a stream that is still beginning.
+    """The entries of a stream that is still beginning, or by which it is held against a fit.
 
     Attributes
     ----------
     coords, values : (N, K) int64, (N,) float64
     fitted : int
-        Entries of the last joint fit, which come first.
+        Entries of the last joint fit, which come first, or at the last comparison with one.
     prior : str or None
         The prior of the stream when there is no more doubt of it.
     power : (N,) float64 or None
         How much each entry counts; None where all count once.
     extent : (N,) float64 or None
         Exposure, in the model's unit, or number of trials of each entry; None where they have none.
+    score : (N,) float64 or None
+        Of entries that are not learned again the log score of each before it was learned, 0 in the first batch.
     """
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
@@ -232,10 +245,19 @@ class Kept(NamedTuple):
     prior: str | None = None
     power: Annotated[np.ndarray, Sized("N")] | None = None
     extent: Annotated[np.ndarray, Sized("N")] | None = None
+    score: Annotated[np.ndarray, Sized("N")] | None = None
 
 
 def warn_of_no_gain(standing: Standing) -> None:
-    """Warn that the stream learns nothing."""
+    """Warn that the stream learns nothing, or far less than a fit."""
+    if standing.lag > 0.0:
+        warn_user(
+            "the stream gains less than half of what a fit to its first entries would, beside a constant, and "
+            f"{standing.lag:.2g} less in the log score of an entry: what its first batches made of the factors was not "
+            "mended; leave the prior open (prior='auto'), or give a larger first_batch.",
+            ConvergenceWarning,
+        )
+        return
     warn_user(
         f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
         "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together.",

@@ -20,6 +20,7 @@ class StoredStream(NamedTuple):
     reservoir: Reservoir | None
     standing: Standing = Standing()
     kept: Kept | None = None
+    watched: Kept | None = None
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""

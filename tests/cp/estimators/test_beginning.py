@@ -176,6 +176,9 @@ def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
     X, y = signed()[0]
     assert streamed(X[:200], y[:200], 100, forget=0.1)._stream.kept is None
     assert paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])._stream.kept is None
+    model = paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])
+    assert len(model._stream.watched.values) == 100  # which it compares, but does not learn again
+    assert model.set_params(forget=0.1).partial_fit(X[100:200], y[100:200])._stream.watched is None
     model = streamed(X[:200], y[:200], 100)
     assert model._stream.kept is not None
     model.set_params(forget=0.1).partial_fit(X[200:300], y[200:300])
@@ -231,6 +234,59 @@ def test_stream_of_noise_is_never_converged_and_says_so_once():
     found = model.diagnostics_
     assert (found.converged, found.n_held_out > 1000, found.explained < 0.05) == (False, True, True)
     assert "a constant" in str(found)
+
+
+def told_of(model, X, y, size):
+    """Learn batches, and give the entries seen at each warning of a fit that gains far more."""
+    told = []
+    for a in range(0, len(y), size):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.partial_fit(X[a : a + size], y[a : a + size])
+        told += [a + size for item in caught if "less than half of what a fit" in str(item.message)]
+    return told
+
+
+def test_stream_whose_named_prior_finds_far_less_than_a_fit_says_so_once_and_one_that_keeps_entries_finds_it(tmp_path):
+    """A first batch of 200 leaves the named prior at the mean, and those after it do not mend that."""
+    (X, y), test = signed()
+    X, y = X[:2000], y[:2000]
+    named, left_open = (tc.CPRegressor(2, prior=prior, random_state=0) for prior in ("learned", "auto"))
+    assert told_of(named, X, y, 200) == [1000]
+    assert told_of(left_open, X, y, 200) == []
+    assert rmse(left_open, *test) < 0.36
+    assert rmse(named, *test) > 0.8
+    assert (named.converged_, named.diagnostics_.converged) == (False, False)
+    assert (left_open.converged_, left_open.diagnostics_) == (True, None)
+    assert named._stream.standing.lag > 0.3
+    assert named._stream.watched is None  # 20 for each of 94 elements, and no more
+    begun = tc.CPRegressor(2, prior="learned", random_state=0)
+    assert told_of(begun, X[:800], y[:800], 200) == []
+    begun.save(tmp_path / "model.npz")
+    again = tc.load(tmp_path / "model.npz")
+    assert told_of(again, X[800:], y[800:], 200) == [200]
+    assert again._stream.standing == named._stream.standing
+
+
+@quiet
+def test_stream_with_weights_and_exposures_is_compared_with_a_fit_that_has_them():
+    rng = np.random.default_rng(0)
+    X, row, exposure = rng.integers(0, (6, 5, 4), (400, 3)), np.exp(rng.standard_normal(6)), rng.choice([1.0, 9.0], 400)
+    y, weight = rng.poisson(3.0 * row[X[:, 0]] * exposure).astype(float), rng.choice([0.5, 1.0], 400)
+    model, found = tc.CPCountRegressor(1, prior="fixed", likelihood="poisson", random_state=0), []
+    for part in np.split(np.arange(400), 4):
+        model.partial_fit(X[part], y[part], exposure=exposure[part], sample_weight=weight[part])
+        found.append((model._stream.standing.lag, model._stream.watched is None))
+    assert found == [(0.0, False)] * 2 + [(0.0, True)] * 2  # 20 for each of 15 elements
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stream_of_noise_is_not_far_worse_than_a_fit(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(0, (20, 15, 12), (2000, 3)), rng.standard_normal(2000)
+    model = tc.CPRegressor(2, prior="fixed", random_state=0)
+    assert told_of(model, X, y, 100) == []
+    assert (model._stream.standing.lag, model._stream.watched) == (0.0, None)
 
 
 REAL, COUNTS, NB, LABELS = (get_likelihood(name) for name in ("gaussian", "poisson", "negbinomial", "logit"))
