@@ -12,7 +12,6 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, distributed, methods, metrics
-    from tensorcep.cp.select_rank import RankSelection
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     )
     from tensorcep.matching import factor_match_score, replicability
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
+    from tensorcep.model_selection.select_rank import RankSelection
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
     from tensorcep.priors.graph import Graph

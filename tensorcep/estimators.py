@@ -14,9 +14,9 @@ from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
 from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.cp.settings.names import SETTINGS
-from tensorcep.cp.settings.names import params_of_file as cp_params
-from tensorcep.cp.store import read_attributes as read_cp
+from tensorcep.cp.fitted.store import read_attributes as read_cp
+from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings.registry import params_of_file as cp_params
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from tensorcep.cp import factor_match as _factor_match
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.scored_cells import cells_of_matrices
+from tensorcep.model_selection import match as _factor_match
+from tensorcep.model_selection.held_out import cells_of_matrices
 
 
 def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:

@@ -6,7 +6,7 @@ Each is a record of what belongs to one engine alone; a name, ``method="cep"``, 
 from __future__ import annotations
 
 from tensorcep.cp.settings.meanfield import PGVB, VMP
-from tensorcep.cp.settings.passing import CEP, Laplace
+from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.cp.settings.wopt import WOPT
 

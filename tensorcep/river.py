@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range
-from tensorcep.cp.estimators.fitted import STOPPED
+from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.entries.interop import optional_module
 
 

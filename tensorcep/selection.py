@@ -11,19 +11,26 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from tensorcep.comparing import compare_points, takes_points
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
 from tensorcep.core.cluster import cluster_of
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
-from tensorcep.cp import compare as _cp_compare
-from tensorcep.cp import select_rank as _cp_ranks
-from tensorcep.cp.compare import cost_of
-from tensorcep.cp.search import Folds, Search
-from tensorcep.cp.select_rank import RANKS, RULES, RankSelection, folds_of, in_order, selected
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
-from tensorcep.scored_cells import Cells, cells_of_matrices, log_scores, predicted, scores
+from tensorcep.model_selection import compare as _cp_compare
+from tensorcep.model_selection import select_rank as _cp_ranks
+from tensorcep.model_selection.compare import compare_points, cost_of, takes_points
+from tensorcep.model_selection.held_out import Cells, cells_of_matrices, log_scores, predicted, scores
+from tensorcep.model_selection.select_rank import (
+    RANKS,
+    RULES,
+    Folds,
+    RankSelection,
+    Search,
+    folds_of,
+    in_order,
+    selected,
+)
 
 
 def select_rank(
@@ -159,7 +166,7 @@ def compare(
     -------
     DataFrame
         One line per method with "rmse" or "auc", "log_score", "coverage", "calibration_error", "sweeps", "seconds" and
-        "peak_mb"; see `tensorcep.cp.compare.compare`. For factor models intervals are those of real values, and scores
+        "peak_mb"; see `tensorcep.model_selection.compare.compare`. For factor models intervals are those of real values, and scores
         are means over all held-out cells. Of more than two classes the calibration is that of the most probable one.
 
     Raises

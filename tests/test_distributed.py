@@ -28,7 +28,7 @@ from tensorcep import distributed
 from tensorcep.core import nearby
 from tensorcep.core.cluster import Cluster, ClusterError
 from tensorcep.core.held import LackingError, Told
-from tensorcep.cp import sampled
+from tensorcep.cp.model import subsets as sampled
 from tensorcep.cp.workers.sent import HeldRows
 from tensorcep.cp.workers.store import Piece
 from tensorcep.cp.workers.summing import Summing

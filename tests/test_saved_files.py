@@ -23,8 +23,8 @@ from scipy import sparse
 from tensorcep import CPCountRegressor, CPRegressor, load, read_tensor
 from tensorcep.cli import main
 from tensorcep.core.store import open_model
-from tensorcep.cp.points import latent_of_points
-from tensorcep.cp.settings.names import params_of_file
+from tensorcep.cp.model.latent import latent_of_points
+from tensorcep.cp.settings.registry import params_of_file
 from tensorcep.entries.io import read_batches
 from tensorcep.factor_models import predict as factor_predict
 from tensorcep.factor_models.settings import params_of_file as factor_params_of_file

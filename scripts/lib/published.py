@@ -15,10 +15,10 @@ from tensorcep import datasets
 from tensorcep.core.belief import GammaNoise, Result
 from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.predict import latent, observed_moments
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.fitted.predict import latent, observed_moments
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import auc, rmse

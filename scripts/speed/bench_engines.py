@@ -20,7 +20,7 @@ from scripts.lib.published import options_with
 from scripts.lib.simulated_entries import ALOG_ENTRIES, Case, damping_of, entry_counts, shape_of, simulate
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import LIKELIHOODS
 
 WOPT_ITERATIONS = 10

@@ -22,11 +22,11 @@ from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.published import options_with
 from scripts.lib.simulated_entries import ORDER, Case, drawn, entry_counts, problem_of, shape_of
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.defaults import RANKS, every_column
-from tensorcep.cp.estimators.structure import structure, structured_prior, structured_start
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.plan.auto import RANKS, every_column
+from tensorcep.cp.plan.priors import structure, structured_prior, structured_start
 from tensorcep.priors.fixed import FixedPrior, natural_lines
 
 COLUMNS = ("cp", "default")

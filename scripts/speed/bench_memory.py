@@ -75,7 +75,7 @@ class Case(NamedTuple):
 def model_of(case: Case) -> Any:
     """The model that is fitted."""
     from tensorcep import CPRegressor
-    from tensorcep.cp.estimators.defaults import every_column
+    from tensorcep.cp.plan.auto import every_column
 
     how: dict[str, Any] = {"max_iter": case.sweeps, "n_jobs": case.threads, "random_state": case.seed}
     how |= {"tol": 0.0, "dtype": case.dtype, "shape": case.shape, "interactions": "cp", **METHODS[case.method]}

@@ -21,7 +21,7 @@ from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.simulated_entries import ORDER, Case, damping_of, entry_counts, shape_of, simulate
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.cep import method as cep
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
 from tensorcep.methods import CEP
 from tests.oracles.plain_sweep import plain_state, plain_sweep
 

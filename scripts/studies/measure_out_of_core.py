@@ -27,8 +27,8 @@ from scripts.lib.common import row as any_row
 from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.scratch import Scratch
-from tensorcep.cp.estimators.plan import plan_fit
-from tensorcep.cp.estimators.storing import Place, laid
+from tensorcep.cp.plan.resolve import plan_fit
+from tensorcep.cp.plan.storage import Place, laid
 from tensorcep.methods import CEP, VMP, Gibbs
 
 PARTS, FILE = ("sweeps", "fit", "share"), 1 << 22

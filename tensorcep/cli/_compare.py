@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tensorcep.cp.compare import compare
+    from tensorcep.model_selection.compare import compare
     from tensorcep.plots import plot_comparison
 
     for path in (args.output, args.figure):

@@ -28,8 +28,8 @@ from tensorcep.cli._words import add_levels_option, cells_of_words
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.cli._zeros import add_zeros_option, with_zeros
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
-from tensorcep.cp.columns import PRESETS
-from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.model.columns import PRESETS
+from tensorcep.cp.settings.registry import SETTINGS
 
 DESCRIPTION = f"""\
 Fit a CP decomposition to the entries of DATA ({FILE_KINDS}) and write it to MODEL.
@@ -173,7 +173,7 @@ def check_whole_or_auto(option: str, value: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._input import digests_of_files
-    from tensorcep.cp.store import write_model
+    from tensorcep.cp.fitted.store import write_model
 
     check_output(args.output, args.data, *args.also)
     check_options(args)

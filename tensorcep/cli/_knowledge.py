@@ -199,7 +199,7 @@ def typed(column: pd.Series) -> pd.Series:
 
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
     """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
-    from tensorcep.cp.estimators.modes import mode_of
+    from tensorcep.cp.inputs.coordinates import mode_of
     from tensorcep.entries.io import format_of, read_tensor
     from tensorcep.entries.io.columns import files_of
 

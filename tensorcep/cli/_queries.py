@@ -16,7 +16,7 @@ from tensorcep.cli._command import chosen_modes, chosen_value, reading_of
 from tensorcep.cli._extents import given_extents, option_of, taken_extents
 from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
-from tensorcep.cp.estimators.entries import matching_modes, names_of_modes
+from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.io.layout import MISSING
 from tensorcep.entries.io.lines import comma_hint

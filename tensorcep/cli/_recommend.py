@@ -86,7 +86,7 @@ def _mode(text: str) -> str | int:
 
 def _excluded(path: str, model: Any) -> Any:
     """Cells of a file: the columns that are called like modes of the model."""
-    from tensorcep.cp.estimators.entries import names_of_modes
+    from tensorcep.cp.inputs.coordinates import names_of_modes
     from tensorcep.entries.io import Reading, format_of, read_cells, read_tensor
 
     kind, names = format_of(check_file(path), None), names_of_modes(model.labels_)
@@ -98,7 +98,7 @@ def _excluded(path: str, model: Any) -> Any:
 
 def _given(model: Any, text: str) -> tuple[str | int, Any]:
     """A mode and its label, or index."""
-    from tensorcep.cp.estimators.modes import mode_of
+    from tensorcep.cp.inputs.coordinates import mode_of
 
     name, sign, label = text.partition("=")
     if not sign:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tensorcep.cp.select_rank import select_rank
+    from tensorcep.model_selection.select_rank import select_rank
 
     for path in (args.output, args.model):
         if path is not None:

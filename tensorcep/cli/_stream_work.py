@@ -74,7 +74,7 @@ class Work:
 
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
-        from tensorcep.cp.estimators.score_files import write_scores
+        from tensorcep.cp.stream.learn import write_scores
         from tensorcep.entries.io.write import escaped
 
         frame = frame.copy()
@@ -94,7 +94,7 @@ class Work:
 
     def checkpoint(self, model: Any) -> None:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.cp.store import write_model
+        from tensorcep.cp.fitted.store import write_model
 
         for name, handle in self.files.items():
             with naming(handle.name):

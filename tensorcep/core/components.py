@@ -188,7 +188,7 @@ class Components(NamedTuple):
     deviations : Deviations or None
         What pairs of rows add to latent values.
     later : (q,) float64
-        Where pairs do, the times of rows that follow all others (`tensorcep.cp.given`).
+        Where pairs do, the times of rows that follow all others (`tensorcep.cp.fitted.predict`).
     doubt : (C,) float64 or None
         Variances of latent values that rows do not show; those of observations, which `theta` tells, hold them already.
     """

@@ -21,19 +21,11 @@ from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.model import EntriesByRow, entries_by_row, sum_chunks
-from tensorcep.cp.parameters import Learned, learned_parameter, own_law, sampled_entries
-from tensorcep.cp.points import Cells, cells_of, latent_of_cells
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import (
-    latent_of_entries,
-    log_likelihoods,
-    refresh_rows,
-    relative_change,
-    rows_at_prior,
-    seen_rows,
-    train_score,
-)
+from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
+from tensorcep.cp.model.latent import Cells, cells_of, latent_of_cells, latent_of_entries, relative_change
+from tensorcep.cp.model.parameters import Learned, learned_parameter, own_law, sampled_entries
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
 from tensorcep.priors.record import for_kernel

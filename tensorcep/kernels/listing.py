@@ -33,7 +33,7 @@ def sort_lines(lines, c, start, out):
 
 @block_kernel
 def lay_out(lines, first, values, rows, y, permutation):
-    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.Entries`).
+    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.entries.Entries`).
 
     Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed row
     of each mode. ``y`` may lie where the lines do, from the same byte on, if these have 12 bytes or more: a value is
@@ -54,7 +54,7 @@ def lay_out(lines, first, values, rows, y, permutation):
 
 @block_kernel
 def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
-    """The entries of every row of the modes first:last, by stable counting (see `tensorcep.cp.model.EntriesByRow`).
+    """The entries of every row of the modes first:last, by stable counting (see `tensorcep.cp.model.entries.EntriesByRow`).
 
     ``late`` (N,) is 1 for entries that come last in their rows. ``end`` (n_rows, 2) holds zeros; afterwards it tells
     where the others of each row end, and where all do.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int
-from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
+from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of

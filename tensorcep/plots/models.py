@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
-from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish, shown
 from tensorcep.plots.subjects import is_of_matrices
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.cp.estimators.modes import names_of
-from tensorcep.cp.estimators.options import with_numbers
-from tensorcep.cp.settings.names import SETTINGS, checked_method
+from tensorcep.cp.inputs.coordinates import names_of
+from tensorcep.cp.plan.spec import with_numbers
+from tensorcep.cp.settings.registry import SETTINGS, checked_method
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace

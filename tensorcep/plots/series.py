@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.packing import offsets
-from tensorcep.cp.estimators.modes import mode_of, names_of
+from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish
 from tensorcep.plots.components import places_in_order
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import fail_value
-from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
+from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.entity_labels import observed_cells

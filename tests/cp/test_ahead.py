@@ -12,13 +12,14 @@ from sklearn.base import clone
 
 from tensorcep import CPClassifier, CPRegressor, PGGibbs
 from tensorcep.core.loop import run
-from tensorcep.cp import ahead, fleet, pilots
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.defaults import every_column
-from tensorcep.cp.estimators.paired import paired_parts
-from tensorcep.cp.estimators.plan import plan_fit
+from tensorcep.cp.fit import chains as ahead
+from tensorcep.cp.fit import chains as pilots
+from tensorcep.cp.fit import warm_start as fleet
+from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.gibbs.held_out import held_places
-from tensorcep.cp.starts import run_plan
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.plan.auto import every_column
+from tensorcep.cp.plan.resolve import paired_parts, plan_fit
 
 SHAPE, N, SWEEPS = (30, 20, 15), 2500, 120
 

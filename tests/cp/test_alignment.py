@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.cp.alignment import align, aligned_rows, covariances
-from tensorcep.cp.columns import free_columns, modes_of_columns
-from tensorcep.cp.standard_form import layout_of, reference_from, shared_scales, standard_form
+from tensorcep.cp.fitted.alignment import (
+    align,
+    aligned_rows,
+    covariances,
+    layout_of,
+    reference_from,
+    shared_scales,
+    standard_form,
+)
+from tensorcep.cp.model.columns import free_columns, modes_of_columns
 
 SHAPE = (14, 11, 9)
 FIRST = (0, 14, 25, 34)

@@ -8,9 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor
 from tensorcep.core.executor import ALONE, ThreadExecutor
-from tensorcep.cp import spectral
-from tensorcep.cp.climbing import climb
-from tensorcep.cp.spectral import spectral_start
+from tensorcep.cp.init import spectral
+from tensorcep.cp.init.multistart import climb
+from tensorcep.cp.init.spectral import spectral_start
 
 SHAPE = (150, 100, 50)
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")

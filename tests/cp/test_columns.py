@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.cp.columns import free_columns, modes_of_columns, parts_of
+from tensorcep.cp.model.columns import free_columns, modes_of_columns, parts_of
 
 
 @each(

@@ -13,9 +13,9 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep import CPRegressor, compare, metrics
-from tensorcep.cp import compare as comparison
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.tensor import SparseTensor
+from tensorcep.model_selection import compare as comparison
 
 QUICK = {"max_iter": 100, "tol": 0.02}
 

@@ -14,8 +14,8 @@ from scipy.stats import nbinom
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp import from_spectra
-from tensorcep.cp.estimators.overdispersion import overdispersion_of
+from tensorcep.cp.init import residual as from_spectra
+from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
 

@@ -12,10 +12,10 @@ from scipy.special import expit
 from scripts.lib.gauntlet import models
 from scripts.lib.gauntlet.grid import GRID
 from tensorcep import CPClassifier
-from tensorcep.cp import pilots
-from tensorcep.cp.estimators.plan import plan_fit
-from tensorcep.cp.from_spectra import strengths
-from tensorcep.cp.joined import Sampled
+from tensorcep.cp.fit import chains as pilots
+from tensorcep.cp.fit.chains import Sampled
+from tensorcep.cp.init.residual import strengths
+from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.simulate import simulate_cp
 
 SHAPE = (30, 20, 10)

@@ -8,8 +8,8 @@ from helpers.cases import each
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack
-from tensorcep.cp.fold_draws import drawn_rows, row_draws
-from tensorcep.cp.fold_in import Natural, NewEntries, with_index
+from tensorcep.cp.fitted.new_row_draws import drawn_rows, row_draws
+from tensorcep.cp.fitted.new_rows import Natural, NewEntries, with_index
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import log_density
 

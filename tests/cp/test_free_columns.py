@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.cp.free_columns import Places, encoded
+from tensorcep.cp.model.columns import Places, encoded
 
 # Modes with four, three and two free columns; no two columns are free in the same modes.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)

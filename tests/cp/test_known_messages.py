@@ -13,8 +13,8 @@ from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.messages.learned import with_joint_rows
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.problem import FixedRows
-from tensorcep.cp.rows import refresh_rows
+from tensorcep.cp.model.problem import FixedRows
+from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.ep.gaussian import GaussianEP
 from tensorcep.priors.design import design

@@ -6,10 +6,10 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import problem
 
-from tensorcep.cp import left_out
-from tensorcep.cp.left_out import FITS, FOLDS, best_problem, far_behind, far_off
+from tensorcep.cp.fit import validation as left_out
+from tensorcep.cp.fit.validation import FITS, FOLDS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.settings.names import SETTINGS
+from tensorcep.cp.settings.registry import SETTINGS
 
 N, SHAPE = 200, (12, 10, 8)
 SETTINGS_OF_VMP = SETTINGS["vmp"]().set_params(anneal=0)

@@ -9,8 +9,9 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.model import entries_by_row, latent_means, latent_moments, pack_entries, sum_products
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.entries import entries_by_row, pack_entries, sum_products
+from tensorcep.cp.model.latent import latent_means, latent_moments
+from tensorcep.cp.model.rows import RowState
 from tensorcep.kernels.rows import gather, packed_products, row_divergences, row_moments, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 

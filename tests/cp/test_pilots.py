@@ -11,14 +11,17 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
-from tensorcep.cp import fleet, flights, pilots, sampled
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.plan import plan_fit
-from tensorcep.cp.from_spectra import shown, strengths
+from tensorcep.cp.fit import chains as pilots
+from tensorcep.cp.fit import warm_start as fleet
+from tensorcep.cp.fit import warm_start as flights
+from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.gibbs.places import held_places
+from tensorcep.cp.init.residual import shown, strengths
+from tensorcep.cp.model import subsets as sampled
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.simulate import simulate_cp
-from tensorcep.cp.starts import run_plan
 from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (30, 20, 15)

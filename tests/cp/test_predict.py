@@ -13,16 +13,16 @@ from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.uneven import Dispersion
-from tensorcep.cp.draw import draw
-from tensorcep.cp.points import latent_of_points
-from tensorcep.cp.predict import (
+from tensorcep.cp.fitted.predict import (
+    draw,
     latent,
     latent_quantiles,
     observed_logpdf,
     observed_moments,
     observed_quantiles,
-    theta_of,
 )
+from tensorcep.cp.model.latent import latent_of_points
+from tensorcep.cp.model.parameters import theta_of
 from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (5, 4, 3)

@@ -8,7 +8,8 @@ from helpers.problems import problem
 
 from tensorcep.core import sums
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp import from_spectra, rows
+from tensorcep.cp.init import residual as from_spectra
+from tensorcep.cp.model import rows
 
 SHAPE, N = (20, 15, 10), 1000
 

@@ -23,7 +23,7 @@ from tensorcep import (
     select_rank,
     simulate_cp,
 )
-from tensorcep.cp.select_rank import losses
+from tensorcep.model_selection.select_rank import losses
 
 SHAPE = (14, 12, 10)
 

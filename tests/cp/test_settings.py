@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 import tensorcep as tc
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.settings.names import SETTINGS, params_of_file
+from tensorcep.cp.settings.registry import SETTINGS, params_of_file
 
 CHANGED = [
     tc.CEP(order=2, damping=0.5, messages="averaged", dtype="float32", n_starts=4, message_noise=(0.5, 0.5)),

@@ -9,11 +9,10 @@ from helpers.cases import each
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
-from tensorcep.cp import subspaces
+from tensorcep.cp.init import subspaces
+from tensorcep.cp.init.spectral import _descend, spectral_start
+from tensorcep.cp.init.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
 from tensorcep.cp.simulate import simulate_cp
-from tensorcep.cp.small_cp import _descend
-from tensorcep.cp.spectral import spectral_start
-from tensorcep.cp.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
 
 
 def said_of(start, coords):

@@ -12,12 +12,15 @@ from helpers import problems
 from helpers.cases import each
 
 from tensorcep.core.scratch import Scratch, on_scratch
-from tensorcep.cp import parameters, read_stored, sampled, stored
-from tensorcep.cp.columns import free_columns
 from tensorcep.cp.meanfield import stored as meanfield_stored
 from tensorcep.cp.messages import sent
-from tensorcep.cp.model import Entries, EntriesByRow, entries_by_row
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model import memmap as read_stored
+from tensorcep.cp.model import memmap as stored
+from tensorcep.cp.model import parameters
+from tensorcep.cp.model import subsets as sampled
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
+from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.gaussian import gaussian_about

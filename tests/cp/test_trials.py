@@ -13,14 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep import CEP, CPClassifier, CPRegressor
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
-from tensorcep.cp import starts
-from tensorcep.cp.choice import falls_short
-from tensorcep.cp.diagnostics import LEAST_GAIN, Diagnostics
-from tensorcep.cp.estimators.column_choice import narrower
-from tensorcep.cp.estimators.defaults import choose
-from tensorcep.cp.from_spectra import used_columns
+from tensorcep.cp.fit import run as starts
+from tensorcep.cp.fit.select import narrower
+from tensorcep.cp.fit.validation import falls_short, to_go_on_from
+from tensorcep.cp.fitted.diagnostics import LEAST_GAIN, Diagnostics
+from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.trials import to_go_on_from
+from tensorcep.cp.plan.auto import choose
 
 SHAPE = (60, 40, 30)
 

@@ -13,10 +13,10 @@ from sklearn.base import clone
 
 from tensorcep import CPRegressor, Series, load
 from tensorcep.core.components import Components, EntryTheta
+from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
 from tensorcep.cp.gibbs.streams import generator
 from tensorcep.cp.gibbs.uneven import _draw_factors_of_rows, even_draws
-from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
-from tensorcep.cp.problem import Uneven
+from tensorcep.cp.model.problem import Uneven
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.uneven import ALPHAS, Groups, log_evidence, sums_of_squares

@@ -14,10 +14,10 @@ from tensorcep import CPClassifier, CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.cp.fit.validation import WEIGHTS, with_best_weight
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model import entries_by_row
-from tensorcep.cp.penalties import WEIGHTS, with_best_weight
-from tensorcep.cp.plan import Plan
+from tensorcep.cp.model.entries import entries_by_row
+from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.settings.wopt import WOPT
 from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood

@@ -9,7 +9,7 @@ from helpers.cases import each
 from scipy import sparse
 
 import tensorcep as tc
-from tensorcep.cp.estimators.entries import coords_to_predict
+from tensorcep.cp.inputs.coordinates import coords_to_predict
 from tensorcep.entries.matrices import as_matrix, as_views
 from tensorcep.entries.tables import as_frame
 

@@ -17,8 +17,8 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 

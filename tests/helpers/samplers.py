@@ -11,10 +11,10 @@ import numpy as np
 from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.columns import CLAMPED
-from tensorcep.cp.extents import with_extents
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.subsets import with_extents
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior

@@ -326,7 +326,7 @@ STREAMS = (
     ),
     Mutant(
         "stream-forget-noise",
-        "tensorcep/cp/stream/forgetting.py",
+        "tensorcep/cp/stream/unlearn.py",
         "a, b = noise.a - float(lost.a.sum()), noise.b - float(lost.b.sum())",
         "a, b = noise.a - float(lost.a.sum()), noise.b",
         "Entries that are forgotten leave their squared errors in the noise.",
@@ -362,7 +362,7 @@ FILES = (
     ),
     Mutant(
         "store-without-cells",
-        "tensorcep/cp/store.py",
+        "tensorcep/cp/fitted/store.py",
         '"_cells": fitted.cells,',
         '"_cells": None,',
         "A loaded model has forgotten the cells that it was fitted to.",

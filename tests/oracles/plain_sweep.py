@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.jit import kernel
 from tensorcep.core.packing import unpack
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
 
 SQRT_2, SQRT_2PI = math.sqrt(2.0), math.sqrt(2.0 * math.pi)
 ERFC_LIMIT = -36.0  # below it the normal distribution function leaves the range of float64

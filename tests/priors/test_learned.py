@@ -14,7 +14,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.messages.learned import with_learned_prior
-from tensorcep.cp.rows import refresh_rows
+from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE

@@ -20,8 +20,8 @@ from tensorcep.cp.cep.sweep import prepare, propose
 from tensorcep.cp.messages.kernels import clear_sums, load_values
 from tensorcep.cp.messages.passes import GivenRows
 from tensorcep.cp.messages.state import MessageState
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, refresh_rows
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import RowState, refresh_rows
 from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add
 from tensorcep.kernels.slots import LANES, damp, scale

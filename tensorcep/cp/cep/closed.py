@@ -16,12 +16,12 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import block_kernel, inlined
 from tensorcep.cp.cep.update import squared_errors
-from tensorcep.cp.free_columns import encoded
 from tensorcep.cp.meanfield.columns import Orders, orders_of
 from tensorcep.cp.meanfield.rows import arranged
 from tensorcep.cp.messages.kernels import clear_sums, load_values
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState, times_in_sum
+from tensorcep.cp.model.columns import encoded
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import RowState, times_in_sum
 from tensorcep.kernels.rows import second_moments
 from tensorcep.kernels.slots import LANES
 

@@ -25,9 +25,9 @@ from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.messages.columns import Columns, columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
-from tensorcep.cp.parameters import cuts_of, first_thresholds
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings import passing
+from tensorcep.cp.model.parameters import cuts_of, first_thresholds
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.settings import messages as passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 from tensorcep.priors.record import clocks_of
 

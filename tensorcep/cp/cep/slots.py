@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.free_columns import Places
+from tensorcep.cp.model.columns import Places
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.nearest import SCRATCH
 from tensorcep.kernels.slots import LANES

@@ -13,31 +13,25 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from tensorcep.cp.estimators.blocks import Blocks
-from tensorcep.cp.estimators.defaults import Chosen, check_parameters
 from tensorcep.cp.estimators.effects import Effects
-from tensorcep.cp.estimators.entries import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.estimators.fitted import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
-from tensorcep.cp.estimators.fixing import fixed_fit
 from tensorcep.cp.estimators.folding import Folding
 from tensorcep.cp.estimators.forgetting import Forgetting
-from tensorcep.cp.estimators.health import diagnose, warn_of_health, with_calibrated
-from tensorcep.cp.estimators.plan import FitPlan, plan_fit
 from tensorcep.cp.estimators.reading import Reading
 from tensorcep.cp.estimators.recommending import Recommending
 from tensorcep.cp.estimators.spotting import Spotting
-from tensorcep.cp.estimators.storing import (
-    check_alone,
-    checked_place,
-    entries_of_files,
-    laid,
-    runner_from_some,
-)
 from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.estimators.weighting import weighted_entries
-from tensorcep.cp.forget import Kept
-from tensorcep.cp.problem import Uneven
-from tensorcep.cp.settings.names import ENGINES
-from tensorcep.cp.starts import run_plan
+from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
+from tensorcep.cp.fit.outcome import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
+from tensorcep.cp.fit.refit import Kept, fixed_fit, runner_from_some
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries, warn_of_labels
+from tensorcep.cp.inputs.weights import weighted_entries
+from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.plan.auto import check_parameters
+from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.storage import check_alone, checked_place, entries_of_files, laid
+from tensorcep.cp.settings.registry import ENGINES
+from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
 from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, column_apart, is_of, split_given, warn_of_modes

@@ -10,10 +10,9 @@ import pandas as pd
 
 from tensorcep.core.checks import check_not_empty, fail_value
 from tensorcep.core.executor import threads_of
-from tensorcep.cp.estimators.entries import packed_rows
-from tensorcep.cp.estimators.modes import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.predict import observed_moments
+from tensorcep.cp.fitted.predict import observed_moments
+from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, packed_rows, rows_of
 
 # Cells that are predicted at a time, and at most.
 CELLS, MOST = 1 << 20, 1 << 31

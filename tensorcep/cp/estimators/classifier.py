@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
 from tensorcep.core.executor import threads_of
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.beginning import chooses_prior
-from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.entries import Entries
 from tensorcep.cp.estimators.learning import Watch
-from tensorcep.cp.estimators.levels import check_none_missing
 from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
+from tensorcep.cp.fitted.predict import latent, observed_logpdf
+from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.predict import latent, observed_logpdf
+from tensorcep.cp.stream.cold_start import chooses_prior
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.entries.tensor import SparseTensor

@@ -14,10 +14,20 @@ from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.packing import unpack
-from tensorcep.cp.alignment import Aligned, align, aligned_rows, covariances
-from tensorcep.cp.columns import free_columns, modes_of_columns
-from tensorcep.cp.estimators.modes import mode_of
-from tensorcep.cp.standard_form import Layout, layout_of, reference_from, relevance, shared_scales, signs
+from tensorcep.cp.fitted.alignment import (
+    Aligned,
+    Layout,
+    align,
+    aligned_rows,
+    covariances,
+    layout_of,
+    reference_from,
+    relevance,
+    shared_scales,
+    signs,
+)
+from tensorcep.cp.inputs.coordinates import mode_of
+from tensorcep.cp.model.columns import free_columns, modes_of_columns
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3

@@ -15,25 +15,24 @@ from tensorcep.core.checks import check_unmasked, warn_user
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.count_parameters import CountParameters
-from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.extents import TakesExtents, check_trials
-from tensorcep.cp.estimators.options import matching_scale
-from tensorcep.cp.estimators.overdispersion import (
+from tensorcep.cp.estimators.scoring import scored_entries
+from tensorcep.cp.fitted.predict import observed_moments
+from tensorcep.cp.inputs.weights import TakesExtents, check_trials
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model.memmap import Columns
+from tensorcep.cp.model.subsets import sampled_columns, telling
+from tensorcep.cp.plan.spec import matching_scale
+from tensorcep.cp.settings.registry import checked_method
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.counts import (
+    CountParameters,
     log_dispersion,
     overdispersion_of,
     warn_of_even_counts,
     warn_of_wild_count,
     with_dispersion,
 )
-from tensorcep.cp.estimators.scoring import scored_entries
-from tensorcep.cp.methods import METHODS
-from tensorcep.cp.predict import observed_moments
-from tensorcep.cp.sampled import sampled_columns
-from tensorcep.cp.settings.names import checked_method
-from tensorcep.cp.stored import Columns
-from tensorcep.cp.telling import telling
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binomial import deviance

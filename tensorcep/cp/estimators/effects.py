@@ -11,8 +11,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.belief import ModePrior
-from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.inputs.coordinates import names_of
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.regressed import with_features

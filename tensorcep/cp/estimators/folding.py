@@ -14,21 +14,27 @@ from tensorcep.core.belief import Mixture, ModePrior, PointEstimate, Posterior, 
 from tensorcep.core.checks import check_not_empty, check_values, fail_value
 from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.alignment import moments_beside
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.entries import coords_to_predict, packed_rows
-from tensorcep.cp.estimators.modes import column_of, mode_of, names_of
-from tensorcep.cp.estimators.noise import check_even
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import check_no_deviations, word_of
-from tensorcep.cp.fold_draws import RowDraws, drawn_rows, row_draws
-from tensorcep.cp.fold_in import NewEntries, gaussian_rows, in_all, in_free, moments, with_index
-from tensorcep.cp.fold_messages import KERNELS, message_rows
-from tensorcep.cp.grown import with_new_rows
+from tensorcep.cp.fitted.alignment import layout_of, moments_beside
+from tensorcep.cp.fitted.new_row_draws import RowDraws, drawn_rows, row_draws
+from tensorcep.cp.fitted.new_rows import (
+    KERNELS,
+    NewEntries,
+    gaussian_rows,
+    in_all,
+    in_free,
+    message_rows,
+    moments,
+    with_index,
+    with_new_rows,
+)
+from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, mode_of, names_of, packed_rows
+from tensorcep.cp.inputs.side_information import check_no_deviations, word_of
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.predict import theta_of
-from tensorcep.cp.settings.names import SETTINGS, checked_method
-from tensorcep.cp.standard_form import layout_of
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.parameters import theta_of
+from tensorcep.cp.settings.registry import SETTINGS, checked_method
+from tensorcep.cp.targets.real import check_even
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor

@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
-from tensorcep.cp.columns import free_columns
-from tensorcep.cp.estimators.entries import Entries, coords_to_predict
-from tensorcep.cp.estimators.fitted import lines_among
-from tensorcep.cp.estimators.modes import mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import described, lost_knowledge, word_of
-from tensorcep.cp.estimators.stream_forgetting import forget_in_stream
-from tensorcep.cp.forget import Kept, runner_of
-from tensorcep.cp.starts import run_plan
+from tensorcep.cp.fit.outcome import lines_among
+from tensorcep.cp.fit.refit import Kept, runner_of
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.inputs.coordinates import Entries, coords_to_predict, mode_of, names_of, rows_of, rows_of_column
+from tensorcep.cp.inputs.side_information import described, lost_knowledge, word_of
+from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.stream.unlearn import forget_in_stream
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor

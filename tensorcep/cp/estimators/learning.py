@@ -13,27 +13,30 @@ import pandas as pd
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.loop import Run
-from tensorcep.cp.estimators.batches import (
+from tensorcep.cp.estimators.components import MADE
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
+from tensorcep.cp.fit.outcome import fitted_attributes, moment_attributes, warn_of_no_convergence
+from tensorcep.cp.fit.refit import gaussian_model, must_be_summed_up
+from tensorcep.cp.inputs.side_information import lost_knowledge
+from tensorcep.cp.stream.adf import Stream, StreamState, absorbed, posterior_of
+from tensorcep.cp.stream.arrivals import training_rows
+from tensorcep.cp.stream.checks import check_stream
+from tensorcep.cp.stream.cold_start import Begun, begin_with, chooses_prior, compared, due, kept_with, watched_with
+from tensorcep.cp.stream.constant import is_judged_by_score
+from tensorcep.cp.stream.drifting import modes_of
+from tensorcep.cp.stream.learn import (
     BatchPlan,
     Learned,
     all_or_nothing,
+    first_sifted,
     first_stream,
+    learn_no_worse,
     plan_batch,
+    prequential,
+    sifted,
+    warn_of_sifted,
 )
-from tensorcep.cp.estimators.before import prequential
-from tensorcep.cp.estimators.beginning import Begun, begin_with, chooses_prior, compared, due, kept_with, watched_with
-from tensorcep.cp.estimators.components import MADE
-from tensorcep.cp.estimators.fitted import fitted_attributes, moment_attributes, warn_of_no_convergence
-from tensorcep.cp.estimators.going_on import gaussian_model, must_be_summed_up
-from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import lost_knowledge
-from tensorcep.cp.estimators.spotting import scores_of_batch, scores_of_first
-from tensorcep.cp.estimators.steps import first_sifted, learn_no_worse, sifted, warn_of_sifted
-from tensorcep.cp.estimators.streamable import check_stream
-from tensorcep.cp.stream.adf import Stream, StreamState, absorbed, posterior_of
-from tensorcep.cp.stream.arrivals import training_rows
-from tensorcep.cp.stream.constant import is_judged_by_score
-from tensorcep.cp.stream.drifting import modes_of
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.cp.stream.standing import Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.stream.wild import warn_of_wild

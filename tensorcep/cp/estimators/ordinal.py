@@ -15,12 +15,12 @@ from tensorcep.core.executor import threads_of
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import leaves
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.entries import Entries
-from tensorcep.cp.estimators.levels import classes_of, coded, worth_of
 from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
-from tensorcep.cp.predict import observed_levels
+from tensorcep.cp.fitted.predict import observed_levels
+from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.levels import classes_of, coded, worth_of
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.arrays import log_density

@@ -14,25 +14,33 @@ from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
-from tensorcep.cp.diagnostics import Diagnostics
-from tensorcep.cp.draw import draw, draw_apart, with_own_factors
 from tensorcep.cp.estimators.arviz_export import export_draws
 from tensorcep.cp.estimators.components import MADE, CPComponents
-from tensorcep.cp.estimators.entries import coords_to_predict, distinct_unknown_rows, packed_rows, refuse_others
-from tensorcep.cp.estimators.fitted import moment_attributes
-from tensorcep.cp.estimators.later import described_rows, placed
-from tensorcep.cp.estimators.modes import names_of
-from tensorcep.cp.given import extended, pairs_at
-from tensorcep.cp.points import latent_of_points
-from tensorcep.cp.predict import (
+from tensorcep.cp.fit.outcome import moment_attributes
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.predict import (
+    draw,
+    draw_apart,
+    extended,
     latent,
     latent_quantiles,
     observed_logpdf,
     observed_moments,
     observed_quantiles,
-    with_parameter,
+    pairs_at,
+    with_own_factors,
 )
-from tensorcep.cp.store import write_model
+from tensorcep.cp.fitted.store import write_model
+from tensorcep.cp.inputs.coordinates import (
+    coords_to_predict,
+    distinct_unknown_rows,
+    names_of,
+    packed_rows,
+    refuse_others,
+)
+from tensorcep.cp.model.latent import latent_of_points
+from tensorcep.cp.model.parameters import with_parameter
 from tensorcep.cp.stream.slopes import Expected
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.likelihoods.record import Likelihood

@@ -11,10 +11,10 @@ from scipy.special import ndtri
 from tensorcep.core.checks import check_fraction, check_int, check_values, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.summary import Summary
-from tensorcep.cp.estimators.modes import labels_at, mode_of, names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.given import latent_components
-from tensorcep.cp.standard_form import mean_squares, signs
+from tensorcep.cp.fitted.alignment import mean_squares, signs
+from tensorcep.cp.fitted.predict import latent_components
+from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
 

@@ -19,13 +19,16 @@ from tensorcep.core.checks import (
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import offsets
-from tensorcep.cp.draw import draw
-from tensorcep.cp.estimators.entries import coords_to_predict
-from tensorcep.cp.estimators.fitted import lines_among
-from tensorcep.cp.estimators.later import described_rows, placed
-from tensorcep.cp.estimators.modes import (
+from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.fit.outcome import lines_among
+from tensorcep.cp.fitted.explain import parts_of_entry
+from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.predict import draw, knowledge, latent
+from tensorcep.cp.fitted.recommend import Ranked, best_rows, cosines, drawn_cosines, matches
+from tensorcep.cp.inputs.coordinates import (
     are_several,
     by_mode,
+    coords_to_predict,
     labels_at,
     listed_rows,
     mode_of,
@@ -33,13 +36,7 @@ from tensorcep.cp.estimators.modes import (
     rows_of,
     rows_of_column,
 )
-from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.estimators.row_features import check_no_deviations
-from tensorcep.cp.explain import parts_of_entry
-from tensorcep.cp.knowledge import knowledge
-from tensorcep.cp.predict import latent
-from tensorcep.cp.recommend import Ranked, best_rows, matches
-from tensorcep.cp.similar import cosines, drawn_cosines
+from tensorcep.cp.inputs.side_information import check_no_deviations
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
 

@@ -13,17 +13,27 @@ from tensorcep.core.belief import Draws, GammaNoise, Mixture
 from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
 from tensorcep.core.sums import mean_square, weighted_mean
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.estimators.defaults import Chosen
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.limits import CENSORED_BY_RULE, NAMES, check_limit, given_limit, spike_at_minimum
-from tensorcep.cp.estimators.noise import noise_dof, noise_sd, uneven_noise
-from tensorcep.cp.estimators.options import is_random, matching_scale
-from tensorcep.cp.estimators.powers import given_power, likelihood_of, powers_to_try
 from tensorcep.cp.estimators.scoring import scored_entries
-from tensorcep.cp.problem import Uneven
-from tensorcep.cp.stored import Columns
+from tensorcep.cp.model.memmap import Columns
+from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.model.subsets import telling
+from tensorcep.cp.plan.spec import is_random, matching_scale
 from tensorcep.cp.stream.wild import warn_of_deciding
-from tensorcep.cp.telling import telling
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.real import (
+    CENSORED_BY_RULE,
+    NAMES,
+    check_limit,
+    given_limit,
+    given_power,
+    likelihood_of,
+    noise_dof,
+    noise_sd,
+    powers_to_try,
+    spike_at_minimum,
+    uneven_noise,
+)
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about

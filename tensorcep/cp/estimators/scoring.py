@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.metrics import accuracy_score
 
 from tensorcep.core.checks import check_unmasked, fail_value, warn_user
-from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
-from tensorcep.cp.estimators.levels import check_none_missing
-from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
+from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
+from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
 

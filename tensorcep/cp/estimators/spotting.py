@@ -9,13 +9,11 @@ import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.components import Components
-from tensorcep.cp.estimators.batches import BatchPlan
-from tensorcep.cp.estimators.before import belief_before
-from tensorcep.cp.estimators.entries import coords_to_predict, placed_rows
-from tensorcep.cp.estimators.later import described_rows, placed
-from tensorcep.cp.estimators.modes import names_of
 from tensorcep.cp.estimators.predictions import CPPredictions
-from tensorcep.cp.predict import observed_logpdf, observed_moments, observed_tails
+from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_tails
+from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
+from tensorcep.cp.stream.learn import BatchPlan, belief_before
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor

@@ -10,12 +10,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
-from tensorcep.cp.estimators.entries import names_of_modes, refuse_others
-from tensorcep.cp.estimators.extents import ARGUMENTS
 from tensorcep.cp.estimators.learning import LearningCP
-from tensorcep.cp.estimators.score_files import watching
-from tensorcep.cp.estimators.weighting import weighted_batch
+from tensorcep.cp.inputs.coordinates import names_of_modes, refuse_others
+from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
+from tensorcep.cp.stream.learn import watching
 from tensorcep.entries.tables import UNSAID, as_frames, column_apart, split_given, split_observed
 from tensorcep.entries.tensor import SparseTensor
 

@@ -9,8 +9,8 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.cp.gibbs.metropolis import Judge, judge_of, match_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.parameters import Learned
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.parameters import Learned
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma

@@ -16,19 +16,20 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.components import stacked
 from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
-from tensorcep.cp.free_columns import FreeColumns, columns_of, free_problem, latent_at
 from tensorcep.cp.gibbs.first_rows import first_rows
 from tensorcep.cp.gibbs.metropolis import Judge
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
-from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.read_stored import in_pieces
-from tensorcep.cp.rows import initial_prior, learning, seen_rows
+from tensorcep.cp.model.active_columns import columns_of, free_problem
+from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.memmap import by_row_of, in_pieces
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
-from tensorcep.cp.stored import by_row_of
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.ahead import in_columns, lines_of_modes

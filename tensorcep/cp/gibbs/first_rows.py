@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.streams import Stream
 from tensorcep.cp.gibbs.sweep import ModeColumns
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.row_draws import draw_rows
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES

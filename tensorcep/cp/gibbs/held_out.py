@@ -28,9 +28,9 @@ from scipy.special import logsumexp
 from tensorcep.core.components import EVEN
 from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE, held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
-from tensorcep.cp.model import latent_of_draws
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import rows_of
+from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.latent import latent_of_draws
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import log_likelihoods

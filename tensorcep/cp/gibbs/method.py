@@ -69,9 +69,10 @@ from tensorcep.cp.gibbs.uneven import (
     even_draws,
     of_held,
 )
-from tensorcep.cp.parameters import Learned, learned_levels, learned_parameter, told_of_theta
-from tensorcep.cp.problem import Problem, weights_of_entries
-from tensorcep.cp.rows import augmentation_in_use, relative_change, train_score
+from tensorcep.cp.model.latent import relative_change
+from tensorcep.cp.model.parameters import Learned, learned_levels, learned_parameter, told_of_theta
+from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.rows import augmentation_in_use, train_score
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameter import Gamma

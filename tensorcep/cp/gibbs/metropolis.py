@@ -23,8 +23,8 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import per_entry
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import per_entry
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import exp
 from tensorcep.kernels.streams import new_stream, start_stream, uniform

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.problem import Problem, weights_of_entries
-from tensorcep.cp.stored import pieces
-from tensorcep.cp.telling import places_telling, usual_weight
+from tensorcep.cp.model.memmap import pieces
+from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.subsets import places_telling, usual_weight
 
 # A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
 # its value. More than the last number say no more about a handful of chains. Of few entries up to a third, to have 10

@@ -15,8 +15,8 @@ from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.gibbs.sweep import sum_rows
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.read_stored import in_pieces
+from tensorcep.cp.model.memmap import in_pieces
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import squares_left
 from tensorcep.priors.ahead import draw_at, laws_of, n_lines
 from tensorcep.priors.axis import Links

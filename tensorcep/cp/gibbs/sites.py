@@ -12,10 +12,10 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import block_kernel
 from tensorcep.core.scratch import on_scratch, room_of
-from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.read_stored import StoredTargets, taken_off
-from tensorcep.cp.rows import unset
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.latent import unset
+from tensorcep.cp.model.memmap import StoredTargets, taken_off
+from tensorcep.cp.model.problem import Problem
 
 NOTHING = np.zeros(0)
 

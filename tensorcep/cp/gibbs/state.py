@@ -13,10 +13,9 @@ from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.metropolis import Around
 from tensorcep.cp.gibbs.noise_law import NoiseLaw
 from tensorcep.cp.gibbs.uneven import UnevenDraws
-from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.parameters import Learned, in_places_of, learned_levels
-from tensorcep.cp.predict import with_parameter
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.parameters import Learned, in_places_of, learned_levels, with_parameter
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
 

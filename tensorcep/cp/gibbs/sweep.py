@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorcep.core.executor import Rooms
 from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.free_columns import FreeColumns
+from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.kernels.lanes import add_outer, cholesky, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.outer import COLUMNS, add_outer_products, dot_row, multiply_rows, padded

@@ -24,9 +24,9 @@ from tensorcep.core.executor import Executor
 from tensorcep.cp.gibbs.auxiliary import room_for_stream
 from tensorcep.cp.gibbs.held_out import HeldNoise, HeldOut, law_of_noise
 from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.parameters import Groups as Sharing
-from tensorcep.cp.parameters import groups_of
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.parameters import Groups as Sharing
+from tensorcep.cp.model.parameters import groups_of
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.uneven import (

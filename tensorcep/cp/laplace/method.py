@@ -19,9 +19,9 @@ from tensorcep.cp.laplace.sweep import Rule, laplace_chunks, laplace_slots, plac
 from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
-from tensorcep.cp.parameters import cuts_of, first_thresholds
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings import passing
+from tensorcep.cp.model.parameters import cuts_of, first_thresholds
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.settings import messages as passing
 
 
 def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import block_kernel, inlined
-from tensorcep.cp.free_columns import Places
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
 from tensorcep.cp.messages.kernels import clear_sums, kept_moments, load_values, store_message, store_noise
+from tensorcep.cp.model.columns import Places
 from tensorcep.kernels.lanes import add_outer
 from tensorcep.kernels.layout import layout
 from tensorcep.kernels.slots import LANES, dot, scale, subtract

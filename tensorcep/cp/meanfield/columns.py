@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.free_columns import FreeColumns, Places
+from tensorcep.cp.model.columns import FreeColumns, Places
 
 Order = dict[tuple[int, int], np.ndarray]
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from tensorcep.cp.meanfield.sites import squared_targets, total_weight
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.parameters import Learned, sampled_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.parameters import Learned, sampled_entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.parameter import Gamma
 
 

@@ -3,7 +3,7 @@
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
 update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
 updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
-all. A learned prior is a factor of q too (`tensorcep.cp.row_prior`), updated before the rows in every sweep that is not
+all. A learned prior is a factor of q too (`tensorcep.cp.model.row_prior`), updated before the rows in every sweep that is not
 annealed. The lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
@@ -29,7 +29,6 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.cp.free_columns import columns_of, free_problem, latent_at, posterior_of_rows
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.laws import law_of_precision, laws_of_dispersions
 from tensorcep.cp.meanfield.moves import Before, before_move, hold_back, shifted
@@ -39,26 +38,14 @@ from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
-from tensorcep.cp.parameters import (
-    distinct_counts,
-    first_thresholds,
-    learned_levels,
-    learned_parameter,
-    own_law,
-)
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
-from tensorcep.cp.rows import (
-    augmentation_in_use,
-    fix_rows,
-    learning,
-    refresh_rows,
-    relative_change,
-    rows_at_prior,
-    train_score,
-)
+from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
+from tensorcep.cp.model.latent import latent_at, relative_change
+from tensorcep.cp.model.memmap import by_row_of
+from tensorcep.cp.model.parameters import distinct_counts, first_thresholds, learned_levels, learned_parameter, own_law
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
+from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
 from tensorcep.cp.settings import meanfield as settings
-from tensorcep.cp.stored import by_row_of
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 

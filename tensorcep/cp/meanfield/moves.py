@@ -16,8 +16,8 @@ from tensorcep.core.executor import Executor
 from tensorcep.cp.meanfield.rows import refresh_numbers
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.problem import Problem, weights_of_entries
-from tensorcep.cp.telling import tells
+from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.subsets import tells
 from tensorcep.kernels.rows import packed_products
 
 # The latent values of counts are logs: none that float64 counts one by one lies farther than this from another.

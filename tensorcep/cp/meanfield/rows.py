@@ -18,10 +18,10 @@ from tensorcep.cp.meanfield.sites import targets_of_rows
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
 from tensorcep.cp.meanfield.update import Update, offsets_of, update_chunks, update_natural
-from tensorcep.cp.model import sum_chunks, sum_products
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import rows_together
-from tensorcep.cp.rows import refresh_rows, times_in_sum
+from tensorcep.cp.model.entries import sum_chunks, sum_products
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import rows_together
+from tensorcep.cp.model.rows import refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import of_mode

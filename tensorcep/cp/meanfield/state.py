@@ -8,15 +8,15 @@ import numpy as np
 
 from tensorcep.core.betas import Beta
 from tensorcep.core.scratch import beside
-from tensorcep.cp.free_columns import FreeColumns
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.stored import StoredSums
-from tensorcep.cp.model import EntriesByRow
-from tensorcep.cp.parameters import Groups, Learned, in_places_of
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import PriorFactor
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import PriorFactor
+from tensorcep.cp.model.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import ThresholdLaw

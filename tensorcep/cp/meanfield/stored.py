@@ -14,10 +14,11 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.scratch import on_scratch, read_ahead
 from tensorcep.core.sums import Running
-from tensorcep.cp.free_columns import FreeColumns, latent_of_groups
-from tensorcep.cp.model import EntriesByRow, latent_means
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.read_stored import READ, StoredTargets, sum_stored, taken_off
+from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.latent import latent_means, latent_of_groups
+from tensorcep.cp.model.memmap import READ, StoredTargets, sum_stored, taken_off
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 

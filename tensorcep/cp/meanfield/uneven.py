@@ -18,8 +18,8 @@ from tensorcep.core.uneven import UnevenNoise
 from tensorcep.cp.meanfield.rows import whole_second_moments
 from tensorcep.cp.meanfield.sites import Sites, latent_squares
 from tensorcep.cp.meanfield.state import MeanFieldState, UnevenFactors
-from tensorcep.cp.parameters import groups_of
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.parameters import groups_of
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.uneven import ALPHAS, Evenness, Groups, fitted, law_of_factors, log_evidence, log_prior
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.model import sum_chunks
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.entries import sum_chunks
+from tensorcep.cp.model.rows import RowState
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorcep.core.betas import Beta
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
 
 
 def first_share(problem: Problem) -> Beta | None:

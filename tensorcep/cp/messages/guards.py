@@ -7,8 +7,8 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.state import MessageState
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.record import per_row
 

@@ -13,9 +13,9 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.packing import unpack
 from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.state import MAX_VARIANCE_RATIO, MessageState
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import chained_of, coupled_moments, natural_again, rows_together
-from tensorcep.cp.rows import diagonal, refresh_rows
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import chained_of, coupled_moments, natural_again, rows_together
+from tensorcep.cp.model.rows import diagonal, refresh_rows
 from tensorcep.priors.coupled import damped_joint
 from tensorcep.priors.record import (
     Conditional,

@@ -14,17 +14,17 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Sweep
-from tensorcep.cp.free_columns import all_covariances, all_means
 from tensorcep.cp.messages.guards import shrink
 from tensorcep.cp.messages.kernels import add_sums
 from tensorcep.cp.messages.learned import told_by_entries, with_joint_rows, with_learned_prior
 from tensorcep.cp.messages.sent import unsend
 from tensorcep.cp.messages.state import MessageState, Pace, move_to_rows
-from tensorcep.cp.model import Entries
-from tensorcep.cp.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import refresh_rows, train_score
-from tensorcep.cp.settings.passing import CEP, Laplace
+from tensorcep.cp.model.active_columns import all_covariances, all_means
+from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import refresh_rows, train_score
+from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.record import for_kernel
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.scratch import beside, on_scratch
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.kernels.slots import LANES, lane_zeros
 
 # Blocks of entries on scratch that are counted at a time.

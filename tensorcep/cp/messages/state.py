@@ -12,24 +12,15 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import unpack
-from tensorcep.cp.free_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.messages.sent import Messages, Sums, empty_sums, first_messages, sent_first, total_of, unsend
-from tensorcep.cp.parameters import Learned, first_thresholds, learned_parameter, own_law
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.row_prior import sites_by_mode, with_unseen_rows
-from tensorcep.cp.rows import (
-    RowState,
-    diagonal,
-    fix_rows,
-    initial_prior,
-    latent_of_entries,
-    learning,
-    move_latent,
-    refresh_rows,
-    rows_at_prior,
-)
-from tensorcep.cp.settings.passing import bytes_of_cavities
+from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.latent import latent_of_entries, move_latent
+from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
+from tensorcep.cp.model.rows import RowState, diagonal, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
+from tensorcep.cp.settings.messages import bytes_of_cavities
 from tensorcep.kernels.layout import work_array
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameter import Gamma

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from tensorcep.core.checks import check_int
 from tensorcep.core.settings import Settings
-from tensorcep.cp.settings.checks import Decided, check_annealing, check_pair, check_starts
-from tensorcep.cp.settings.memory import Memory, Size, packed
+from tensorcep.cp.settings.base import Decided, Memory, Size, check_annealing, check_pair, check_starts, packed
 
 
 @dataclass(repr=False, kw_only=True)

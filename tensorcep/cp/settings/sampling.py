@@ -10,10 +10,9 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.settings import Settings
-from tensorcep.cp.settings.checks import Decided
+from tensorcep.cp.settings.base import Decided, Memory, Size
 from tensorcep.cp.settings.meanfield import check_dispersion
-from tensorcep.cp.settings.memory import Memory, Size
-from tensorcep.cp.settings.passing import DTYPES
+from tensorcep.cp.settings.messages import DTYPES
 
 # With thin=None this many draws of every chain are kept, or, to save memory, fewer.
 KEPT_DRAWS, LEAST_DRAWS = 100, 25

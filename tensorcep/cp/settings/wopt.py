@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tensorcep.core.checks import check_int, check_range, word_or_range
 from tensorcep.core.settings import Settings
-from tensorcep.cp.settings.memory import Memory, Size, packed
+from tensorcep.cp.settings.base import Memory, Size, packed
 
 
 @dataclass(repr=False, kw_only=True)

@@ -19,11 +19,11 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.packing import offsets, row_dims
 from tensorcep.core.records import Sized
 from tensorcep.core.uneven import Dispersion
-from tensorcep.cp.extents import with_extents
-from tensorcep.cp.fold_in import Natural
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.parameters import likelihood_after
-from tensorcep.cp.problem import Problem, with_powers
+from tensorcep.cp.fitted.new_rows import Natural
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.parameters import likelihood_after
+from tensorcep.cp.model.problem import Problem, with_powers
+from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.stream.chained import chain_of, smoothed
 from tensorcep.cp.stream.deviating import (
     Lines,

@@ -19,8 +19,8 @@ from tensorcep.core.checks import (
     check_values,
     fail_value,
 )
-from tensorcep.cp.estimators.entries import check_labelled, check_same_kind, matching_modes, training_entries
-from tensorcep.cp.estimators.weighting import weighted_batch
+from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
+from tensorcep.cp.inputs.weights import weighted_batch
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.frames import check_mode_columns, labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches

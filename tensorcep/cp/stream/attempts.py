@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.settings.messages import CEP
 
 # A sweep that is not damped must bring the change down to such a share of the one before: damped ones halve it.
 LEAST_FALL = 0.5

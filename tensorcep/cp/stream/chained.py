@@ -11,7 +11,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.mode_laws import RowSites
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.fold_in import Natural, in_all
+from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.stream.drifting import (
     Chain,
     first_chain,

@@ -16,10 +16,10 @@ import numpy as np
 from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized
-from tensorcep.cp.columns import CLAMPED
-from tensorcep.cp.fold_in import Natural
-from tensorcep.cp.local import expected_size
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.fit.deviations import expected_size
+from tensorcep.cp.fitted.new_rows import Natural
+from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.stream import chained
 from tensorcep.cp.stream.drifting import Chain, rows_together
 from tensorcep.cp.stream.slopes import Expected

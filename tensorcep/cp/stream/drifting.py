@@ -20,8 +20,8 @@ from tensorcep.core.belief import ModePrior
 from tensorcep.core.checks import fail_value
 from tensorcep.core.mode_laws import Drift
 from tensorcep.core.records import Sized
-from tensorcep.cp.fold_in import Natural, in_all
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.fitted.new_rows import Natural, in_all
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.stream.neighbouring import all_of_field, natural_rows, some_of_field
 from tensorcep.cp.stream.slopes import Expected
 from tensorcep.priors.axis import Links, ends, weights

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorcep.core.belief import ModePrior
-from tensorcep.cp.fold_in import Natural
+from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.stream.slopes import (
     Expected,
     MapOfFeatures,

@@ -14,14 +14,13 @@ import numpy as np
 
 from tensorcep.core.belief import Posterior
 from tensorcep.core.loop import Run
-from tensorcep.cp.extents import extents_at, some_of
-from tensorcep.cp.plan import Plan
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import all_coords
-from tensorcep.cp.starts import run_plan
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.model.entries import all_coords
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.subsets import extents_at, places_telling, some_of
+from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, posterior_of
 from tensorcep.cp.stream.attempts import learn
-from tensorcep.cp.telling import places_telling
 from tensorcep.priors.record import per_row
 
 # Entries of a batch. From 100 to 1000 it made no difference.

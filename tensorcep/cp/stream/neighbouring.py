@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.packing import unpack
-from tensorcep.cp.fold_in import Natural
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.fitted.new_rows import Natural
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.blocks import Marginals
 from tensorcep.priors.bonds import Law, moments_of_all

@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.messages.sent import Messages
-from tensorcep.cp.predict import latent
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import rows_of
+from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.problem import Problem
 
 
 def untold(problem: Problem, posterior: Posterior) -> np.ndarray:

@@ -15,8 +15,8 @@ import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.cp.messages.sent import Messages
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import diagonal
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
 from tensorcep.cp.stream.reservoir import Reservoir, Sample, aged, messages_at, resized, with_new
 from tensorcep.kernels.rows import row_moments

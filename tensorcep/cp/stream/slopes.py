@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.records import Sized
-from tensorcep.cp.fold_in import Natural, in_all
+from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import MEAN_ROWS, LearnedPrior, inverse

@@ -10,8 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.chance import SURE
 from tensorcep.core.checks import warn_user
 from tensorcep.core.records import Sized
-from tensorcep.cp.diagnostics import Diagnostics
-from tensorcep.cp.share import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
+from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.cp.stream.constant import (
     LogDispersion,
     constant_scores,
@@ -19,7 +20,6 @@ from tensorcep.cp.stream.constant import (
     learns_dispersion,
     share_of_ones,
 )
-from tensorcep.cp.telling import LEAST_TELLING, tells
 from tensorcep.likelihoods.record import Likelihood
 
 # Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
@@ -65,7 +65,7 @@ class Standing(NamedTuple):
     dispersion : LogDispersion
         Of the constant, where it has one.
     shares : tuple of float
-        Of labels, what each share of the model beside the constant has gained (`tensorcep.cp.share`); empty before
+        Of labels, what each share of the model beside the constant has gained (`tensorcep.cp.calibration.null_model`); empty before
         anything was predicted.
     extent : float
         Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
@@ -77,7 +77,7 @@ class Standing(NamedTuple):
         Sum of the log scores of the predictions.
     lag : float
         By how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
-        than twice as much beyond chance, by the last comparison (`tensorcep.cp.estimators.beginning`); 0 elsewhere.
+        than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere.
     """
 
     n: float = 0.0

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.held import Held
-from tensorcep.cp.model import sum_squares
-from tensorcep.cp.rows import ALIGNED_BLOCKS
+from tensorcep.cp.model.entries import sum_squares
+from tensorcep.cp.model.rows import ALIGNED_BLOCKS
 from tensorcep.cp.workers.store import Store
 from tensorcep.cp.workers.tasks import Given
 from tensorcep.kernels.slots import LANES

@@ -27,8 +27,8 @@ from tensorcep.cp.gibbs.chains import draw_parts
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.streams import CHAINS
 from tensorcep.cp.meanfield.update import update_chunks
-from tensorcep.cp.model import sum_chunks, sum_squares
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import sum_chunks, sum_squares
+from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.workers.drawing import Drawing, Room
 from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
 from tensorcep.cp.workers.parts import shared

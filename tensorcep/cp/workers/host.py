@@ -22,8 +22,8 @@ from tensorcep.core.loop import Sweep
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.core.scratch import on_scratch
 from tensorcep.cp.methods import proposes_rows
-from tensorcep.cp.plan import Plan
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor
 from tensorcep.cp.workers.parts import parts_for
 from tensorcep.cp.workers.passing import can_be_passed

@@ -13,8 +13,8 @@ from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.sent import Sums, no_messages
 from tensorcep.cp.messages.state import first_cavities
-from tensorcep.cp.model import Entries
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.entrywise import KernelName
 from tensorcep.cp.workers.kept import Memory, Version, Where, messages_at, written
 from tensorcep.cp.workers.parts import open_part

@@ -1,7 +1,7 @@
 """Passes of methods that send messages, on the workers of a cluster: sums come back, messages stay in files.
 
 The chunks of the entries are those of one process, and their sums are added here in the same order, so bits are the
-same; there are `tensorcep.cp.model.MAX_CHUNKS` of them at most, and fewer where rows have few entries each.
+same; there are `tensorcep.cp.model.entries.MAX_CHUNKS` of them at most, and fewer where rows have few entries each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tensorcep.cp.cep.sweep import cep_chunks
 from tensorcep.cp.laplace.sweep import laplace_chunks
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.sent import Sums, send_first
-from tensorcep.cp.model import Entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.workers.entrywise import KernelName, name_of_kernel
 from tensorcep.cp.workers.kept import Memory, Version, Where
 from tensorcep.cp.workers.messages import Chunk, ChunkPart, Found, Work, pass_chunks, scale_chunks

@@ -8,14 +8,14 @@ import numpy as np
 
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.executor import Executor
-from tensorcep.cp.free_columns import latent_at
 from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.messages.state import MessageState, Pace, latent_values
-from tensorcep.cp.problem import Problem
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.kept import Version
 from tensorcep.cp.workers.shelf import Shelf, Stored
 from tensorcep.kernels.slots import LANES

@@ -14,7 +14,7 @@ from tensorcep.core.cluster import Cluster
 from tensorcep.core.held import Call, Held
 from tensorcep.core.nearby import Left, put
 from tensorcep.cp.meanfield.update import Update, update_natural
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.sent import Files, HeldRows, SentRows, Sources, digest_of
 from tensorcep.cp.workers.tasks import Range, sum_ranges
 from tensorcep.cp.workers.updates import Made, rows_alone, update_ranges

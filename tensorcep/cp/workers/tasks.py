@@ -16,7 +16,7 @@ from tensorcep.core.nearby import Given as Numbers
 from tensorcep.core.nearby import leave, put, remove
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, room_for
-from tensorcep.cp.model import EntriesByRow, sum_products
+from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.workers.parts import Part, close_part, cuts_of, open_part, write_part
 from tensorcep.cp.workers.store import Block, Source, Store
 

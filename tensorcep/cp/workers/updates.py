@@ -14,8 +14,8 @@ from tensorcep.core.held import Told
 from tensorcep.core.nearby import Given as Numbers
 from tensorcep.core.nearby import Sheet, put, rows_of
 from tensorcep.cp.meanfield.update import ROWS_AT_A_TIME, Update, update_natural
-from tensorcep.cp.model import EntriesByRow, sum_products
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.entries import EntriesByRow, sum_products
+from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.parts import Part, close_part, open_part
 from tensorcep.cp.workers.tasks import Given, Range, Sites, own_sites
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments

@@ -8,7 +8,7 @@ from helpers.cases import each
 from helpers.problems import fit, problem
 
 from tensorcep import CEP, CPClassifier
-from tensorcep.cp.settings import passing
+from tensorcep.cp.settings import messages as passing
 
 
 @each(

@@ -13,7 +13,7 @@ from scipy.stats import bernoulli, nbinom, poisson
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
-from tensorcep.cp.estimators import beginning
+from tensorcep.cp.stream import cold_start as beginning
 from tensorcep.cp.stream.standing import Predicted, Standing
 from tensorcep.likelihoods import get_likelihood
 

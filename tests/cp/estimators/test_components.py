@@ -9,7 +9,7 @@ from helpers.data import entries, fitted, new
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cp.standard_form import layout_of, relevance, signs
+from tensorcep.cp.fitted.alignment import layout_of, relevance, signs
 
 
 def test_relevance_is_the_share_in_the_mean_square(rng):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
-from tensorcep.cp.diagnostics import Diagnostics
+from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP, Gibbs, PGGibbs
 

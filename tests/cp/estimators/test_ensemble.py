@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import tensorcep as tc
 from tensorcep.core.belief import Mixture, Posterior
-from tensorcep.cp.estimators.fitted import unseen_moments
+from tensorcep.cp.fit.outcome import unseen_moments
 
 EVERY = each("name", NAMES)
 QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "anneal": 3, "n_starts": 1}
@@ -22,7 +22,7 @@ QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "ann
 @pytest.fixture(autouse=True)
 def every_fit_counts(monkeypatch):
     """Few sweeps of little data: none is left out."""
-    monkeypatch.setattr("tensorcep.cp.starts.overfit", lambda problem: np.inf)
+    monkeypatch.setattr("tensorcep.cp.fit.run.overfit", lambda problem: np.inf)
 
 
 @cache

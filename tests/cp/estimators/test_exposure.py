@@ -13,9 +13,9 @@ from scipy.stats import poisson
 import tensorcep as tc
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack
-from tensorcep.cp.extents import with_extents
-from tensorcep.cp.model import entries_by_row, pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import entries_by_row, pack_entries
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.wopt import Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, PGVB, VMP, WOPT, Laplace, PGGibbs

@@ -9,7 +9,7 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.alignment import aligned_rows
+from tensorcep.cp.fitted.alignment import aligned_rows
 from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")

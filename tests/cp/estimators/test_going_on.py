@@ -9,7 +9,7 @@ from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cp.estimators.going_on import gaussian_model
+from tensorcep.cp.fit.refit import gaussian_model
 from tensorcep.methods import CEP, PGVB, WOPT, Gibbs, Laplace, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")

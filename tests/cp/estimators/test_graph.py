@@ -11,7 +11,7 @@ from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.cp.compare import _checked_methods
+from tensorcep.model_selection.compare import _checked_methods
 
 SIDE, M = 6, 9
 N = SIDE * SIDE

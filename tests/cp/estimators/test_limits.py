@@ -12,7 +12,7 @@ from scipy import stats
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.estimators.limits import spike_at_minimum
+from tensorcep.cp.targets.real import spike_at_minimum
 from tensorcep.metrics import coverage, rmse
 
 SHAPE, LIMIT = (25, 20, 15), 1.5

@@ -9,8 +9,8 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import offsets
-from tensorcep.cp.given import latent_components
-from tensorcep.cp.local import pairs_of, run_local
+from tensorcep.cp.fit.deviations import pairs_of, run_local
+from tensorcep.cp.fitted.predict import latent_components
 
 PARKS, DAYS, HOURS, END = 6, 30, 4, 26
 QUICK = {"rank": 1, "random_state": 0, "interactions": {"main": 1, "cp": 1}}
@@ -147,7 +147,7 @@ def test_what_is_told_apart_says_what_the_run_said(data, how, monkeypatch):
         seen["found"] = latent_components(found.posterior.components(), rows)
         return found
 
-    monkeypatch.setattr("tensorcep.cp.starts.run_local", spy)
+    monkeypatch.setattr("tensorcep.cp.fit.run.run_local", spy)
     data.fit(**{**how, "max_iter": 10})
     for found, exact in zip(seen["found"], seen["exact"], strict=True):
         np.testing.assert_allclose(found, exact, atol=1e-6)

@@ -16,7 +16,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import estimator_checks as checks
 
 import tensorcep as tc
-from tensorcep.cp.estimators.levels import classes_of, coded
+from tensorcep.cp.targets.levels import classes_of, coded
 from tensorcep.methods import CEP, Gibbs, Laplace
 
 SHAPE = (14, 9, 4)

@@ -11,8 +11,8 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp import left_out
-from tensorcep.cp.estimators import powers
+from tensorcep.cp.fit import validation as left_out
+from tensorcep.cp.targets import real as powers
 from tensorcep.metrics import coverage, rmse
 
 SHAPE = (25, 20, 15)

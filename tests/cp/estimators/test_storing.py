@@ -16,8 +16,8 @@ from helpers.cases import each
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
-from tensorcep.cp import stored
-from tensorcep.cp.estimators import storing
+from tensorcep.cp.model import memmap as stored
+from tensorcep.cp.plan import storage as storing
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 
 AVERAGED = tc.CEP(messages="averaged", n_starts=2, anneal=2)

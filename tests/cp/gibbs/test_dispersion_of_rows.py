@@ -12,7 +12,7 @@ from scipy.special import digamma, logsumexp
 from tensorcep.cp.gibbs import auxiliary
 from tensorcep.cp.gibbs.streams import generator
 from tensorcep.cp.gibbs.uneven import even_draws
-from tensorcep.cp.problem import Uneven
+from tensorcep.cp.model.problem import Uneven
 from tensorcep.likelihoods.pooling import told
 from tensorcep.likelihoods.uneven import ALPHAS, log_evidence
 

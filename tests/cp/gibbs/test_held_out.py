@@ -13,7 +13,6 @@ from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.cp import stored
 from tensorcep.cp.gibbs import places
 from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.held_out import (
@@ -30,7 +29,8 @@ from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.problem import with_powers
+from tensorcep.cp.model import memmap as stored
+from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.fixed import Prior

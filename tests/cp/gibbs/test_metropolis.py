@@ -14,7 +14,7 @@ from tensorcep.core.loop import run
 from tensorcep.cp.gibbs import metropolis
 from tensorcep.cp.gibbs.held_out import hold_out, promising
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.problem import with_powers
+from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 

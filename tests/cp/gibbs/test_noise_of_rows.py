@@ -8,7 +8,7 @@ from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of
 from helpers.samplers import COORDS, THETA_PRIOR
 
 from tensorcep.cp.gibbs import uneven
-from tensorcep.cp.problem import Uneven
+from tensorcep.cp.model.problem import Uneven
 from tensorcep.likelihoods.uneven import ALPHAS
 
 # Which row of the mode whose noise differs an entry is of.

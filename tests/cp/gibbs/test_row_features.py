@@ -23,8 +23,8 @@ from helpers.samplers import (
 from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import method as samplers
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import slopes
 from tensorcep.priors.design import design

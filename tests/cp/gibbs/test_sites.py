@@ -9,7 +9,7 @@ from helpers.problems import problem
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.sites import RowNoise, of_row_noise
-from tensorcep.cp.stored import by_row_of
+from tensorcep.cp.model.memmap import by_row_of
 
 
 @each("threads", [1, 2])

@@ -10,8 +10,8 @@ from helpers.samplers import COORDS, CP, SHAPE, draw_rows, latent, prior_of, z_o
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import auxiliary
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.ordinal import ordinal
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 

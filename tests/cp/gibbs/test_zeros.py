@@ -11,8 +11,8 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import auxiliary
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model import pack_entries
-from tensorcep.cp.problem import Problem
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.zeros import Zeros

@@ -11,9 +11,9 @@ from scipy.stats import poisson
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
-from tensorcep.cp.free_columns import latent_at
 from tensorcep.cp.meanfield import method
 from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
+from tensorcep.cp.model.latent import latent_at
 from tensorcep.estimators import CPCountRegressor
 
 

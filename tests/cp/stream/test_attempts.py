@@ -12,10 +12,10 @@ from helpers.problems import build, cells, settings_of
 from tensorcep import CPClassifier
 from tensorcep.core.loop import run
 from tensorcep.cp.cep import method as cep
-from tensorcep.cp.estimators.batches import engine_of
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.settings.passing import CEP
+from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream.learn import engine_of
 from tensorcep.priors.fixed import Prior
 
 

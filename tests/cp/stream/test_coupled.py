@@ -12,7 +12,7 @@ from helpers.coupled import process_covariance
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.estimators import beginning
+from tensorcep.cp.stream import cold_start as beginning
 from tensorcep.priors import bonds
 from tensorcep.priors.graph import Net
 

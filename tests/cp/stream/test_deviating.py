@@ -13,9 +13,9 @@ from helpers.problems import settings_of
 
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
-from tensorcep.cp.estimators import beginning
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream import chained, deviating, drifting
+from tensorcep.cp.stream import cold_start as beginning
 from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
 from tensorcep.cp.stream.arrivals import as_batch
 from tensorcep.cp.stream.attempts import learn

@@ -8,10 +8,10 @@ from helpers.cases import each
 from scipy.special import expit
 
 import tensorcep as tc
-from tensorcep.cp.estimators.beginning import Way, _as
-from tensorcep.cp.estimators.plan import plan_fit
-from tensorcep.cp.extents import some_entries
-from tensorcep.cp.starts import run_plan
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.model.subsets import some_entries
+from tensorcep.cp.plan.resolve import plan_fit
+from tensorcep.cp.stream.cold_start import Way, _as
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -12,8 +12,9 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.estimators import beginning, learning
+from tensorcep.cp.estimators import learning
 from tensorcep.cp.stream import chained, drifting
+from tensorcep.cp.stream import cold_start as beginning
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 

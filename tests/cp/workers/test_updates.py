@@ -16,7 +16,7 @@ from tensorcep.cp.meanfield import update as updating
 from tensorcep.cp.meanfield.method import VMP
 from tensorcep.cp.meanfield.rows import update_mode
 from tensorcep.cp.meanfield.update import Update, update_chunks, update_natural
-from tensorcep.cp.rows import RowState
+from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers import updates
 from tensorcep.cp.workers.parts import Part, close_part, open_part
 from tensorcep.cp.workers.store import Block, Piece, Source, Store

@@ -1,0 +1,229 @@
+"""Rows of one mode that deviate along the axis of another: a fit with one more mode, whose rows are the pairs.
+
+A pair of a row and a time is a row of that mode, with a main effect alone, whose prior is a series for each row that
+deviates: engines see a mode like others. What they find is then told apart again: the rows of the modes that there are,
+and the deviations (`tensorcep.core.mode_laws.Deviations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Draws, Mixture, ModePrior, Posterior, Result
+from tensorcep.core.loop import Run
+from tensorcep.core.mode_laws import Deviations
+from tensorcep.core.packing import offsets
+from tensorcep.cp.inputs.side_information import Local
+from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.model.entries import Entries, chunk_starts
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
+from tensorcep.cp.plan.plan import Plan
+from tensorcep.priors.ahead import laws_of, laws_of_mode
+from tensorcep.priors.drifting import SeriesPrior, with_series
+from tensorcep.priors.regressed import FeaturesPrior
+
+
+class Pairs(NamedTuple):
+    """The pairs of a row and a time that occur, in the order of both.
+
+    Attributes
+    ----------
+    of : Local
+    row, time : (p,) int64, (p,) float64
+    of_entry : (n_blocks, LANES) int32
+        The pair of each entry.
+    scale : float
+        Standard deviation of a deviation to expect.
+    """
+
+    of: Local
+    row: np.ndarray
+    time: np.ndarray
+    of_entry: np.ndarray
+    scale: float
+
+
+# Messages move the scale of deviations, which begin small, by little in a sweep: a share of the tolerance ends the fit.
+SHARE_OF_TOL = {"cep": 1.0 / 3.0}
+
+
+def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
+    """Run a plan with one more mode, the pairs; the result is in the modes that there are."""
+    problem = plan.problem
+    pairs = pairs_of(problem, of)
+    pilots = tuple(
+        one._replace(problem=with_pairs(one.problem, pairs), columns=np.append(one.columns, problem.rank))
+        for one in plan.pilots
+    )
+    starts = tuple(_with_start(start, pairs) for start in plan.starts)
+    share = SHARE_OF_TOL.get(plan.method.name, 1.0)
+    whole = plan._replace(problem=with_pairs(problem, pairs), starts=starts, pilots=pilots, local=None)
+    found = run(whole._replace(tol=share * plan.tol))
+    if share < 1.0 and not found.stopped:
+        found = found._replace(converged=found.converged or _last_change(found) < plan.tol)
+    return found._replace(posterior=told_apart(found.posterior, problem, pairs))
+
+
+def _last_change(one: Run) -> float:
+    """The change of the last sweep, the largest over the members of a run."""
+    member = one.trace.get("member", np.zeros(one.n_iter, dtype=int))
+    ends = np.append(np.flatnonzero(np.diff(member)), one.n_iter - 1)
+    return float(max(one.trace["change"][ends]))
+
+
+def pairs_of(problem: Problem, of: Local) -> Pairs:
+    """The pairs of a problem's entries."""
+    entries, times = problem.entries, of.clock.times
+    order = np.argsort(times, kind="stable")
+    rank = np.empty(len(times), dtype=np.int64)
+    rank[order] = np.arange(len(times))
+    row, along = (entries.rows[:, k].astype(np.int64) - entries.offsets[k] for k in (of.row, of.along))
+    key = row * len(times) + rank[np.where(entries.weight > 0.0, along, 0)]
+    used = entries.weight > 0.0
+    distinct = np.unique(key[used])
+    of_entry = np.where(used, np.searchsorted(distinct, key), 0).astype(np.int32)
+    rows, ranks = np.divmod(distinct, len(times))
+    plain: Any = getattr(problem.prior, "plain", problem.prior)
+    return Pairs(of, rows, times[order[ranks]], of_entry, expected_size(plain.scale, plain.free))
+
+
+def expected_size(scale: np.ndarray, free: np.ndarray) -> float:
+    """The standard deviation of latent values whose rows have these in their free columns, (K, R) each."""
+    of_columns = np.where(free, scale, 1.0).prod(axis=0)
+    return float(np.sqrt(of_columns @ of_columns))
+
+
+def with_pairs(problem: Problem, pairs: Pairs) -> Problem:
+    """The problem with the pairs as its last mode, whose only free column is the last one."""
+    shape = (*problem.shape, len(pairs.row))
+    free = np.zeros((len(shape), problem.rank + 1), dtype=bool)
+    free[:-1, :-1], free[-1, -1] = problem.every_free, True
+    return problem._replace(
+        entries=_entries(problem.entries, shape, pairs),
+        shape=shape,
+        rank=problem.rank + 1,
+        prior=_prior(problem, pairs, free),
+        start=_with_start(problem.start, pairs),
+        free=free,
+    )
+
+
+def _entries(entries: Entries, shape: tuple[int, ...], pairs: Pairs) -> Entries:
+    first, n = offsets(shape), len(entries.permutation)
+    rows = np.concatenate([entries.rows, pairs.of_entry[:, None] + entries.offsets[-1:].astype(np.int32)], axis=1)
+    rows[entries.weight[:, None].repeat(len(shape), axis=1) == 0.0] = 0
+    chunks = chunk_starts(n, len(shape), len(rows), int(first[-1]))
+    return entries._replace(rows=rows, offsets=first, chunk_start=chunks)
+
+
+def _with_start(start: np.ndarray | None, pairs: Pairs) -> np.ndarray | None:
+    """Row means to start from: deviations begin at 0."""
+    if start is None:
+        return None
+    whole = np.ones((len(start) + len(pairs.row), start.shape[1] + 1))
+    whole[: len(start), :-1], whole[len(start) :, -1] = start, 0.0
+    return whole
+
+
+def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> SeriesPrior:
+    """The problem's prior, with that of the pairs: a series for each row that deviates."""
+    prior: Any = problem.prior
+    R, K = problem.rank, len(problem.shape)
+    # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
+    new_row = _line(R, CLAMPED, len(pairs.row) / pairs.scale**2), np.append(np.full(R, CLAMPED), 0.0)
+    parts = []
+    for lines, last, own in (
+        (prior.Lam, np.append(np.zeros(R), CLAMPED), new_row[0]),
+        (prior.eta, [CLAMPED], new_row[1]),
+    ):
+        whole = np.concatenate([lines, np.tile(last, (len(lines), 1))], axis=1)
+        n = 1 if len(lines) == K else len(pairs.row)
+        parts.append(np.concatenate([whole, np.tile(own, (n, 1))]))
+    plain = prior.plain
+    mean, scale = np.ones(free.shape), np.full(free.shape, pairs.scale)
+    mean[:K, :R], scale[:K, :R], mean[-1, -1] = plain.mean, plain.scale, 0.0
+    inner = plain._replace(Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free)
+    if isinstance(prior.inner, FeaturesPrior):
+        inner = prior.inner._replace(Lam=parts[0], eta=parts[1], plain=inner, designs=(*prior.inner.designs, None))
+    clock = pairs.of.clock
+    own_clock = clock._replace(times=pairs.time, groups=pairs.row, period=0.0, phases=np.zeros(1), order=())
+    return with_series(inner, (*prior.clocks, own_clock))
+
+
+def _line(R: int, clamped: float, last: float) -> np.ndarray:
+    """A packed diagonal matrix of R + 1 columns."""
+    line = np.zeros((R + 1) * (R + 2) // 2)
+    line[diagonal(R + 1)] = np.append(np.full(R, clamped), last)
+    return line
+
+
+def told_apart(found: Result, problem: Problem, pairs: Pairs) -> Result:
+    """The result in the problem's modes and columns, with the deviations."""
+    if isinstance(found, Draws):
+        return _draws(found, problem, pairs)
+    if isinstance(found, Mixture):
+        return Mixture(tuple(_posterior(one, problem, pairs) for one in found.members))
+    return _posterior(found, problem, pairs)
+
+
+def _draws(found: Draws, problem: Problem, pairs: Pairs) -> Draws:
+    n, K, R = sum(problem.shape), len(problem.shape), problem.rank
+    lines: Any = found.drifts
+    laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, -3:, -1:])
+    mean = found.rows[:, :, n:, R].reshape(-1, len(pairs.row)).astype(np.float64)
+    return found._replace(
+        shape=problem.shape,
+        rank=R,
+        rows=found.rows[:, :, :n, :R].copy(),
+        seen=found.seen[:n],
+        unknown=None if found.unknown is None else found.unknown[:, :, :K, :R].copy(),
+        drifts=lines[:, :, :-3, :R].copy(),
+        deviations=_deviations(problem, pairs, (mean, None, None), laws),
+    )
+
+
+def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
+    n, K, R = sum(problem.shape), len(problem.shape), problem.rank
+    modes: Any = found.mode_prior
+    P, last = R * (R + 1) // 2, diagonal(R + 1)[R]
+    variance, laws = 1.0 / found.Lam[n:, last], laws_of_mode(modes, K)
+    own_laws = laws._replace(**{name: getattr(laws, name)[:, -1:] for name in ("mean", "precision", "length")})
+    slopes = tuple(None if s is None else s._replace(coef=s.coef[:, :R]) for s in modes.slopes[:K])
+    drifts = tuple(
+        None if d is None else d._replace(length=d.length[:R], season=d.season[:, :R]) for d in modes.drifts[:K]
+    )
+    sites = found.sites[K] if found.sites else None
+    told = None if sites is None else np.stack([sites.Lam[:, 0], sites.eta[:, 0]])
+    moments = (variance * found.eta[n:, R])[None], variance[None], told
+    return found._replace(
+        shape=problem.shape,
+        rank=R,
+        Lam=found.Lam[:n, :P].copy(),
+        eta=found.eta[:n, :R].copy(),
+        seen=found.seen[:n],
+        sites=found.sites[:K],
+        mode_prior=ModePrior(modes.mean[:K, :R], modes.precision[:K, :R, :R], slopes, drifts),
+        deviations=_deviations(problem, pairs, moments, own_laws),
+    )
+
+
+def _deviations(problem: Problem, pairs: Pairs, found: tuple[Any, Any, Any], laws: Any) -> Deviations:
+    """The deviations with these means, variances, and what entries say of them."""
+    (mean, variance, told), of, first = found, pairs.of, offsets(problem.shape)
+    return Deviations(
+        modes=(of.row, of.along),
+        first=(int(first[of.row]), int(first[of.along])),
+        size=problem.shape[of.row],
+        row=pairs.row,
+        time=pairs.time,
+        times=of.clock.times,
+        mean=mean,
+        variance=variance,
+        precision=laws.precision[:, 0],
+        length=laws.length[:, 0],
+        told=told,
+    )

@@ -1,0 +1,469 @@
+"""Draws of the factor rows brought next to each other, so that their averages mean something.
+
+Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
+part of more modes get the order in which they are most congruent with those of the reference, and its signs. Draws that
+lie around different solutions, as those of chains can, have no components in common: a group of like draws is then what
+components are made of. How alike they must be is told by the latent values: those of the components are to be what all
+draws say on average, and where they are not, the next stricter group is tried.
+
+Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
+Schoenemann (1966), Psychometrika 31, p. 1.
+
+One form for factor rows that stand for the same latent values: constants, scales, rotation, order and signs.
+
+The latent value does not change when components are exchanged, when the signs or scales of a component's modes move
+between them, when a matrix factorisation is rotated, or when constants move between main effects and pairs. In the
+standard form
+
+* main effects are centred, and the constants of pairs join them; what is left is in the first mode's main effect;
+* a part of two modes, a matrix U V', has its singular vectors for columns;
+* a component has the same root mean square in all its modes.
+
+Only rows with entries count in all this; the others follow. The latent values of rows with entries stay what they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from tensorcep.core.packing import offsets
+
+TINY = np.finfo(float).tiny
+# Singular values below this share of the largest one are rounding errors.
+NO_RANK = 1e-12
+
+
+class Block(NamedTuple):
+    """Columns that belong to the same modes, and can be exchanged."""
+
+    modes: tuple[int, ...]
+    columns: slice
+
+
+class Layout(NamedTuple):
+    """Where the rows of the modes lie, which of them have entries, and which columns belong together.
+
+    Attributes
+    ----------
+    rows : tuple of slice
+        Packed rows of each mode.
+    seen : tuple of (n,) int64
+        Those that have entries.
+    blocks : tuple of Block
+    """
+
+    rows: tuple[slice, ...]
+    seen: tuple[np.ndarray, ...]
+    blocks: tuple[Block, ...]
+
+    def parts(self, rows: np.ndarray, block: Block) -> list[np.ndarray]:
+        """The rows (..., n_k, C) of a block in each of its modes; changing them changes `rows`."""
+        return [rows[..., self.rows[k], block.columns] for k in block.modes]
+
+    def seen_parts(self, rows: np.ndarray, block: Block) -> list[np.ndarray]:
+        """Copies of those with entries, divided by the root of their number: sums of squares are mean squares."""
+        return [rows[..., self.seen[k], block.columns] / np.sqrt(len(self.seen[k])) for k in block.modes]
+
+
+def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> Layout:
+    """The layout of a model whose column r belongs to the modes column_modes[r]; seen is (n_rows,) bool.
+
+    Columns of the same modes lie side by side.
+    """
+    rows = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(offsets(shape)))
+    blocks, first = [], 0
+    for modes, own in itertools.groupby(column_modes):
+        last = first + len(list(own))
+        blocks.append(Block(modes, slice(first, last)))
+        first = last
+    return Layout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), tuple(blocks))
+
+
+def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """Signs (K, R) that make every factor but a component's first point up and leave each product as it is.
+
+    A factor points up if the squares of its positive values have the larger sum; plain sums of centred ones are 0.
+    """
+    result = np.ones((len(factors), len(column_modes)))
+    for r, modes in enumerate(column_modes):
+        for k in modes[1:]:
+            if np.sum(factors[k][:, r] * np.abs(factors[k][:, r])) < 0.0:
+                result[[modes[0], k], r] *= -1.0
+    return result
+
+
+def relevance(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
+    """Mean square over all cells of what each column adds to the latent value, as shares of their sum, (R,)."""
+    product = mean_squares(mean, layout, variance)
+    return np.asarray(product / max(float(product.sum()), TINY))
+
+
+def mean_squares(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
+    """Mean square over all cells of what each column adds to the latent value, (R,).
+
+    Only rows with entries count, since the others hold what the prior says. Of a main effect it is the variance: its
+    mean is the level of all cells. With the variances of the rows it is what squares are on average, not of averages.
+    """
+    squares = []
+    for block in layout.blocks:
+        parts = layout.seen_parts(mean, block)
+        if len(parts) == 1:
+            parts = [parts[0] - parts[0].mean(axis=0)]
+        found = column_norms(parts) ** 2
+        if variance is not None:
+            found += np.stack([np.mean(variance[layout.seen[k], block.columns], axis=0) for k in block.modes])
+        squares.append(found.prod(axis=0))
+    return np.concatenate(squares)
+
+
+def reference_from(rows: np.ndarray, layout: Layout) -> np.ndarray:
+    """The standard form of rows (n_rows, R), with an order and signs: the strongest component of every part first."""
+    rows = standard_form(rows[None], layout)[0]
+    for block in layout.blocks:
+        if len(block.modes) > 1:
+            here = layout.seen_parts(rows, block)
+            order = np.argsort(-column_norms(here)[0], kind="stable")
+            turned = signs([part[:, order] for part in here], [tuple(range(len(here)))] * len(order))
+            for part, sign in zip(layout.parts(rows, block), turned, strict=True):
+                part[:] = part[:, order] * sign
+    return rows
+
+
+def standard_form(draws: np.ndarray, layout: Layout) -> np.ndarray:
+    """A copy of draws (n, n_rows, R): constants in main effects, scales shared evenly, pairs by singular vectors."""
+    draws = np.array(draws, dtype=float)
+    if any(len(block.modes) == 1 for block in layout.blocks):
+        _give_constants(draws, layout)
+    for block in layout.blocks:
+        if len(block.modes) == 2:
+            _to_singular_vectors(draws, layout, block)
+        elif len(block.modes) > 2:
+            _share_scale(draws, layout, block)
+    return draws
+
+
+def _give_constants(draws: np.ndarray, layout: Layout) -> None:
+    """Centre both sides of pairs, and main effects; what they lose goes to main effects, in the end to the first.
+
+    (U + 1 u')(V + 1 v')' = U V' + (U v) 1' + 1 (V u)' + u'v.
+    """
+    main = {}
+    for block in layout.blocks:
+        if len(block.modes) == 1:
+            (part,) = layout.parts(draws, block)
+            part[..., 0] = part.sum(axis=-1)
+            part[..., 1:] = 0.0
+            main[block.modes[0]] = part[..., 0]
+    level = np.zeros((len(draws), 1))
+    for block in layout.blocks:
+        if len(block.modes) == 2:
+            means = [draws[:, layout.seen[k], block.columns].mean(axis=1, keepdims=True) for k in block.modes]
+            level += (means[0] * means[1]).sum(axis=2)
+            for k, part, mean, other in zip(block.modes, layout.parts(draws, block), means, means[::-1], strict=True):
+                part -= mean
+                main[k] += (part * other).sum(axis=2)
+    for k, effect in main.items():
+        mean = effect[:, layout.seen[k] - layout.rows[k].start].mean(axis=1, keepdims=True)
+        effect -= mean
+        level += mean
+    main[min(main)] += level
+
+
+def transposed(matrices: np.ndarray) -> np.ndarray:
+    """The matrices (..., m, n) as (..., n, m)."""
+    return np.swapaxes(matrices, -1, -2)
+
+
+def column_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Norms (m, ..., C) of the columns in every mode."""
+    return np.stack([np.linalg.norm(part, axis=-2) for part in parts])
+
+
+def _share_scale(draws: np.ndarray, layout: Layout, block: Block) -> None:
+    """Give each component the same root mean square in all its modes."""
+    for part, scale in zip(layout.parts(draws, block), _scales(layout.seen_parts(draws, block)), strict=True):
+        part *= scale[..., None, :]
+
+
+def _scales(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Factors (m, ..., C) that make norms of columns the same in all modes; 1 where a column is 0 in one of them."""
+    sizes = np.maximum(column_norms(parts), TINY)
+    return np.where((sizes > TINY).all(axis=0), np.exp(np.log(sizes).mean(axis=0)) / sizes, 1.0)
+
+
+def shared_scales(rows: np.ndarray, layout: Layout) -> np.ndarray:
+    """Factors (K, R) after which each component of rows (n_rows, R) has the same root mean square in all its modes."""
+    result = np.ones((len(layout.rows), rows.shape[1]))
+    for block in layout.blocks:
+        result[list(block.modes), block.columns] = _scales(layout.seen_parts(rows, block))
+    return result
+
+
+def _to_singular_vectors(draws: np.ndarray, layout: Layout, block: Block) -> None:
+    """Turn the sides of a matrix U V' into its singular vectors, each times the root of its singular value.
+
+    With U = Q R, V = P S and R S' = A d B' these are U (S' B / sqrt(d)) and V (R' A / sqrt(d)).
+    """
+    left, right = (np.asarray(np.linalg.qr(part, mode="r")) for part in layout.seen_parts(draws, block))
+    A, d, Bt = np.linalg.svd(left @ transposed(right), full_matrices=False)
+    there = d > NO_RANK * np.maximum(d[..., :1], TINY)
+    inverse = np.where(there, 1.0 / np.sqrt(np.where(there, d, 1.0)), 0.0)[..., None, :]
+    turns = transposed(right) @ transposed(Bt) * inverse, transposed(left) @ A * inverse
+    for part, turn in zip(layout.parts(draws, block), turns, strict=True):
+        turned = part @ turn
+        part[...] = 0.0
+        part[..., : turned.shape[-1]] = turned
+
+
+# Numbers of the draws that are aligned at a time.
+CHUNK = 1 << 21
+# Columns whose cosine is 0.85 or more count as fairly similar, from 0.95 on as equal (Lorenzo-Seva and ten Berge 2006).
+FAIR = 0.85
+STRICTER = (0.9, 0.95, 0.98)
+# Cells at which latent values of components and of draws are compared, and the share of the draws' variance that their
+# mean square difference may have without a look at stricter groups: half a standard deviation.
+CELLS, NEAR = 512, 0.25
+# What components may fall short of that, weighted by their shares of the latent values, before it is said.
+NOTICED = 0.01
+# Draws, spread over all, of which the most typical one is the first reference; rounds that look for those like it.
+CANDIDATES, ROUNDS = 12, 2
+
+
+def aligned(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+    """Draws (n, n_rows, R), each in the standard form that is nearest to the reference's."""
+    draws = standard_form(draws, layout)
+    for block in layout.blocks:
+        if len(block.modes) == 2:
+            _rotate(draws, reference, layout, block)
+        elif len(block.modes) > 2:
+            _match(draws, reference, layout, block)
+    return draws
+
+
+def _rotate(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+    """Turn both sides of a matrix by the rotation that brings them next to the reference's."""
+    pairs = zip(layout.seen_parts(draws, block), layout.seen_parts(reference, block), strict=True)
+    left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
+    for part in layout.parts(draws, block):
+        part[...] = part @ (left @ right)
+
+
+def _match(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+    """Exchange components, and turn the signs of their modes, so that each is as congruent with its namesake as can be.
+
+    A component keeps its sign: where an odd number of its modes points away from the reference, the one that says least
+    stays so.
+    """
+    cosines = _cosines(draws, reference, layout, block)
+    order = np.stack([linear_sum_assignment(one, maximize=True)[1] for one in cosines.prod(axis=0)])
+    cosines = np.take_along_axis(cosines, order[None, :, :, None], axis=3)[..., 0]
+    sign = np.where(cosines < 0.0, -1.0, 1.0)
+    odd, weakest = sign.prod(axis=0) < 0.0, np.abs(cosines).argmin(axis=0)
+    sign *= np.where(odd & (np.arange(len(sign))[:, None, None] == weakest), -1.0, 1.0)
+    for part, turn in zip(layout.parts(draws, block), sign, strict=True):
+        part[...] = np.take_along_axis(part, order[:, None, :], axis=2) * turn[:, None, :]
+
+
+def _cosines(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+    """Cosines (m, n, C, C) of the reference's columns with those of the draws, in each mode of a block."""
+    here, there = layout.seen_parts(draws, block), layout.seen_parts(reference, block)
+    inner = np.stack([transposed(theirs) @ own for theirs, own in zip(there, here, strict=True)])
+    return inner / np.maximum(column_norms(there)[:, None, :, None] * column_norms(here)[:, :, None, :], TINY)
+
+
+def best_order(rows: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+    """Which component of a block of rows (n_rows, R) resembles each one of the reference's most, (C,)."""
+    cosines = _cosines(rows[None].astype(np.float64), reference, layout, block)
+    return np.asarray(linear_sum_assignment(cosines.prod(axis=0)[0], maximize=True)[1])
+
+
+def congruence(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+    """Cosine of each component of the draws with that of the reference, (n, R): the product over its modes."""
+    blocks = [_cosines(draws, reference, layout, block) for block in layout.blocks]
+    return np.concatenate([np.diagonal(found, axis1=2, axis2=3).prod(axis=0) for found in blocks], axis=1)
+
+
+class Aligned(NamedTuple):
+    """What aligned draws have in common.
+
+    Attributes
+    ----------
+    reference : (n_rows, R) float64
+        What every draw is brought next to.
+    mean, variance : (n_rows, R) float64
+        Of the aligned draws.
+    congruence : (R,) float64
+        Mean cosine of these draws' components with the reference.
+    like : (n,) bool
+        The draws that have these components, and that all but the reference are made of.
+    alike : float
+        Share of all draws whose components are fairly similar to those of a typical one.
+    apart : float
+        Mean square over cells of what the products of `mean` differ by from the mean product of all draws, likes or
+        not, over the variance of these products: from 1 on the components do not say what the draws say.
+    """
+
+    reference: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    congruence: np.ndarray
+    like: np.ndarray
+    alike: float = 1.0
+    apart: float = 0.0
+
+    def unlike(self, layout: Layout) -> np.ndarray:
+        """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
+        fair, weight = _expected(layout, FAIR), relevance(self.mean, layout, self.variance) * _shared(layout)
+        if weight @ (fair - self.congruence) < NOTICED:
+            return np.zeros(0, dtype=int)
+        return np.argsort(weight * (self.congruence - fair), kind="stable")
+
+
+def _shared(layout: Layout) -> np.ndarray:
+    """Whether a component is shared by several modes, (R,)."""
+    return np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes) > 1) for b in layout.blocks])
+
+
+def _expected(layout: Layout, cosine: float) -> np.ndarray:
+    """The cosines of components that have this one in every mode, (R,)."""
+    return np.concatenate([np.full(b.columns.stop - b.columns.start, cosine ** len(b.modes)) for b in layout.blocks])
+
+
+def align(draws: np.ndarray, layout: Layout) -> Aligned:
+    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean.
+
+    Draws around different solutions can be fairly similar all the same, and their mean like none of them: like draws
+    are then more and more similar ones, until the latent values of their mean are those of all draws. If they never
+    are, the ones that come nearest are taken.
+    """
+    spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
+    typical = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
+    cells = _some_cells(layout)
+    said = np.concatenate([_latent(part, cells) for part in _chunks(draws)])
+    mean, variance = said.mean(axis=0), max(float(said.var(axis=0).mean()), TINY)
+    groups: list[Aligned] = []
+    for cosine in (FAIR, *STRICTER):
+        found = _aligned_like(draws, typical, layout, cosine)
+        off = _latent(found.mean[None], cells)[0] - mean
+        groups.append(found._replace(apart=float(np.mean(off**2)) / variance))
+        if groups[-1].apart <= NEAR:
+            break
+    return min(groups, key=lambda group: group.apart)._replace(alike=float(groups[0].like.mean()))
+
+
+def _some_cells(layout: Layout) -> list[np.ndarray]:
+    """Packed rows (n,) in every mode of cells at random, the same in every call, of rows with entries if there are."""
+    rng = np.random.default_rng(0)
+    among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
+    return [rng.choice(rows, CELLS) for rows in among]
+
+
+def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
+    """Sums over the columns of the products over the modes of draws (n, n_rows, R) at some cells, (n, n_cells)."""
+    return np.asarray(reduce(np.multiply, (draws[:, rows] for rows in cells)).sum(axis=2))
+
+
+def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> Aligned:
+    """Align the draws that are like a reference, and then like those, to their mean."""
+    like = np.ones(len(draws), dtype=bool)
+    for _ in range(ROUNDS):
+        like = _like(draws, reference, layout, cosine)
+        reference = reference_from(_moments(draws, like, reference, layout).mean, layout)
+    return _moments(draws, like, reference, layout)
+
+
+def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> np.ndarray:
+    """The draws (n,) whose components have this cosine, on average, with the reference's; all if hardly any has.
+
+    Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
+    """
+    weight = relevance(reference, layout) * _shared(layout)
+    found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
+    like: np.ndarray = np.concatenate(found) @ weight > _expected(layout, cosine) @ weight - NOTICED
+    return like if like.sum() > 1 else np.ones_like(like)
+
+
+def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
+    """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
+    forms = [reference_from(draw, layout) for draw in draws]
+
+    def overlap(form: np.ndarray) -> float:
+        return float((congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout)).sum())
+
+    return max(forms, key=overlap)
+
+
+def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: Layout) -> Aligned:
+    """Align some of the draws to a reference, and take their moments."""
+    first, square, near = np.zeros_like(reference), np.zeros_like(reference), np.zeros(reference.shape[1])
+    for part in _chunks(draws, like):
+        rows = aligned(part, reference, layout)
+        near += congruence(rows, reference, layout).sum(axis=0)
+        rows -= reference
+        first += rows.sum(axis=0)
+        square += np.einsum("dnr,dnr->nr", rows, rows)
+    n = int(like.sum())
+    variance = np.maximum(square - first**2 / n, 0.0) / max(1, n - 1)
+    return Aligned(reference, reference + first / n, variance, near / n, like)
+
+
+def _chunks(draws: np.ndarray, some: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """The draws (n, n_rows, R), or some of them, as many at a time as fit."""
+    size = max(1, CHUNK // max(1, draws[:1].size))
+    chosen = np.arange(len(draws)) if some is None else np.flatnonzero(some)
+    for a in range(0, len(chosen), size):
+        yield draws[chosen[a : a + size]].astype(np.float64, copy=False)
+
+
+def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows: slice = slice(None)) -> np.ndarray:
+    """Some rows of all draws, (n, rows, R), aligned."""
+    return np.concatenate([aligned(part, reference, layout)[:, rows] for part in _chunks(draws)])
+
+
+def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[np.ndarray]:
+    """Covariances (n_k, R, R) of the aligned rows, mode by mode."""
+    draws = draws[found.like]
+    for own in layout.rows:
+        centred = aligned_rows(draws, found.reference, layout, own) - found.mean[own]
+        by_row = np.ascontiguousarray(centred.transpose(1, 2, 0))
+        yield by_row @ transposed(by_row) / max(1, len(draws) - 1)
+
+
+def moments_beside(
+    draws: np.ndarray, new: Sequence[np.ndarray], found: Aligned, layout: Layout, at: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
+
+    Parameters
+    ----------
+    draws : (n, n_rows, R) float64
+    new : list of (m, R) float64
+        Of every draw.
+    found : Aligned
+        What the draws have in common.
+    layout : Layout
+        With the new rows, which do not count as seen.
+    at : slice
+        Where the new rows are among all.
+    """
+    chosen, R = np.flatnonzero(found.like), draws.shape[2]
+    reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])
+    total, square = np.zeros(new[0].shape), np.zeros((len(new[0]), R, R))
+    centre, size = np.zeros(new[0].shape), max(1, CHUNK // reference.size)
+    for a in range(0, len(chosen), size):
+        which = chosen[a : a + size]
+        parts = (draws[which, : at.start], np.stack([new[d] for d in which]), draws[which, at.start :])
+        rows = aligned(np.concatenate(parts, axis=1), reference, layout)[:, at]
+        centre = centre if a else rows.mean(axis=0)
+        by_row = np.ascontiguousarray((rows - centre).transpose(1, 2, 0))
+        total += by_row.sum(axis=2)
+        square += by_row @ transposed(by_row)
+    n = len(chosen)
+    square -= total[:, :, None] * total[:, None, :] / n
+    return centre + total / n, square / max(1, n - 1)

@@ -1,0 +1,138 @@
+"""A latent value as the sum of its parts: level, main effects, pairs of modes, components.
+
+Constants wander between main effects and pairs, so parts are centred over the rows that have entries: with the means
+a and b of its two sides a pair (u, v) is (u - a)'(v - b), what it loses, u'b and a'v, joins the main effects, and the
+means of these the level. Components of all modes stay as they are. In every component of a belief the parts add up to
+the latent value, and so do their means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.components import Components
+from tensorcep.core.packing import unpack
+from tensorcep.cp.fitted.alignment import Block, Layout, best_order
+from tensorcep.cp.fitted.predict import pairs_at
+from tensorcep.priors.deviations import moments
+
+
+class Part(NamedTuple):
+    """One term of a latent value: its modes (none for the level), the number of a component, mean and deviation.
+
+    `along`: it is what a row of the first mode deviates by along the second one.
+    """
+
+    modes: tuple[int, ...]
+    component: int | None
+    mean: float
+    sd: float
+    along: bool = False
+
+    def title(self, names: Sequence[Any]) -> str:
+        """What it is called where modes have these names."""
+        if self.component is not None:
+            return f"component {self.component}"
+        return (" along " if self.along else " x ").join(str(names[k]) for k in self.modes) or "level"
+
+
+def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, reference: np.ndarray) -> list[Part]:
+    """The parts of the latent value at packed rows (K,).
+
+    Parameters
+    ----------
+    belief : Components
+    layout : Layout
+    rows : (K,) int64
+    reference : (n_rows, R) float64
+        Rows whose components of all modes say which of each component of the belief is which.
+    """
+    several = belief.size > 1
+    names: list[tuple[tuple[int, ...], int | None]] = [((), None)]
+    means, variances = [], []
+    for c in range(belief.size):
+        centre = _centres(belief.mean[c], layout)
+        found = _parts(belief.mean[c], None if belief.cov is None else belief.cov[c], layout, rows, centre)
+        for block in layout.blocks:
+            if len(block.modes) > 2 and several:
+                order = best_order(belief.mean[c], reference, layout, block)
+                own = [(block.modes, r) for r in range(block.columns.start, block.columns.stop)]
+                found |= dict(zip(own, [found[own[i]] for i in order], strict=True))
+        names = list(found)
+        means.append([mean for mean, _ in found.values()])
+        variances.append([variance for _, variance in found.values()])
+    mean = np.mean(means, axis=0)
+    sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
+    parts = [Part(*name, float(m), float(s)) for name, m, s in zip(names, mean, sd, strict=True)]
+    if belief.deviations is None:
+        return parts
+    each, spread = moments(belief.deviations, *pairs_at(belief, rows[None]))
+    sd_of_both = float(np.sqrt(spread.mean() + each.var()))
+    return [*parts, Part(belief.deviations.modes, None, float(each.mean()), sd_of_both, along=True)]
+
+
+Found = dict[tuple[tuple[int, ...], int | None], tuple[float, float]]
+
+
+def _centres(mean: np.ndarray, layout: Layout) -> list[np.ndarray]:
+    """Means (R,) over the rows of each mode that have entries; 0 in columns of more than two modes."""
+    centres = [mean[seen].mean(axis=0, dtype=np.float64) for seen in layout.seen]
+    for block in layout.blocks:
+        for k in range(len(centres)):
+            if len(block.modes) > 2 or k not in block.modes:
+                centres[k][block.columns] = 0.0
+    return centres
+
+
+def _parts(
+    mean: np.ndarray, cov: np.ndarray | None, layout: Layout, rows: np.ndarray, centre: list[np.ndarray]
+) -> Found:
+    """Mean and variance of every part in one component; Gaussian rows are independent."""
+    K, R = len(rows), mean.shape[1]
+    m = mean[rows].astype(np.float64) - np.stack(centre)
+    S = np.zeros((K, R, R)) if cov is None else unpack(cov[rows], R)
+    effect, level = np.zeros((K, R)), 0.0
+    found: Found = {((), None): (0.0, 0.0)}
+    for block in layout.blocks:
+        own = block.columns
+        if len(block.modes) == 1:
+            effect[block.modes[0], own] = 1.0
+            level += float(centre[block.modes[0]][own].sum())
+        elif len(block.modes) == 2:
+            a, b = block.modes
+            effect[a, own], effect[b, own] = centre[b][own], centre[a][own]
+            level += float(centre[a][own] @ centre[b][own])
+    for k in range(K):
+        if effect[k].any():
+            found[((k,), None)] = (float(effect[k] @ m[k]), float(effect[k] @ S[k] @ effect[k]))
+    found[((), None)] = (level, _level_variance(cov, layout, effect))
+    for block in layout.blocks:
+        if len(block.modes) == 2:
+            found[(block.modes, None)] = _product(m, S, block, list(range(block.columns.start, block.columns.stop)))
+        elif len(block.modes) > 2:
+            for r in range(block.columns.start, block.columns.stop):
+                found[(block.modes, r)] = _product(m, S, block, [r])
+    return found
+
+
+def _level_variance(cov: np.ndarray | None, layout: Layout, effect: np.ndarray) -> float:
+    """That of the averages over independent rows which make the level."""
+    if cov is None:
+        return 0.0
+    total, R = 0.0, effect.shape[1]
+    for weight, seen in zip(effect, layout.seen, strict=True):
+        total += float(weight @ unpack(cov[seen].sum(axis=0), R) @ weight) / max(1, len(seen)) ** 2
+    return total
+
+
+def _product(m: np.ndarray, S: np.ndarray, block: Block, columns: list[int]) -> tuple[float, float]:
+    """Mean and variance of the sum over columns of the product over the block's modes."""
+    product, D = np.ones(len(columns)), np.zeros((len(columns), len(columns)))
+    for k in block.modes:
+        own, mine = S[k][np.ix_(columns, columns)], m[k, columns]
+        D = D * (own + np.outer(mine, mine)) + np.outer(product, product) * own
+        product = product * mine
+    return float(product.sum()), float(D.sum())

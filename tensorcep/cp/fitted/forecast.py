@@ -1,0 +1,140 @@
+"""Rows of series at times that the model does not know: forecasts, and what lies between its rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.belief import Draws, Mixture, Posterior
+from tensorcep.core.components import Components
+from tensorcep.core.packing import offsets
+from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict
+from tensorcep.entries.tables import as_frame
+from tensorcep.priors.ahead import draw_at, laws_of, laws_of_mode, moments_at, n_lines
+from tensorcep.priors.graph import Net
+from tensorcep.priors.series import Clock
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.predictions import CPPredictions
+
+
+class Placed(NamedTuple):
+    """Where entries are among the rows of a belief with rows at other times.
+
+    Attributes
+    ----------
+    belief : Components
+        Known rows, one unknown row of each mode, and then rows at other times.
+    coords : (n, K) int64
+        The entries' coordinates, with a row that the model knows in place of each at another time.
+    later : (n, K) int64
+        The row of the belief of each at another time; -1 of others.
+    """
+
+    belief: Components
+    coords: np.ndarray
+    later: np.ndarray
+
+    def rows(self, known: np.ndarray) -> np.ndarray:
+        """The rows of the belief, of the packed rows (n, K) of `coords`."""
+        return np.where(self.later >= 0, self.later, known)
+
+
+def placed(model: CPPredictions, X: Any, joint: bool = False) -> Placed:
+    """The entries X among the rows of the belief.
+
+    Rows at other times are drawn by themselves, so that they do not depend on what else is asked for; with `joint`
+    those of one mode together.
+    """
+    X = model._without_extent(X)
+    belief, coords = model._fitted_belief(), coords_to_predict(X, model.labels_)
+    later, shape = np.full(coords.shape, -1), model.posterior_.shape
+    if not any(clock is not None for clock in model._series):
+        return Placed(belief, coords, later)
+    coords, seen = coords.copy(), model.posterior_.seen
+    for k, clock in enumerate(model._series):
+        unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
+        if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(model, k):
+            continue
+        times = _times(clock, model, X, coords, k)[unknown]
+        unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
+        distinct, which = np.unique(times, return_inverse=True)
+        later[unknown, k] = belief.mean.shape[1] + which.ravel()
+        coords[unknown, k] = int(np.argmax(seen[slice(*offsets(shape)[k : k + 2])]))
+        belief = _extended(belief, model, k, clock, distinct, joint)
+        if belief.deviations is not None:
+            along = belief.deviations.modes[1] == k
+            belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
+    return Placed(belief, coords, later)
+
+
+def _times(clock: Clock, model: CPPredictions, X: Any, coords: np.ndarray, k: int) -> np.ndarray:
+    """The times of entries in mode k, (n,); nan of labels that have none."""
+    if model.labels_[k] is None:
+        return coords[:, k] / clock.step
+    return clock.times_of(pd.Index(column_of(as_frame(X), model.labels_, k)))
+
+
+def _has_law(model: CPPredictions, k: int) -> bool:
+    """Whether the fit learned how the rows of mode k depend on each other."""
+    result: Any = model.posterior_
+    if isinstance(result, Draws):
+        return result.drifts is not None
+    members = result.members if isinstance(result, Mixture) else (result,)
+    priors = [getattr(member, "mode_prior", None) for member in members]
+    return all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
+
+
+def _extended(
+    belief: Components, model: CPPredictions, k: int, clock: Clock, times: np.ndarray, joint: bool
+) -> Components:
+    """The belief with the rows of mode k at these times."""
+    result, own = model.posterior_, slice(*offsets(model.posterior_.shape)[k : k + 2])
+    if isinstance(result, Draws):
+        mean = np.concatenate([belief.mean, _drawn(belief, result, model, k, times, joint)], axis=1)
+        return belief._replace(mean=mean)
+    members: tuple[Posterior, ...] = result.members if isinstance(result, Mixture) else (result,)
+    found, before = [], belief.cov
+    if before is None:
+        raise TypeError("a posterior has covariances.")
+    for c, member in enumerate(members):
+        laws = laws_of_mode(member.mode_prior, k)  # type: ignore[arg-type]
+        found.append(moments_at(clock, clock.times, belief.mean[c, own], before[c, own], laws, times))
+    mean, cov = (np.stack(part) for part in zip(*found, strict=True))
+    return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
+
+
+def _drawn(
+    belief: Components, result: Draws, model: CPPredictions, k: int, times: np.ndarray, joint: bool
+) -> np.ndarray:
+    """Rows of mode k at these times in every draw, (S, q, R). The noise of a time is always the same."""
+    clocks = model._series
+    first = sum(n_lines(clock) for clock in clocks[:k] if clock is not None)
+    clock: Any = clocks[k]
+    lines: Any = result.drifts
+    laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
+    rows = belief.mean[:, slice(*offsets(result.shape)[k : k + 2])]
+    noise = np.stack([_noise(time, k, (len(rows), rows.shape[2])) for time in times], axis=1)
+    found = draw_at(clock, clock.times, rows, laws, times, noise, joint)
+    return found.astype(belief.mean.dtype)
+
+
+def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
+    """Standard normal numbers (S, R) that belong to a time."""
+    bits = int(np.float64(time + 0.0).view(np.uint64))
+    return np.random.default_rng([bits, k]).standard_normal(size)
+
+
+def described_rows(model: CPPredictions) -> np.ndarray | None:
+    """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
+    if not any(model._features) and not model._series:
+        return None
+    rows = [np.zeros(n, dtype=bool) for n in model.posterior_.shape]
+    for mine, own in zip(rows, model._features, strict=bool(model._features)):
+        if own is not None:  # rows that were added later have none
+            mine[: len(own.described)] = own.described
+    for mine, clock in zip(rows, model._series, strict=bool(model._series)):
+        mine |= clock is not None
+    return np.concatenate(rows)

@@ -1,0 +1,503 @@
+"""From the components of a belief and coordinates to moments, draws and predictions of observations.
+
+What is predicted is the mean over the components: each has the latent value's mean and variance, a point no variance.
+
+What a belief says of cells, as likelihoods take it: latent mean and variance, and the parameter, per component.
+
+Draws from the components of a belief: rows, known and unknown ones, and the likelihood's parameter.
+
+What a belief knows of the mean of an observation, apart from the noise of a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import digamma, logsumexp, ndtri
+
+from tensorcep.core.components import Components, EntryTheta, draw_rows
+from tensorcep.core.executor import ALONE, Executor
+from tensorcep.cp.model.latent import latent_moments, latent_of_points
+from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.kernels.products import moments_over
+from tensorcep.likelihoods.gaussian import mixture_quantile
+from tensorcep.likelihoods.ordinal import probabilities_of_levels
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
+from tensorcep.likelihoods.uneven import nodes as nodes_of
+from tensorcep.priors.deviations import moments
+
+# Factors of a precision that quantiles and moments of limited values take: so many, over all components.
+STRATA = 512
+
+
+def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component.
+
+    Gaussian rows count as independent; draws keep the dependence that the sampler found.
+    """
+    if belief.cov is None:
+        f = latent_of_points(belief.mean, rows)
+        return (
+            (f, np.broadcast_to(0.0, f.shape)) if belief.deviations is None else _with_deviations(f, 0.0, belief, rows)
+        )
+    rows = np.ascontiguousarray(rows)
+    f, v = np.empty((belief.size, len(rows))), np.empty((belief.size, len(rows)))
+    for c in range(belief.size):
+        latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
+    return (f, v) if belief.deviations is None else _with_deviations(f, v, belief, rows)
+
+
+def _with_deviations(f: np.ndarray, v: Any, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (C, n) with what pairs of rows add."""
+    mean, variance = moments(belief.deviations, *pairs_at(belief, rows))  # type: ignore[arg-type]
+    return f + mean, v + variance
+
+
+def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The row that deviates and the time of entries at packed rows (n, K), (n,) each.
+
+    A row that the model does not know has a number of its own, and a time that it does not know is nan.
+    """
+    of: Any = belief.deviations
+    packed, along = rows[:, of.modes[0]], rows[:, of.modes[1]]
+    row, place, m = packed - of.first[0], along - of.first[1], len(of.times)
+    row = np.where((row >= 0) & (row < of.size), row, of.size + packed)
+    times = np.concatenate([of.times, belief.later, [np.nan]])
+    place = np.where((place >= 0) & (place < m), place, along - belief.mean.shape[1] + len(belief.later) + m)
+    return row, times[np.where((place >= 0) & (place < m + len(belief.later)), place, len(times) - 1)]
+
+
+def given_at(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
+    m, v = latent_components(belief, rows)
+    factors = parameter.factors
+    theta = parameter.of(rows) if factors is None else parameter.values * factors[:, None]
+    return m, v, np.broadcast_to(theta, m.shape)
+
+
+def extended(
+    likelihood: Likelihood,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray],
+    extent: np.ndarray | None,
+    part: slice = slice(None),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of the latent value and the parameter, of cells with extents."""
+    if extent is None:
+        return given
+    m, theta = likelihood.at(given[0], given[2], extent[part])
+    return m, given[1], theta
+
+
+def width_of(belief: Components) -> int:
+    """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
+    if belief.theta is None or belief.theta.uneven is None:
+        return 1
+    return max(NODES, -(-STRATA // belief.size))
+
+
+def factors_of(shape: np.ndarray) -> np.ndarray:
+    """Equally likely factors (L, C, n) of these shapes (C, n), of which columns with the same sum are equal."""
+    _, place, which = np.unique(shape.sum(axis=0), return_index=True, return_inverse=True)
+    return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
+
+
+def with_factors(
+    likelihood: Likelihood,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray],
+    factors: np.ndarray,
+    shape: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
+
+    They are of the law of this shape (C, n).
+    """
+    m, v, theta = given
+    n = m.shape[1]
+    moved = (m + against(likelihood, factors, shape)).reshape(-1, n)
+    return moved, np.tile(v, (len(factors), 1)), (factors * theta).reshape(-1, n)
+
+
+def against(likelihood: Likelihood, factors: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """What latent values move by as factors (L, C, n) of this shape (C, n) multiply a dispersion: 0 of anything else.
+
+    Entries tell the mean count r e^f, so that main effects of rows hold -log r. Of a row that is not known they are
+    those of a row of the mean log r, and its mean count does not depend on its r.
+    """
+    if likelihood.observes != "counts":
+        return np.zeros_like(factors)
+    return np.asarray(digamma(shape) - np.log(shape) - np.log(factors))
+
+
+CHUNK = 1 << 16
+# Numbers of a block, a cell's in every component: so many draws of so many cells are in memory at a time and thread.
+BLOCK = 1 << 22
+BLOCK_CELLS = 1 << 17
+# Copies of a block that general likelihoods make.
+COPIES = 4
+# Fewer cells are not worth a thread.
+CELLS_PER_THREAD = 1024
+# A quantile over components takes this many evenly spaced quantiles of each, and at least so many in all.
+LEVELS_PER_DRAW = 16
+LEVELS = 512
+# Points count as Gaussians of this share of the largest variance beside them: equations in steps have no solution.
+LEAST_DOUBT = 1e-4
+
+
+def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (n,) of the latent value at packed rows (n, K)."""
+    f, v = np.empty(len(rows)), np.empty(len(rows))
+
+    def write(part: slice) -> None:
+        if belief.points:
+            moments_over(latent_of_points(belief.mean, rows[part]), f[part], v[part])
+        else:
+            f[part], v[part] = _pooled(*latent_components(belief, rows[part]))
+
+    _in_blocks(write, belief, len(rows), executor)
+    return f, v if belief.doubt is None else v + belief.doubt.mean()
+
+
+def latent_quantiles(
+    belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
+) -> np.ndarray:
+    """Quantiles (n, Q) of the latent value at these levels (Q,)."""
+    out = np.empty((len(rows), len(levels)))
+
+    def write(part: slice) -> None:
+        mean, variance = latent_components(belief, rows[part])
+        if belief.doubt is not None:
+            variance = variance + np.maximum(belief.doubt, LEAST_DOUBT * belief.doubt.max())[:, None]
+        if belief.size == 1:
+            out[part] = mean[0][:, None] + ndtri(np.asarray(levels)) * np.sqrt(variance[0])[:, None]
+            return
+        spread = variance.any(axis=0)
+        if not spread.all():
+            out[part][~spread] = _quantiles_of_points(mean[:, ~spread], np.asarray(levels))
+        if spread.any():
+            noiseless = np.broadcast_to(np.inf, mean[:, spread].shape)
+            each = (mixture_quantile(float(q), mean[:, spread], variance[:, spread], noiseless) for q in levels)
+            out[part][spread] = np.stack(list(each), axis=1)
+
+    _in_blocks(write, belief, len(rows), executor)
+    return out
+
+
+def _quantiles_of_points(f: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """The quantiles (n, Q) of points f (S, n), linear between neighbours.
+
+    numpy sorts a few hundred numbers in a quarter of the time that it takes to part them.
+    """
+    place = levels * (len(f) - 1)
+    below = np.floor(place).astype(np.int64)
+    above = np.minimum(below + 1, len(f) - 1)
+    ordered = np.sort(np.ascontiguousarray(f.T), axis=1)
+    low, high = ordered[:, below], ordered[:, above]
+    return np.asarray(low + (place - below) * (high - low))
+
+
+def observed_moments(
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
+    mean, variance = np.empty(len(rows)), np.empty(len(rows))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+
+    def write(part: slice) -> None:
+        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        shape = parameter.shape_of(rows[part])
+        if shape is not None and _sums_factors(likelihood):
+            m, v, theta = with_factors(likelihood, (m, v, theta), factors_of(shape), shape)
+        elif shape is not None:
+            theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
+        if likelihood.log_slope is not None:  # long tails of a power may have no mean: that of normal ones as wide
+            theta = np.broadcast_to(1.0 / np.mean(1.0 / theta, axis=0), theta.shape)
+        if belief.points and likelihood.of_points is not None:
+            mean[part], variance[part] = likelihood.of_points(m, theta)
+        else:
+            mean[part], variance[part] = _pooled(*_each(likelihood.predict, m, v, theta))
+
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief) if _sums_factors(likelihood) else 1)
+    return mean, variance
+
+
+def _sums_factors(likelihood: Likelihood) -> bool:
+    """Whether predictions sum over factors of the parameter: those of all but values, whose law with them is known."""
+    return likelihood.censored or likelihood.observes == "counts"
+
+
+def observed_logpdf(
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    y: np.ndarray,
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
+    moments: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
+    """Log predictive density or mass (n,) of observations y at packed rows (n, K).
+
+    `moments` (n,) each, if given, become the mean and variance of the latent value, as `latent` has them.
+    """
+    out = np.empty(len(rows))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+
+    def write(part: slice) -> None:
+        given = given_at(parameter, belief, rows[part])
+        if moments is not None:
+            moments[0][part], moments[1][part] = _pooled(*given[:2])
+        m, v, t = extended(likelihood, given, extent, part)
+        shape, n = parameter.shape_of(rows[part]), belief.size
+        if shape is not None and belief.points and not _sums_factors(likelihood):
+            out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
+            return
+        weight: np.ndarray | float = 0.0
+        if shape is not None:
+            factors, log_weight = nodes_of(shape)
+            weight = log_weight.reshape(-1, m.shape[1])
+            m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
+        (each,) = _each(lambda *a: (likelihood.logpdf(*a),), np.broadcast_to(y[part], m.shape), m, v, t)
+        out[part] = each[0] if len(each) == 1 else logsumexp(each + weight, axis=0) - np.log(n)
+
+    _in_blocks(write, belief, len(rows), executor, COPIES * width_of(belief))
+    if moments is not None and belief.doubt is not None:
+        moments[1][:] += belief.doubt.mean()
+    return out
+
+
+def observed_tails(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
+
+    Raises
+    ------
+    TypeError
+        If the likelihood has no distribution function.
+    """
+    if likelihood.tails is None:
+        raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
+    lower, upper = np.empty(len(rows)), np.empty(len(rows))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    tails: Any = likelihood.tails
+
+    def write(part: slice) -> None:
+        m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        shape = parameter.shape_of(rows[part])
+        if shape is None:
+            each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+            lower[part], upper[part] = (side.mean(axis=0) for side in each)
+            return
+        factors, log_weight = nodes_of(shape)
+        m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
+        share = np.exp(log_weight.reshape(m.shape)) / belief.size
+        each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+        lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
+
+    _in_blocks(write, belief, len(rows), ALONE, COPIES * width_of(belief))
+    return lower, upper
+
+
+def observed_quantiles(
+    likelihood: Likelihood,
+    belief: Components,
+    rows: np.ndarray,
+    levels: Sequence[float],
+    executor: Executor = ALONE,
+    extent: np.ndarray | None = None,
+) -> np.ndarray:
+    """Quantiles (n, Q) of a new observation at these levels (Q,).
+
+    Over several components they are those of the mixture, or of the pool of evenly spaced quantiles of all.
+    """
+    out = np.empty((len(rows), len(levels)))
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    several = belief.size > 1 or width_of(belief) > 1
+    pooled = likelihood.mixture_quantile is None and several
+    evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
+
+    def write(part: slice) -> None:
+        given = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        shape = parameter.shape_of(rows[part])
+        if shape is not None:
+            given = with_factors(likelihood, given, factors_of(shape), shape)
+        if pooled:
+            pool = [_each(lambda *a, u=u: (likelihood.quantile(u, *a),), *given)[0] for u in evenly]
+            out[part] = np.quantile(np.concatenate(pool), levels, axis=0).T
+            return
+        for q, level in enumerate(levels):
+            if not several:
+                out[part, q] = likelihood.quantile(level, *(values[0] for values in given))
+            elif likelihood.mixture_quantile is not None:
+                out[part, q] = likelihood.mixture_quantile(level, *given)
+
+    _in_blocks(write, belief, len(rows), executor, COPIES * max(len(evenly), width_of(belief)))
+    return out
+
+
+def _evenly_spaced(belief: Components) -> np.ndarray:
+    """Evenly spaced levels of the quantiles that each component adds to a pool."""
+    n = max(LEVELS_PER_DRAW, -(-LEVELS // belief.size))
+    return (np.arange(n) + 0.5) / n
+
+
+def observed_levels(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
+) -> np.ndarray:
+    """Probabilities (n, L) of the levels of a new observation at packed rows (n, K)."""
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    out = np.empty((len(rows), 0 if likelihood.levels is None else likelihood.levels.n))
+
+    def write(part: slice) -> None:
+        out[part] = probabilities_of_levels(likelihood, *given_at(parameter, belief, rows[part]))
+
+    _in_blocks(write, belief, len(rows), executor, COPIES)
+    return out
+
+
+def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (n,) of a mixture of components with means and variances (C, n); infinite with a mean."""
+    n = mean.shape[1]
+    pooled, spread, within, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    moments_over(np.ascontiguousarray(mean), pooled, spread)
+    moments_over(np.ascontiguousarray(variance), within, unused)
+    return pooled, np.where(np.isinf(pooled), np.inf, within + spread)
+
+
+def _each(function: Callable[..., tuple[np.ndarray, ...]], *arrays: np.ndarray) -> list[np.ndarray]:
+    """Apply a function of flat arrays to (C, n) arrays."""
+    shape = arrays[0].shape
+    return [part.reshape(shape) for part in function(*(np.ascontiguousarray(a).ravel() for a in arrays))]
+
+
+def _in_blocks(write: Callable[[slice], None], belief: Components, n: int, executor: Executor, width: int = 1) -> None:
+    """Call ``write(part)`` for slices of n cells whose components, `width` numbers of each, fit in memory."""
+    size = min(BLOCK_CELLS, max(1, BLOCK // (width * belief.size)))
+
+    def write_some(first: int, last: int) -> None:
+        for a in range(first, last, size):
+            write(slice(a, min(a + size, last)))
+
+    executor.run(write_some, 0, n, align=CELLS_PER_THREAD)
+
+
+def draw(
+    belief: Components, likelihood: Likelihood, n_draws: int | None, rng: np.random.Generator
+) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
+    """Draws of every row of the belief, (n_draws, n_rows, R), of the likelihood's parameter, and of which components.
+
+    A sampler's draws are taken as they are, without repetition where there are enough of them; n_draws=None takes them
+    all, in their order.
+    """
+    theta, C = theta_of(belief, likelihood), belief.size
+    is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
+    if belief.cov is None:
+        which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
+        return belief.mean[which], theta.of_points(which), which
+    if n_draws is None:
+        raise TypeError("n_draws must be an integer for a posterior in moments; got None.")
+    if C == 1:
+        values = draw_rows(belief.mean[0], belief.cov[0], n_draws, rng)
+        which = np.zeros(n_draws, dtype=int)
+        return values, theta.drawn(theta.draws(which, rng), which, is_precision), which
+    which = rng.integers(C, size=n_draws)
+    values = np.empty((n_draws, *belief.mean.shape[1:]))
+    parameter = np.empty((n_draws, theta.values.shape[1]))
+    for c in range(C):
+        own = np.flatnonzero(which == c)
+        values[own] = draw_rows(belief.mean[c], belief.cov[c], len(own), rng)
+        parameter[own] = theta.draws(which[own], rng)
+    return values, theta.drawn(parameter, which, is_precision), which
+
+
+def draw_apart(
+    belief: Components,
+    likelihood: Likelihood,
+    origin: np.ndarray,
+    n_draws: int | None,
+    rng: np.random.Generator,
+    *,
+    n_known: int,
+) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
+    """As `draw`, of the belief's rows `origin`: the known ones, and then unknown ones, which are independent."""
+    if belief.cov is not None:
+        belief = belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
+        return draw(belief, likelihood, n_draws, rng)
+    values, theta, which = draw(belief, likelihood, n_draws, rng)
+    values = values[:, origin]
+    for new in range(n_known, len(origin)):
+        values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
+    return values, theta, which
+
+
+def with_own_factors(
+    given: tuple[np.ndarray, np.ndarray],
+    likelihood: Likelihood,
+    theta: EntryTheta,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Latent value and parameter (S, n) of observations at packed rows (n, K), each with a factor if they differ.
+
+    Of a law that is spread over the components any of them tells one.
+    """
+    f, each = given
+    shape = theta.shape_of(rows)
+    if shape is not None:
+        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
+        return f + against(likelihood, factors, shape), np.asarray(each * factors)
+    return f, each if theta.factors is None else each * rng.choice(theta.factors, each.shape)
+
+
+# Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.
+NODES_OF_MEAN = 16
+
+
+class Knowledge(NamedTuple):
+    """Of the expected observations E[y | f]: mean, standard deviation, and a central interval, (n,) each."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> Knowledge:
+    """What is known of the expected observations at packed rows (n, K).
+
+    The ends of the interval are those of the latent value, as observations.
+    """
+    mean, sd = np.empty(len(rows)), np.empty(len(rows))
+    typical = None if belief.theta is None else belief.theta.averaged()
+    at_ends, parameter_at_ends = with_parameter(likelihood, typical)
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(1 if belief.points else NODES_OF_MEAN)
+    weights = weights / weights.sum()
+    step = max(1, 16 * CHUNK // (belief.size * len(nodes)))
+    for part in (slice(a, a + step) for a in range(0, len(rows), step)):
+        m, v = latent_components(belief, rows[part])
+        theta = np.broadcast_to(parameter.of(rows[part]), m.shape)
+        each = np.stack([_expected(likelihood, m + x * np.sqrt(v), theta) for x in nodes])
+        mean[part] = middle = np.einsum("x,xcn->n", weights, each) / belief.size
+        if belief.cov is not None and belief.doubt is not None:  # which moves no mean
+            each = np.stack([_expected(likelihood, m + x * np.sqrt(v + belief.doubt[:, None]), theta) for x in nodes])
+            middle = np.einsum("x,xcn->n", weights, each) / belief.size
+        sd[part] = np.sqrt(np.einsum("x,xcn->n", weights, (each - middle) ** 2) / belief.size)
+    tail = 0.5 * (1.0 - coverage)
+    theta = parameter_at_ends.of(rows)[0]
+    ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
+    lower, upper = (_expected(at_ends, end, theta) for end in ends.T)
+    return Knowledge(mean, sd, lower, upper)
+
+
+def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """The mean of an observation at latent values f."""
+    flat = np.ascontiguousarray(f).ravel()
+    mean, _ = likelihood.predict(flat, np.zeros(flat.size), np.ascontiguousarray(theta).ravel())
+    return np.asarray(mean).reshape(f.shape)

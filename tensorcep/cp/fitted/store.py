@@ -1,0 +1,317 @@
+"""What a file holds of a fitted CP model, and a stream's part of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Mixture, Posterior, Result
+from tensorcep.core.mode_laws import Deviations
+from tensorcep.core.packing import offsets
+from tensorcep.core.records import RECORD, Sized, read_as
+from tensorcep.core.store import Arrays, StoredModel, below, check_names, fitted_record, traces
+from tensorcep.core.store import write_model as write_record
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.stream.adf import ModeRows
+from tensorcep.cp.stream.reservoir import Sample
+from tensorcep.cp.stream.slopes import Expected
+from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.stored_labels import StoredLabels, stored_labels
+from tensorcep.priors.design import Design
+from tensorcep.priors.graph import Net
+from tensorcep.priors.series import Clock
+
+# What the square of a product of numbers of the rows may reach: beyond it predictions overflow.
+LARGEST = 1e300
+# What a row of logarithms may reach: counts are within 64 bits, and products of several rows may cancel.
+LARGEST_LOG = 1e6
+# The record of each kind of result under format version 1.
+RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
+
+
+class FittedCP(NamedTuple):
+    """What was fitted: the attributes of a CP estimator, without their last underscore."""
+
+    posterior: Result
+    unseen_mean: Annotated[np.ndarray, Sized("K R")]
+    unseen_cov: Annotated[np.ndarray, Sized("K R R")]
+    labels: StoredLabels
+    n_iter: int
+    converged: bool
+    n_samples_seen: int
+    n_batches: int
+    own: dict[str, Any]
+    trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
+    stream: StoredStream | None
+    diagnostics: Diagnostics | None = None
+    cells: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
+    features: tuple[Design | None, ...] = ()
+    series: tuple[Clock | Net | None, ...] = ()
+    expected: Expected | None = None
+    apart: tuple[str, ...] = ()
+    sampled: Annotated[np.ndarray, Sized("_ K", "i")] | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        if len(self.labels.described) != len(self.posterior.shape):
+            raise ValueError(f"labels of {len(self.labels.described)} modes do not fit its shape")
+        return {name: size for name, size in self.posterior.dims().items() if name != "m"}
+
+
+def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] | None = None) -> None:
+    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
+
+    A model that learns from a stream brings the state of the stream. `extra` is added to the header.
+    """
+    stream = model.__dict__.get("_stream")
+    fitted = FittedCP(
+        posterior=model.posterior_,
+        unseen_mean=model._unseen_mean,
+        unseen_cov=model._unseen_cov,
+        labels=stored_labels(model.labels_),
+        n_iter=int(model.n_iter_),
+        converged=bool(model.converged_),
+        n_samples_seen=int(model.n_samples_seen_),
+        n_batches=int(model.n_batches_),
+        own={name: getattr(model, name) for name in model._own_attributes},
+        trace=model.trace_,
+        stream=None if stream is None else stored_stream(stream),
+        diagnostics=model.diagnostics_,
+        cells=model._cells,
+        features=model._features,
+        series=model._series,
+        expected=model._expected,
+        apart=model._apart,
+        sampled=model._sampled,
+    )
+    write_record(path, model, fitted, extra, read=lambda stored: read_attributes(stored, model._own_attributes))
+
+
+def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
+    """The fitted attributes that `write_model` wrote, by name; `own` are the names of those that are plain values.
+
+    Raises
+    ------
+    One of `tensorcep.core.store.UNREADABLE`
+        If something is missing or wrong.
+    """
+    _tell_of_thresholds(stored)
+    fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
+    labels = fitted.labels.labels()
+    check_names(fitted.own, own)
+    missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
+    if missing:
+        raise KeyError(missing[0])
+    _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
+    attributes = {
+        "posterior_": fitted.posterior,
+        "labels_": labels,
+        "shape_": fitted.posterior.shape,
+        "n_features_in_": len(fitted.posterior.shape),
+        "n_iter_": fitted.n_iter,
+        "converged_": fitted.converged,
+        "n_samples_seen_": fitted.n_samples_seen,
+        "n_batches_": fitted.n_batches,
+        "trace_": fitted.trace,
+        "diagnostics_": fitted.diagnostics,
+        "_cells": fitted.cells,
+        "_sampled": fitted.sampled,
+        "_features": fitted.features,
+        "_series": fitted.series,
+        "_expected": fitted.expected,
+        "_apart": fitted.apart,
+        "_unseen_mean": fitted.unseen_mean,
+        "_unseen_cov": fitted.unseen_cov,
+        **fitted.own,
+    }
+    if fitted.stream is None:
+        return attributes
+    return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
+
+
+def _tell_of_thresholds(stored: StoredModel) -> None:
+    """Say of draws of ordered levels that their theta holds thresholds: for a time files of some did not."""
+    theta = stored.arrays.get("posterior.theta")
+    if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
+        posterior = stored.header["fitted"]["posterior"]
+        posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
+
+
+def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
+    """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
+
+    `of_logs`: the rows say something of logarithms of counts.
+
+    Raises
+    ------
+    ValueError
+    """
+    for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
+        if found is not None and len(found) != n:
+            raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
+    if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
+        raise ValueError("it names cells outside its shape")
+    if fitted.stream is not None:
+        _check_held(fitted.stream)
+    sites: Any = getattr(fitted.posterior, "sites", ())
+    for told, n in zip(sites, fitted.posterior.shape, strict=bool(sites)):
+        if told is not None and not ((told.place >= 0) & (told.place < n)).all():
+            raise ValueError("its series or graph tells of rows outside its shape")
+    for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
+        if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
+            raise ValueError("its features do not fit its shape")
+    maps = () if fitted.stream is None else fitted.stream.state.maps
+    for known, own in zip(maps, fitted.features, strict=bool(maps)):
+        if known is not None and (
+            own is None or len(known.total) != own.n_features or known.free.sum() != len(known.mean)
+        ):
+            raise ValueError("its features do not fit its stream")
+    chains = () if fitted.stream is None else fitted.stream.state.chains
+    for chain, axis in zip(chains, fitted.series, strict=bool(chains)):
+        if chain is not None and (
+            axis is None
+            or chain.free.sum() != len(chain.mean)
+            or len(chain.season) != (len(axis.phases) if isinstance(axis, Clock) and axis.seasonal else 0)
+        ):
+            raise ValueError("its series do not fit its stream")
+    for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
+        if isinstance(clock, Clock) and (len(clock.times) != n or not clock.step > 0.0):
+            raise ValueError("its series do not fit its shape")
+        if isinstance(clock, Net) and not clock.fits(n):
+            raise ValueError("its graph does not fit its shape")
+    np.linalg.cholesky(fitted.unseen_cov)
+    result: Any = fitted.posterior
+    for member in result.members if isinstance(result, Mixture) else (result,):
+        prior: Any = getattr(member, "mode_prior", None)
+        if prior is not None:
+            np.linalg.cholesky(prior.precision)
+        numbers = member.eta if isinstance(member, Posterior) else member.rows
+        if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
+            raise ValueError("its rows are so large that predictions would overflow")
+        if isinstance(member, Posterior) and not np.abs(_precisions(member)).min() >= LARGEST ** (-1 / len(labels)):
+            raise ValueError("its rows are known so little that predictions would overflow")
+        if of_logs and not _largest_number(member) <= LARGEST_LOG:
+            raise ValueError("its rows are logarithms of numbers that no count reaches")
+        if not _fits(member, getattr(member, "deviations", None)):
+            raise ValueError("its deviations do not fit its shape")
+        if not all(_is_positive(part) for part in _parts_of(member)):
+            raise ValueError("a noise precision or dispersion is not positive")
+        doubt = getattr(member, "doubt", None)
+        if doubt is not None and not np.min(doubt) >= 0.0:
+            raise ValueError("the doubt of its latent values is no variance")
+    for name in ("lower_limit_", "upper_limit_", "_sampled_rate", "level_", "_extent_unit"):
+        number = read_as(float | None, fitted.own.get(name), name)
+        if number is not None and not (1.0 / LARGEST if name == "_extent_unit" else -LARGEST) <= number <= LARGEST:
+            raise ValueError(f"{name} is no number that a fit has")
+    classes, shares, method = (fitted.own.get(name) for name in ("_classes", "_shares", "method_"))
+    if classes is not None and len(set(classes)) != (2 if shares is None else len(shares)):
+        raise ValueError(f"its labels have not the classes {classes}")
+    if method is not None and method not in METHODS:
+        raise ValueError(f"there is no method {method!r}")
+
+
+def _check_held(stream: Any) -> None:
+    """Refuse entries that a stream holds and that are none of its cells: kernels take them as they are."""
+    sample = None if stream.reservoir is None else stream.reservoir.sample
+    for held in (stream.kept, stream.watched, sample):
+        if held is not None and not ((held.coords >= 0) & (held.coords < stream.state.sizes)).all():
+            raise ValueError("its stream holds entries outside its shape")
+    if any(held and not 0 <= held.fitted <= len(held.values) for held in (stream.kept, stream.watched)):
+        raise ValueError("its stream holds fewer entries than it has fitted")
+
+
+def _fits(member: Any, of: Deviations | None) -> bool:
+    """Whether deviations, if there are some, are those of rows of the result, in order, in each of its components."""
+    if of is None:
+        return True
+    n = 1 if isinstance(member, Posterior) else member.rows.shape[0] * member.rows.shape[1]
+    shape, first = member.shape, offsets(member.shape)
+    if len(of.mean) != n or not all(0 <= k < len(shape) for k in of.modes):
+        return False
+    sizes = (of.size, len(of.times)) == tuple(shape[k] for k in of.modes)
+    known = bool((of.row >= 0).all() and (of.row < of.size).all() and _is_positive(of.precision))
+    in_order = bool((np.lexsort((of.time, of.row)) == np.arange(len(of.row))).all())
+    return sizes and known and in_order and tuple(of.first) == tuple(int(first[k]) for k in of.modes)
+
+
+def _parts_of(member: Any) -> list[Any]:
+    """The numbers that make the noise precision or the dispersion of a result."""
+    if isinstance(member, Posterior):
+        laws: list[Any] = [member.noise, member.dispersion, member.uneven, member.zeros]
+        parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
+        return [part for part in parts if part is not None]
+    of_noise = (getattr(member, name, None) for name in ("uneven", "factors"))
+    return [part for part in (member.theta, *of_noise) if part is not None]
+
+
+def _largest_number(member: Any) -> float:
+    """The largest number of the rows, of posteriors that of their natural means beside their precisions."""
+    if not isinstance(member, Posterior):
+        return float(np.abs(member.rows).max(initial=0.0))
+    return float((np.abs(member.eta) / np.maximum(_precisions(member), 1.0 / LARGEST)).max(initial=0.0))
+
+
+def _precisions(member: Posterior) -> np.ndarray:
+    """The diagonals (n_rows, R) of the rows' precisions."""
+    return np.asarray(member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1])
+
+
+def _is_positive(numbers: Any) -> bool:
+    return bool((np.isfinite(numbers) & (np.asarray(numbers) > 0.0)).all())
+
+
+def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The tree of a file of format version 1, in which all arrays and fields of the posterior lie side by side."""
+    names = [name for name in arrays if name.startswith("labels_")]
+    stream = header.get("stream")
+    return {
+        "posterior": _result_1(header, arrays),
+        "labels": {"described": header["labels"], "arrays": {name: arrays[name] for name in names}},
+        "n_samples_seen": 0,
+        "n_batches": 1,
+        "own": {},
+        **{name: value for name, value in {**header, **arrays}.items() if name not in ("labels", "stream")},
+        "trace": traces(arrays),
+        "stream": None if stream is None else _stream_1(stream, below("stream_", arrays)),
+    }
+
+
+def _result_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    kind = header.get("result", "gaussian")
+    tree = {RECORD: RESULTS.get(kind, kind), "theta": None, **header, **arrays}
+    if kind == "gaussian":
+        return _posterior_1(tree)
+    if kind == "mixture":
+        common = {name: tree[name] for name in ("shape", "rank", "seen")}
+        each = enumerate(header["members"])
+        return {**tree, "members": [_posterior_1({**common, **own, **below(f"member{c}_", arrays)}) for c, own in each]}
+    return tree
+
+
+def _posterior_1(tree: dict[str, Any]) -> dict[str, Any]:
+    if "dispersion_mode" in tree:
+        tree["dispersion"] = {name: tree[f"dispersion_{name}"] for name in ("mode", "a", "b")}
+    if "prior_mean" in tree:
+        tree["mode_prior"] = {name: tree[f"prior_{name}"] for name in ("mean", "precision")}
+    return {**tree, "noise": _gamma_1(tree["noise"])}
+
+
+def _gamma_1(noise: list[float] | None) -> dict[str, float] | None:
+    return None if noise is None else dict(zip("ab", noise, strict=True))
+
+
+def _stream_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The tree of a stream, whose rows of all modes lie in one array under format version 1."""
+    pairs = list(itertools.pairwise(offsets(header["sizes"])))
+    modes = [{name: arrays[name][a:b].copy() for name in ModeRows._fields} for a, b in pairs]
+    noise = {name: _gamma_1(header[name]) for name in ("noise", "noise_prior")}
+    reservoir = header.get("reservoir")
+    if reservoir is not None:
+        reservoir = {**reservoir, "sample": {name: arrays[f"reservoir_{name}"] for name in Sample._fields}}
+    return {**header, "state": {**header, **noise, "modes": modes}, "reservoir": reservoir}

@@ -1,0 +1,263 @@
+"""What is known of rows in a fit: modes with features, series and graphs, and the rows that these add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.components import Components
+from tensorcep.core.loop import AnyMethod
+from tensorcep.cp.inputs.coordinates import by_mode, mode_of, names_of
+from tensorcep.cp.methods import METHODS, proposes_rows
+from tensorcep.entries.labels import Labels
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.design import Design
+from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
+from tensorcep.priors.field import check_graph
+from tensorcep.priors.graph import Graph, Net, net, warn_of_nodes
+from tensorcep.priors.series import Clock, Series, clock
+from tensorcep.priors.slopes import MOST_DIRECT
+
+
+class Local(NamedTuple):
+    """The mode whose rows deviate along the axis of another mode, that mode, and its axis."""
+
+    row: int
+    along: int
+    clock: Clock
+
+
+# What a mode may have beside Features, a Series and a Graph.
+OTHERWISE = ("auto", "learned")
+# Rows of a graph from which samplers begin without fits by mean field.
+LARGE = 5_000
+
+Designs = tuple[Design | None, ...]
+Clocks = tuple[Clock | Net | None, ...]
+
+
+class Described(NamedTuple):
+    """The rows of a fit: shape and labels with rows that only features or graphs name; features, and axis, by mode."""
+
+    shape: tuple[int, ...]
+    labels: tuple[Labels | None, ...]
+    designs: Designs
+    clocks: Clocks
+
+
+def has_features(prior: Any) -> bool:
+    """Whether the parameter `prior` gives features of some mode."""
+    return isinstance(prior, Mapping) and any(isinstance(own, Features) for own in prior.values())
+
+
+def coupled(prior: Any) -> str | None:
+    """What the parameter `prior` says that couples the rows of a mode, in words; None where nothing does."""
+    given = [own for own in prior.values() if isinstance(own, (Series, Graph))] if isinstance(prior, Mapping) else []
+    return f"a {type(given[0]).__name__}" if given else None
+
+
+def word_of(known: Clock | Net) -> str:
+    """What couples the rows of a fitted mode, in words."""
+    return "a Graph" if isinstance(known, Net) else "a Series"
+
+
+def knows_rows(prior: Any) -> str | None:
+    """What the parameter `prior` knows of rows, in words; None where it knows nothing."""
+    if has_features(prior):
+        return "Features"
+    return coupled(prior)
+
+
+def lost_knowledge(model: Any) -> str | None:
+    """What parameters no longer say of rows that the fit knew, as of some files, in a sentence; None where they do."""
+    if any(model._features) and not has_features(model.prior):
+        return "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
+    known = next((word_of(known) for known in model._series if known is not None), None)
+    if known is None or coupled(model.prior) is not None:
+        return None
+    what = known.removeprefix("a ")
+    return f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit."
+
+
+def described(
+    prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], columns: Sequence[np.ndarray] | None = None
+) -> Described:
+    """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
+
+    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a mode is not known, or its features do not fit it, or it is no series.
+    """
+    if knows_rows(prior) is None:
+        return Described(shape, tuple(labels), (), ())
+    sizes, known, names = list(shape), list(labels), names_of(labels)
+    designs: list[Design | None] = [None] * len(shape)
+    clocks: list[Clock | Net | None] = [None] * len(shape)
+    for k, own in by_mode(labels, prior).items():
+        mode = Mode(names[k], known[k], sizes[k])
+        if isinstance(own, Features):
+            design, mode = designed(own, mode)
+            designs[k], sizes[k], known[k] = design, mode.size, mode.labels
+            if columns is not None:
+                warn_of_rows_without(mode, design.described, rows_among(columns[k], mode.size))
+        if isinstance(own, Series):
+            clocks[k] = clock(own, mode)
+        if isinstance(own, Graph):
+            graph, mode = net(own, mode)
+            check_graph(graph, names[k])
+            clocks[k] = graph
+            sizes[k], known[k] = mode.size, mode.labels
+            if columns is not None:
+                warn_of_nodes(graph, mode, rows_among(columns[k], mode.size))
+    own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
+    return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
+
+
+def rows_among(rows: np.ndarray, size: int) -> np.ndarray:
+    """Which of the rows 0, 1, ... occur, (size,) bool."""
+    found = np.zeros(size, dtype=bool)
+    found[rows] = True
+    return found
+
+
+def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.ndarray, names: Sequence[Any]) -> None:
+    """Say of a batch (N, K) how many of the rows that had no entries before have no features, where most have none.
+
+    `seen` tells of each mode which rows (n_k,) bool had some.
+    """
+    for k, design in enumerate(designs):
+        if design is None:
+            continue
+        rows = np.unique(coords[:, k])
+        rows = rows[(rows >= len(seen[k])) | ~seen[k][np.minimum(rows, len(seen[k]) - 1)]]
+        inside = rows[rows < len(design.described)]
+        without = len(rows) - int(design.described[inside].sum())
+        if 2 * without > len(rows):
+            warn_user(
+                f"{without} of {len(rows)} new rows of mode {names[k]!r} have no features, and the prior of an average "
+                "row; where they should have some, labels must be spelled as those of the features.",
+                UserWarning,
+            )
+
+
+def is_local(prior: Any) -> bool:
+    """Whether the parameter `prior` says that rows deviate, each by itself."""
+    return isinstance(prior, Mapping) and any(
+        isinstance(own, Series) and own.local is not None for own in prior.values()
+    )
+
+
+def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Local | None:
+    """The mode whose rows deviate along the axis of another, None where the parameter `prior` says of none.
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode, or more than one, or its axis is a circle.
+    """
+    if not is_local(prior):
+        return None
+    given = {k: own.local for k, own in by_mode(labels, prior).items() if getattr(own, "local", None) is not None}
+    names = names_of(labels)
+    if len(given) > 1:
+        fail_value(f"one Series of a fit may have local=; got {len(given)}, of {[names[k] for k in given]}.")
+    ((along, name),) = given.items()
+    row, clock = mode_of(labels, name), clocks[along]
+    if row == along:
+        fail_value(f"local of the Series of mode {names[along]!r} must name another mode; got {name!r}.")
+    if not isinstance(clock, Clock) or clock.circle:
+        fail_value(f"the Series of mode {names[along]!r} is cyclic, along which rows have no local; leave one out.")
+    return Local(row, along, clock)
+
+
+def check_no_deviations(belief: Components, what: str, k: int | None = None) -> Components:
+    """The belief, refused where rows deviate along another mode, or those of mode k do.
+
+    Raises
+    ------
+    ValueError
+    """
+    if belief.deviations is not None and (k is None or k in belief.deviations.modes):
+        fail_value(f"{what} knows nothing of rows that deviate, which a Series with local= has; use predict, or fit.")
+    return belief
+
+
+def check_deviating(method: AnyMethod, settings: Any, stored: bool) -> None:
+    """Refuse rows that deviate to methods that cannot learn them, where entries lie on scratch, or keep their messages.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not method.takes_pairs:
+        fits = [m.name for m in METHODS.values() if m.takes_pairs]
+        fail_value(f"method {method.name!r} cannot take a Series with local=; use one of the methods {fits}.")
+    if stored:
+        fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
+    if getattr(settings, "keep_messages", False):
+        fail_value("keep_messages=True keeps none of a Series with local=; leave it out, and forget entries by data=.")
+
+
+def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
+    """How many pairs of a row and a time occur among entries (N, K).
+
+    Raises
+    ------
+    ValueError
+        If no row has entries at two times: its deviations cannot be told.
+    """
+    pairs = np.unique(coords[:, [local.row, local.along]], axis=0)
+    if len(pairs) == len(np.unique(pairs[:, 0])):
+        names = names_of(labels)
+        fail_value(
+            f"local={names[local.row]!r} of the Series of mode {names[local.along]!r} needs a row with entries at two "
+            "times or more; there is none; leave it out."
+        )
+    return len(pairs)
+
+
+def check_mode_priors(prior: Mapping[Any, Any]) -> None:
+    """Refuse a prior of a mode that is none.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, own in prior.items():
+        if not (isinstance(own, (Features, Series, Graph)) or (isinstance(own, str) and own in OTHERWISE)):
+            allowed = f"a tensorcep.Features, a tensorcep.Series, a tensorcep.Graph, or one of {OTHERWISE}"
+            fail_value(f"prior of mode {name!r} must be {allowed}; got {own!r}.")
+
+
+def check_known(designs: Designs, clocks: Clocks, method: str, likelihood: Likelihood) -> None:
+    """Refuse more features than a method takes, and rows that are coupled where a sampler turns down one by one.
+
+    Raises
+    ------
+    ValueError
+    """
+    fits = [one for one in METHODS.values() if one.takes_features and not one.lacks(likelihood)]
+    if are_many(designs) and not METHODS[method].sampler:
+        most = max(design.n_features for design in designs if design is not None)
+        names = [one.name for one in fits if one.sampler]
+        fail_value(f"method {method!r} takes at most {MOST_DIRECT} features of a mode; got {most}; use one of {names}.")
+    known = [own for own in clocks if own is not None]
+    if known and proposes_rows(method, likelihood):
+        names, what = [one.name for one in fits if one.name != method], word_of(known[0]).removeprefix("a ")
+        fail_value(f"method {method!r} takes no {what} of {likelihood.name!r} counts; use one of {names}.")
+
+
+def are_large(clocks: Clocks) -> bool:
+    """Whether a mode is a graph of so many rows that mean-field sweeps take longer than a sampler's."""
+    return any(isinstance(known, Net) and known.n > LARGE for known in clocks)
+
+
+def are_many(designs: Designs) -> bool:
+    """Whether a mode has so many features that systems are solved by conjugate gradients."""
+    return any(design is not None and design.n_features > MOST_DIRECT for design in designs)

@@ -1,0 +1,287 @@
+"""`sample_weight` of the CP estimators: powers of the entries' likelihoods.
+
+An entry of weight n counts as n entries that are equal: whole numbers are entries given so many times, for every method
+and for streams; an entry of weight 0 is left out, its labels stay. Any other weight is the power of a likelihood, or
+of what a method puts in its place: of the bound of a mean-field method, of the message of one that passes messages, of
+the Polya-Gamma form of a sampler (PG(n b, f) variables), of the density of real values. As a weight goes to 0 the fit
+goes to that without the entry (`tensorcep.cp.model.subsets`).
+
+Exposures and numbers of trials: what a user gives of them, and what the fit and predictions get.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.core.checks import check_values, check_weights, fail_value, warn_user
+from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.inputs.coordinates import Entries, refuse_others
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import augmentation_in_use
+from tensorcep.entries.batch import Batch
+from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.tables import as_frame, column_apart
+
+MOST_ENTRIES = 2**31
+WHOLE_REVISITED = (
+    "weights must be whole numbers with revisit=, whose reservoir holds whole entries; got others; use revisit=0."
+)
+
+
+class Weighted(NamedTuple):
+    """Entries, the weights (N,) that they have beside being there, None where all weigh the same, and their extents."""
+
+    entries: Entries
+    power: np.ndarray | None
+    extent: np.ndarray | None = None
+
+
+def weighted_entries(entries: Entries, sample_weight: Any, extent: np.ndarray | None = None) -> Weighted:
+    """Entries as often as their weights say, if these are whole numbers; otherwise those that count, with weights.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or all are 0.
+    """
+    if sample_weight is None:
+        return Weighted(entries, None, extent)
+    coords, values, shape, labels = entries
+    weights = _checked(sample_weight, len(values))
+    if (weights == np.rint(weights)).all():
+        which = _repeated(weights)
+        return Weighted((coords[which], values[which], shape, labels), None, None if extent is None else extent[which])
+    kept = weights > 0.0
+    extent = None if extent is None else extent[kept]
+    return Weighted((coords[kept], values[kept], shape, labels), weights[kept], extent)
+
+
+def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
+    """A batch with its entries as often as their weights say, if these are whole numbers; otherwise with weights.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or all are 0.
+    """
+    if sample_weight is None:
+        return batch
+    weights = _checked(sample_weight, len(batch.values))
+    whole = bool((weights == np.rint(weights)).all())
+    which = _repeated(weights) if whole else np.flatnonzero(weights)
+    keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
+    extents = None if batch.extents is None else batch.extents[which]
+    some = batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which], extents=extents)
+    return some if whole else some._replace(weights=weights[which])
+
+
+def _checked(sample_weight: Any, n: int) -> np.ndarray:
+    return check_weights("sample_weight", check_values(sample_weight, n, name="sample_weight"))
+
+
+def _repeated(weights: np.ndarray) -> np.ndarray:
+    if weights.sum() > MOST_ENTRIES:
+        fail_value(f"sample_weight counts entries, of which there may be 2**31; got {weights.sum():g}; divide it.")
+    return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+
+
+def check_power(name: str, problem: Problem) -> None:
+    """Refuse weights that are no whole numbers where a method, by its name, takes none.
+
+    Raises
+    ------
+    ValueError
+        If the sampler draws normals that labels or limits hide, whose powers have no such form, levels or a dispersion
+        are learned, zeros are structural, or noise differs.
+    """
+    likelihood = problem.likelihood
+    normal = likelihood.normal if name == "gibbs" else None
+    if normal is not None and augmentation_in_use(normal, problem) is not None:
+        fail_value(
+            f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
+            "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."
+        )
+    if likelihood.levels is not None and name != "vmp":  # the others learn thresholds from whole entries
+        fail_value(
+            f"method {name!r} takes whole numbers as weights of ordered levels, each counting as so many entries; got "
+            "others; use method='vmp'."
+        )
+    if likelihood.parameter is not None and not likelihood.parameter.is_precision:
+        fail_value(
+            "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
+            "likelihood='poisson'."
+        )
+    if likelihood.zeros is not None:
+        fail_value(
+            "weights must be whole numbers with zero_inflation=True, each entry counting as so many; got others; "
+            "round them, or use zero_inflation=False."
+        )
+    if problem.uneven is not None:
+        fail_value(
+            "weights must be whole numbers where noise differs, each entry counting as so many; got others; use "
+            "noise='one'."
+        )
+
+
+# The name of the argument of each kind of extent, and what has it.
+ARGUMENTS = {"exposure": "exposure", "trials": "n_trials"}
+TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "likelihood='binomial'"}
+
+
+def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
+    """The entries without a column of extents, the extents or None, and the name of that column.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        Those that the likelihood may come to have.
+    X : object
+    given : dict
+        The arguments exposure and n_trials: an array, or a column of the table X.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is given that the likelihood does not have, or X has no such column.
+    """
+    refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
+    said = {name: value for name, value in given.items() if value is not None}
+    for name in said:
+        if name not in [ARGUMENTS[kind] for kind in kinds]:
+            fail_value(f"{name} is for {TAKERS[name]}; leave it out.")
+    if not said:
+        return X, None, None
+    if len(said) > 1:
+        fail_value("exposure is for rates and n_trials for binomial counts; give one of them.")
+    ((name, value),) = said.items()
+    if not isinstance(value, str):
+        return X, value, None
+    return *column_apart(X, name, value), value
+
+
+def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
+    """Extents (n,) float64; a number serves every entry.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is not a finite positive number, or a number of trials is not whole.
+    """
+    name = ARGUMENTS[kind]
+    values = np.full(n, values, dtype=np.float64) if np.ndim(values) == 0 else values
+    extents = np.asarray(check_values(values, n, name=name))
+    bad = ~(extents > 0.0) if kind == "exposure" else ~((extents >= 1.0) & (extents == np.rint(extents)))
+    if bad.any():
+        allowed = "above 0" if kind == "exposure" else "whole numbers from 1 on"
+        i = int(np.argmax(bad))
+        fail_value(f"{name} must be {allowed}; got {extents[i]:g} at position {i}; leave such entries out.")
+    return extents
+
+
+def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
+    """Refuse counts above their numbers of trials.
+
+    Raises
+    ------
+    ValueError
+    """
+    if trials is not None and (y > trials).any():
+        i = int(np.argmax(y > trials))
+        fail_value(
+            f"binomial counts must be at most their number of trials; got {y[i]:g} of {trials[i]:g}; give n_trials=, "
+            "or take likelihood='poisson'."
+        )
+
+
+class TakesExtents:
+    """The part of an estimator whose entries may have an extent."""
+
+    _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
+    _extent_column: ClassVar[str | None] = None
+
+    def _split_extents(self: Any, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
+        others = {name: value for name, value in given.items() if name not in TAKERS}
+        refuse_others(f"{type(self).__name__}.{call}", others)
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        return split_extents(kinds, X, given)
+
+    def _checked_extents(self: Any, extents: Any, n: int) -> np.ndarray | None:
+        kind: Any = self._likelihoods()[0].extent
+        extents = 1.0 if extents is None and kind == "trials" else extents
+        return None if extents is None else checked_extents(kind, extents, n)
+
+    def _summed(self: Any, weighted: Weighted) -> Weighted:
+        """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
+        (coords, values, shape, labels), power, extents = weighted
+        asked = self._likelihoods()
+        if extents is None or power is not None or len(asked) > 1 or asked[0].name != "poisson" or asked[0].zeros:
+            return weighted
+        values = self._checked_targets(values, asked[0])
+        cells, total = merge_duplicates(coords, values, shape, "sum")
+        return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
+
+    def _in_units(
+        self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        if extents is None:
+            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
+        if self._likelihoods()[0].extent == "trials":
+            several = (extents > 1.0).any() or (goes_on and self._extent_unit is not None)
+            return extents, {"_extent_unit": 1.0 if several else None, "_extent_column": column}
+        unit = self._extent_unit or 1.0 if goes_on else weighted_mean(extents, weight)
+        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
+
+    def _column_of_extents(self: Any, given: dict[str, Any]) -> str | None:
+        said = {name: value for name, value in given.items() if value is not None}
+        for name, value in said.items():
+            if not isinstance(value, str):
+                fail_value(
+                    f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
+                )
+        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
+        split_extents(kinds, pd.DataFrame(columns=list(said.values())), said)
+        return next(iter(said.values()), None)
+
+    def _in_units_of_stream(self: Any, arrival: Batch, goes_on: bool) -> tuple[Batch, dict[str, Any]]:
+        extents = self._checked_extents(arrival.extents, len(arrival.values))
+        if extents is None and goes_on and self._extent_unit is not None:
+            fail_value("earlier counts had exposure=, and so must these; give theirs.")
+        if self._likelihoods()[0].extent == "trials":
+            check_trials(arrival.values, extents)
+        column = arrival.column or (self._extent_column if goes_on else None)
+        extents, about = self._in_units(extents, column, goes_on, arrival.weights)
+        return arrival._replace(extents=extents), {**about, "_extent_column": column}
+
+    def _extent_of(self: Any, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        kind: Any = self._likelihood().extent
+        X = as_frame(X)
+        _, value, _ = split_extents((kind,), X, given)
+        if value is None and isinstance(X, pd.DataFrame) and self._extent_column in X.columns:
+            value = X[self._extent_column].to_numpy()
+        if value is None and self._extent_unit is None:
+            return None
+        if value is None:
+            name = ARGUMENTS[kind]
+            if needed:
+                fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+            if kind == "exposure":  # shares of successes are what one trial means
+                warn_user(
+                    "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
+                    "are predicted; give theirs, or exposure=1 if that is meant.",
+                    UserWarning,
+                )
+        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
+
+    def _without_extent(self: Any, X: Any, given: dict[str, Any] | None = None) -> Any:
+        X = as_frame(X)
+        if not isinstance(X, pd.DataFrame):
+            return X
+        columns = [self._extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
+        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
+
+    @property
+    def _origin(self: Any) -> float:
+        return 0.0 if self._extent_unit is None else -float(np.log(self._extent_unit))

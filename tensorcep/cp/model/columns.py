@@ -1,0 +1,176 @@
+"""Main effects and interactions as CP components: which modes each column of the factors belongs to.
+
+A component that is active in some modes only has the factor 1 in the others: active in one mode it is a main effect
+(one number per row), in two a pairwise term, in all the full CP component.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_choice, check_int, fail_value
+
+PRESETS = ("cp", "main+cp", "pairwise", "all")
+PARTS = ("main", "pair", "cp")
+# Prior precision of a clamped element: it moves by less than the rounding of single precision.
+CLAMPED = 1e12
+
+
+def parts_of(interactions: Any, rank: int) -> dict[str, int]:
+    """Number of columns of each part: per mode ("main"), per pair of modes ("pair"), of all modes ("cp").
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `interactions` is neither a known word nor a dict of explicit ranks.
+    """
+    if isinstance(interactions, dict):
+        for name in interactions:
+            check_choice("a key of interactions", name, PARTS)
+        given = {name: check_int(f"interactions[{name!r}]", interactions.get(name, 0), 0) for name in PARTS}
+        if not any(given.values()):
+            fail_value(f"interactions must give at least one part of {PARTS} a rank above 0; got {interactions!r}.")
+        return given
+    if not isinstance(interactions, str) or interactions not in PRESETS:
+        fail_value(
+            f"interactions must be one of {('auto', *PRESETS)}, or a dict of ranks for {PARTS}; got {interactions!r}."
+        )
+    return {
+        "main": int(interactions != "cp"),
+        "pair": rank if interactions in ("pairwise", "all") else 0,
+        "cp": 0 if interactions == "pairwise" else rank,
+    }
+
+
+def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
+    """Whether column r is free (not clamped to 1) in mode k, (K, R) bool: main effects first, then pairs, then CP."""
+    modes = range(order)
+    sets: list[tuple[int, ...]] = [(k,) for k in modes for _ in range(parts["main"])]
+    sets += [pair for pair in itertools.combinations(modes, 2) for _ in range(parts["pair"])]
+    sets += [tuple(modes)] * parts["cp"]
+    return np.array([[k in active for active in sets] for k in modes])
+
+
+def columns_within(parts: dict[str, int], whole: dict[str, int], order: int) -> np.ndarray:
+    """The columns of `whole` (see `free_columns`) that are those of `parts`, of which it has no fewer."""
+    pairs = order * (order - 1) // 2
+    groups = [name for name, n in zip(PARTS, (order, pairs, 1), strict=True) for _ in range(n)]
+    return np.flatnonzero(np.concatenate([np.arange(whole[name]) < parts[name] for name in groups]))
+
+
+def modes_of_columns(free: np.ndarray) -> list[tuple[int, ...]]:
+    """The modes that each column belongs to."""
+    return [tuple(int(k) for k in np.flatnonzero(column)) for column in free.T]
+
+
+def padded_columns(used: np.ndarray) -> np.ndarray:
+    """The columns used in each mode, (K, Q) int64, of (K, R) bool; -1 where a mode uses fewer than another."""
+    index = np.full((len(used), int(used.sum(axis=1).max())), -1)
+    for row, mine in zip(index, used, strict=True):
+        row[: mine.sum()] = np.flatnonzero(mine)
+    return index
+
+
+class Places(NamedTuple):
+    """Where the numbers of a mode's rows begin: packed second moments and means of the free columns, a one, a zero."""
+
+    second: int
+    mean: int
+    one: int
+    zero: int
+
+    def of_mean(self, free: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Where the means of columns a (n,) lie; free (R,) bool are the mode's columns, a = -1 is padding."""
+        place = np.cumsum(free) - 1
+        return np.where(a < 0, self.zero, np.where(free[a], self.mean + place[a], self.one))
+
+    def of_second_moment(self, free: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Where E[u_a u_b] lies, of columns (n,) each: a mean where one of two columns is clamped."""
+        place = np.cumsum(free) - 1
+        p, q = np.minimum(place[a], place[b]), np.maximum(place[a], place[b])
+        mean = self.of_mean(free, np.where(free[a], a, b))
+        found = np.where(free[a] & free[b], self.second + q * (q + 1) // 2 + p, mean)
+        return np.where((a < 0) | (b < 0), self.zero, found)
+
+
+class FreeColumns(NamedTuple):
+    """Which columns are free in which modes, and what follows; made once, by `encoded`.
+
+    With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
+    clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
+    a mean where one of two columns is clamped there, or of 1 where both are.
+
+    Attributes
+    ----------
+    free : (K, R) bool
+    free_index : (K, Q) int64
+        The free columns of each mode; -1 stands for a column of zeros.
+    clamped_index : (K, C) int64
+        The others; -1 stands for none.
+    groups : (G, 2 + K) int64
+        See `column_groups`.
+    """
+
+    free: np.ndarray
+    free_index: np.ndarray
+    clamped_index: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def any_clamped(self) -> bool:
+        """Whether a column is clamped in some mode."""
+        return not bool(self.free.all())
+
+    def products(self, k: int) -> np.ndarray:
+        """Pairs of columns of the elements of z z' in mode k, packed, (P, 2)."""
+        i, j = np.tril_indices(self.free_index.shape[1])
+        return np.stack([self.free_index[k, i], self.free_index[k, j]], axis=1)
+
+    def cross(self, k: int) -> np.ndarray:
+        """Pairs of columns of the elements of z c in mode k, free ones first, (Q, C, 2)."""
+        return np.stack(np.meshgrid(self.free_index[k], self.clamped_index[k], indexing="ij"), axis=-1)
+
+    def squares(self, k: int) -> np.ndarray:
+        """Pairs of columns of c c in mode k, packed, (C * (C + 1) / 2, 2)."""
+        i, j = np.tril_indices(self.clamped_index.shape[1])
+        return np.stack([self.clamped_index[k, i], self.clamped_index[k, j]], axis=1)
+
+    def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
+        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
+
+        `columns` are (n,) for products of means, and (n, 2) for products of second moments; `places` has an item for
+        every mode.
+        """
+        lines = []
+        for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
+            if j != k and columns.ndim == 1:
+                lines.append(at.of_mean(free, columns))
+            elif j != k:
+                lines.append(at.of_second_moment(free, *columns.T))
+        return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
+
+
+def encoded(free: np.ndarray) -> FreeColumns:
+    """The record of the free columns (K, R) bool."""
+    return FreeColumns(free, padded_columns(free), padded_columns(~free), column_groups(free))
+
+
+def column_groups(free: np.ndarray) -> np.ndarray:
+    """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
+
+    How many columns and modes, and where the first column lies among the free ones of each of these modes, counted
+    through all modes.
+    """
+    Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
+    groups: list[list[int]] = []
+    for r, column in enumerate(free.T):
+        if r and (column == free[:, r - 1]).all():
+            groups[-1][0] += 1
+            continue
+        modes = np.flatnonzero(column)
+        groups.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
+    return np.array(groups, dtype=np.int64)

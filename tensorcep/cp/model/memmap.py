@@ -1,0 +1,313 @@
+"""Entries on scratch: packed and listed by row some at a time, to the bits of `tensorcep.cp.model.entries`.
+
+Sorting is stable counting, a mode at a time: the places of the entries of every row are counted first, and the entries
+then written to them, a piece of the input after the other, each piece in order, so that files are written from their
+beginning to their end once for every piece.
+
+Lists of entries on scratch, read some rows at a time, and the values in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.packing import offsets
+from tensorcep.core.scratch import MEMORY, Room, Scratch, on_scratch, read_ahead, room_of
+from tensorcep.core.sorting import sorted_places
+from tensorcep.core.sums import leaves
+from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
+from tensorcep.cp.model.problem import Problem
+from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.record import Likelihood
+
+# Entries that are read at a time, or those of a row with more.
+READ = 1 << 17
+
+
+class StoredTargets(NamedTuple):
+    """Values in the order of the rows: float64 as they are, or float32, from which a number is taken."""
+
+    value: np.ndarray
+    shift: float
+
+    def at(self, first: int, last: int) -> np.ndarray:
+        """The values first:last, float64."""
+        part = self.value[first:last]
+        return part if part.dtype == np.float64 else np.subtract(part, self.shift, dtype=np.float64)
+
+
+def taken_off(likelihood: Likelihood) -> float:
+    """What a likelihood of real values takes off them."""
+    return -float(likelihood.check_y(np.zeros(1))[0])
+
+
+def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align: int = 1) -> Iterator[tuple[int, int]]:
+    """Cuts of the rows first:last, counted from `offset`, with about READ entries between them.
+
+    They lie at multiples of `align`, counted from `offset` too.
+    """
+    a = first
+    while a < last:
+        b = int(np.searchsorted(start, start[offset + a] + READ, side="right")) - 1 - offset
+        b = min(last, max(a + align, b // align * align))
+        yield a, b
+        a = b
+
+
+def in_pieces(
+    kernel: Callable[..., None],
+    first: int,
+    last: int,
+    offset: int,
+    lists: tuple[np.ndarray, ...],
+    source: np.ndarray,
+    columns: Any,
+    entries: Any,
+    *rest: Any,
+    align: int = 1,
+) -> None:
+    """Call a kernel of rows for first:last; where `entries` are stored, for as many rows at a time as are read."""
+    if not isinstance(entries, StoredTargets):
+        kernel(first, last, offset, lists, source, columns, entries, *rest)
+        return
+    start, _, others = lists
+    for a, b in row_pieces(start, first, last, offset, align):
+        begin, end = int(start[offset + a]), int(start[offset + b])
+        read_ahead(others, end, min(end + READ, int(start[offset + last])))
+        read_ahead(entries.value, end, min(end + READ, int(start[offset + last])))
+        known = (begin, np.zeros(0), entries.at(begin, end))
+        kernel(a, b, offset, lists, source, columns, known, *rest)
+
+
+def sum_stored(
+    first: int,
+    last: int,
+    chunks: np.ndarray,
+    by_row: EntriesByRow,
+    sums: tuple[Any, ...],
+    shift: float,
+    scratch: np.ndarray,
+) -> None:
+    """As `tensorcep.cp.model.entries.sum_chunks`, of lists on scratch; a weight of None is 1, True the entry's value."""
+    start = by_row.start
+    for a, b in row_pieces(start, int(chunks[first]), int(chunks[last])):
+        begin, end = int(start[a]), int(start[b])
+        read_ahead(by_row.others, end, min(end + READ, int(start[chunks[last]])))
+        read_ahead(by_row.value, end, min(end + READ, int(start[chunks[last]])))
+        piece = by_row._replace(
+            start=start[a : b + 1] - begin,
+            entry=np.arange(end - begin, dtype=np.int32),
+            value=np.zeros(0),
+            others=by_row.others[begin:end],
+        )
+        for of_values, source, out in sums:
+            weight = StoredTargets(by_row.value, shift).at(begin, end) if of_values else np.ones(end - begin)
+            sum_products(0, b - a, piece, weight, source, out[a:b], scratch)
+
+
+# Entries that are sorted at a time, a multiple of LANES: each takes about a hundred bytes.
+PIECE = 1 << 22
+SORTING_BYTES = 100
+# Bytes per entry of latent values, weights and targets: of four chains, and of a mean-field fit beside them.
+SITES = 150
+
+
+class Columns(NamedTuple):
+    """Coordinates of entries on scratch: a column (N,) int32 for each mode; whether no cell may occur twice."""
+
+    columns: tuple[np.ndarray, ...]
+    distinct: bool = False
+
+
+def scratch_bytes(n: int, order: int, drawn: bool = False) -> int:
+    """The most bytes that the files of a fit of n entries take at a time; `drawn`: with auxiliary variables."""
+    source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
+    by_row = order * (4 * (order - 1) + 8)
+    beside = 16  # values less their mean, values that were not left out
+    sites = SITES if drawn else 0
+    return n * (source + beside + max(sorting, packed + 2 * by_row + sites))
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """Slices of n entries, of PIECE each, the last of fewer."""
+    for first in range(0, n, PIECE):
+        yield slice(first, min(n, first + PIECE))
+
+
+def pack_stored(source: Columns, y: np.ndarray, shape: Sequence[int]) -> Entries:
+    """As `tensorcep.cp.model.entries.pack_entries`, of values (N,) on scratch, where the entries lie too.
+
+    Raises
+    ------
+    ValueError
+        If a cell occurs twice that may not.
+    """
+    n, order, room = len(y), len(shape), room_of(y)
+    first, n_blocks = offsets(shape), -(-n // LANES)
+    place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
+    for at in pieces(n):
+        place[at] = np.arange(at.start, at.stop)
+    parts: tuple[np.ndarray, ...] = (*source.columns, y, place)
+    del place
+    for k in range(order - 1, -1, -1):
+        parts = _sorted_by(k, parts, shape[k], room)
+    if source.distinct:
+        _check_distinct(parts[:order])
+    rows, values, weight = room.empty((n_blocks, order, LANES), np.int32), *_lanes(n_blocks, room)
+    for at in pieces(n_blocks * LANES):
+        mine, own = slice(at.start // LANES, -(-at.stop // LANES)), slice(at.start, min(n, at.stop))
+        used, flat = own.stop - own.start, np.zeros(at.stop - at.start)
+        flat[:used] = parts[order][own]
+        values[mine] = flat.reshape(-1, LANES)
+        flat[:used] = 1.0
+        weight[mine] = flat.reshape(-1, LANES)
+        for k in range(order):
+            column = np.zeros(len(flat), np.int32)
+            np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
+            rows[mine, k] = column.reshape(-1, LANES)
+    starts = chunk_starts(n, order, n_blocks, int(first[-1]))
+    return Entries(rows, values, weight, starts, parts[order + 1], first)
+
+
+def _lanes(n_blocks: int, room: Room) -> tuple[np.ndarray, np.ndarray]:
+    return room.empty((n_blocks, LANES)), room.empty((n_blocks, LANES))
+
+
+def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
+    """All parts in the stable order of part k, whole numbers below `size`."""
+    n, out = len(parts[k]), tuple(room.empty(part.shape, part.dtype) for part in parts)
+    count = np.zeros(size, dtype=np.int64)
+    for at in pieces(n):
+        count += np.bincount(parts[k][at], minlength=size)
+    filled = np.cumsum(count) - count
+    for at in pieces(n):
+        place, to = _placed(np.ascontiguousarray(parts[k][at]), filled)
+        for part, sorted_part in zip(parts, out, strict=True):
+            sorted_part[to] = part[at][place]
+    return out
+
+
+def _placed(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of a piece's keys in order, and where each goes; `filled` tells what follows, and moves on."""
+    place, cuts = sorted_places(key, len(filled))
+    cuts = cuts.astype(np.int64)
+    count = np.diff(cuts)
+    to = np.repeat(filled - cuts[:-1], count)
+    to += np.arange(len(key))
+    filled += count
+    return place, to
+
+
+def _check_distinct(columns: Sequence[np.ndarray]) -> None:
+    n = len(columns[0])
+    for at in pieces(n - 1):
+        following = slice(at.start + 1, at.stop + 1)
+        same = np.logical_and.reduce([column[at] == column[following] for column in columns])
+        if same.any():
+            cell = tuple(int(column[at][int(same.argmax())]) for column in columns)
+            raise ValueError(
+                f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
+                f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
+            )
+
+
+def by_row_of(
+    problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
+) -> EntriesByRow:
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`."""
+    if not on_scratch(problem.entries.y):
+        return entries_by_row(problem.entries, late, values, executor)
+    return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
+
+
+def by_row_stored(
+    entries: Entries, late: np.ndarray | None = None, values: bool = False, shift: float = 0.0
+) -> EntriesByRow:
+    """As `tensorcep.cp.model.entries.entries_by_row`, on scratch; made once for the same entries.
+
+    Values from which `shift` was taken are listed with it, as float32, where that loses nothing
+    (`tensorcep.cp.model.memmap.StoredTargets` gives them back).
+    """
+    room = room_of(entries.y)
+    if not isinstance(room, Scratch):
+        raise TypeError("entries must lie on scratch; got some in memory.")
+    key = (id(entries.y), None if late is None else late.tobytes(), values)
+    if key not in room.tables:
+        raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
+        room.tables[key] = (entries, _listed(entries, late, values, raw, room))
+    found: EntriesByRow = room.tables[key][1]
+    return found
+
+
+def _is_single(y: np.ndarray, shift: float) -> bool:
+    """Whether single precision holds values (n,) as they were before `shift` was taken from them."""
+    for at in pieces(len(y)):
+        raw = (y[at] + shift).astype(np.float32)
+        if not np.array_equal(np.subtract(raw, shift, dtype=np.float64), y[at]):
+            return False
+    return True
+
+
+def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    first, ends = entries.offsets, np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
+    entry = room.empty(0 if values else K * n, np.int32)
+    value = room.empty(K * n if values else 0, np.float64 if raw is None else np.float32)
+    others = room.empty((K * n, K - 1), np.int32)
+    last = None if late is None else np.sort(late)
+    for k in range(K):
+        count = np.zeros(2 * int(first[k + 1] - first[k]), dtype=np.int64)
+        for _, key, _ in _keys(entries, k, last):
+            count += np.bincount(key, minlength=len(count))
+        filled = np.cumsum(count) - count
+        filled += k * n
+        for at, key, rest in _keys(entries, k, last):
+            place, to = _placed(key, filled)
+            others[to] = rest[place]
+            if values:
+                y = entries.y.ravel()[at][place]
+                value[to] = y if raw is None else y + raw
+            else:
+                entry[to] = place + at.start
+        ends[first[k] : first[k + 1]] = filled.reshape(-1, 2)
+    return listed_by_row(ends, n, first, (entry, value, others))
+
+
+def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Pieces of the entries: where, twice the rows of mode k, one more of those that come last; rows of the others."""
+    n, K = len(entries.permutation), entries.rows.shape[1]
+    others = [j for j in range(K) if j != k]
+    for at in pieces(n):
+        blocks = entries.rows[at.start // LANES : -(-at.stop // LANES)]
+        key = 2 * (blocks[:, k].ravel()[: at.stop - at.start] - np.int32(entries.offsets[k]))
+        if late is not None:
+            key[late[slice(*np.searchsorted(late, [at.start, at.stop]))] - at.start] += 1
+        yield at, key, np.stack([blocks[:, j].ravel()[: len(key)] for j in others], axis=1)
+
+
+def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[Columns, np.ndarray]:
+    """Checked entries in memory as columns and values on scratch."""
+    columns = tuple(room.empty(len(coords), np.int32) for _ in range(coords.shape[1]))
+    y = room.empty(len(values))
+    for at, (k, column) in itertools.product(pieces(len(values)), enumerate(columns)):
+        column[at] = coords[at, k]
+    y[:] = values
+    return Columns(columns), y
+
+
+def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The values (n,) but those at some places; those of values on scratch lie there."""
+    room = room_of(y)
+    if room is MEMORY:
+        return np.delete(y, place)
+    others, place, filled = room.empty(len(y) - len(place)), np.sort(place), 0
+    for a, b in leaves(len(y)):
+        part = np.delete(y[a:b], place[slice(*np.searchsorted(place, [a, b]))] - a)
+        others[filled : filled + len(part)] = part
+        filled += len(part)
+    return others

@@ -1,0 +1,136 @@
+"""What a method for the CP model infers from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import GammaNoise
+from tensorcep.cp.model.entries import Entries
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.record import RowPrior
+
+
+class FixedRows(NamedTuple):
+    """Modes whose rows are known, and stay as they are.
+
+    Attributes
+    ----------
+    modes : tuple of bool
+    seen : (n_rows,) bool
+        Of the rows of these modes, those that entries told of.
+    Lam, eta : (n_rows, P), (n_rows, R) float64
+        Natural parameters of the rows of these modes; those of the others are of no meaning.
+    draws : (D, n_rows, R) float64
+        The same for samplers, which take one after the other.
+    """
+
+    modes: tuple[bool, ...]
+    seen: np.ndarray
+    Lam: np.ndarray
+    eta: np.ndarray
+    draws: np.ndarray
+
+
+class Uneven(NamedTuple):
+    """Noise that differs between the rows of a mode, or (None) between entries (`tensorcep.likelihoods.uneven`).
+
+    Of counts it is the dispersion that differs, between the rows of a mode (`tensorcep.likelihoods.pooling`).
+    """
+
+    mode: int | None
+
+
+class Problem(NamedTuple):
+    """What a method infers from.
+
+    Attributes
+    ----------
+    prior : RowPrior
+        Prior of the rows.
+    start : (n_rows, R) float64 or None
+        Row means that a method starts from; None starts at the prior.
+    noise_prior : GammaNoise or None
+        Prior of the Gaussian noise precision; None for likelihoods without one.
+    seed : int
+        Seed of the methods that draw random numbers.
+    free : (K, R) bool or None
+        Columns that are not clamped to 1 by the prior (`tensorcep.cp.model.columns`); None when all are free.
+    fixed : FixedRows or None
+        Rows that are not learned.
+    power : (n_blocks, LANES) float64 or None
+        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
+    uneven : Uneven or None
+        How the noise, or the dispersion, differs; None where it is the same everywhere.
+    of_entries : object or None
+        What another run of the method has of the same entries (`tensorcep.core.loop.Method.of_entries`).
+    tries : bool
+        Whether many quick starts are worth their time where spectra show nothing (`tensorcep.cp.init.multistart`).
+    """
+
+    entries: Entries
+    shape: tuple[int, ...]
+    rank: int
+    likelihood: Likelihood
+    prior: RowPrior
+    start: np.ndarray | None
+    noise_prior: GammaNoise | None
+    seed: int = 0
+    free: np.ndarray | None = None
+    fixed: FixedRows | None = None
+    power: np.ndarray | None = None
+    uneven: Uneven | None = None
+    of_entries: Any = None
+    tries: bool = True
+
+    def is_fixed(self, k: int) -> bool:
+        """Whether the rows of mode k stay as they are."""
+        return self.fixed is not None and self.fixed.modes[k]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each entry counts, (n_blocks, LANES), 0 in padding lanes."""
+        return self.entries.weight if self.power is None else self.power
+
+    @property
+    def weighted_entries(self) -> Entries:
+        """The entries with these weights, for methods that send messages."""
+        return self.entries._replace(weight=self.weights)
+
+    @property
+    def rows_of_fixed(self) -> np.ndarray:
+        """Whether a packed row stays as it is, (n_rows,) bool."""
+        return np.repeat([self.is_fixed(k) for k in range(len(self.shape))], self.shape)
+
+    @property
+    def every_free(self) -> np.ndarray:
+        """Columns that are not clamped, (K, R) bool."""
+        return np.ones((len(self.shape), self.rank), dtype=bool) if self.free is None else self.free
+
+    @property
+    def rows_free(self) -> np.ndarray:
+        """The same of every row, (n_rows, R) bool."""
+        return self.every_free.repeat(self.shape, axis=0)
+
+
+def weights_of_entries(problem: Problem) -> np.ndarray | None:
+    """How much each entry counts, (N,) in the order of the lanes; None where all count once."""
+    return None if problem.power is None else problem.power.ravel()[: len(problem.entries.permutation)]
+
+
+def with_powers(problem: Problem, power: np.ndarray) -> Problem:
+    """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""
+    return in_lanes_of(problem, power[problem.entries.permutation])
+
+
+def in_lanes_of(problem: Problem, power: np.ndarray) -> Problem:
+    """The same of powers (N,) in the order of the lanes."""
+    lanes = np.zeros(problem.entries.y.shape)
+    lanes.ravel()[: len(power)] = power
+    return problem._replace(power=lanes)
+
+
+def with_entries_of(problem: Problem, other: Problem) -> Problem:
+    """The problem with the entries of another one, and what these count."""
+    return problem._replace(entries=other.entries, power=other.power)

@@ -1,0 +1,292 @@
+"""The rows' prior of a fit and the row means that it starts from: all that the estimators know of priors.
+
+Prior and starting means of a model with main effects and interactions (`tensorcep.cp.model.columns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
+from tensorcep.core.packing import offsets
+from tensorcep.core.scratch import room_of
+from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.inputs.side_information import Clocks, Designs
+from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.plan.auto import INITS, SCALES
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
+from tensorcep.priors.drifting import with_series
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
+from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.record import RowPrior
+from tensorcep.priors.regressed import with_features
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+# Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
+Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
+
+
+class Structure(NamedTuple):
+    """What to expect of each column.
+
+    Attributes
+    ----------
+    free : (K, R) bool
+        Columns that are inferred; the others are clamped to 1.
+    mean : (K, R) float64
+    scale : (R,) float64
+        Standard deviation of a free element.
+    """
+
+    free: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+def structure(free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]) -> Structure:
+    """Expected means and scales of the columns.
+
+    Every part (main effects, pairs, CP) is expected to explain as much as every other. The intercept is the mean of
+    the first main effect.
+
+    Parameters
+    ----------
+    free : (K, R) bool
+    intercept : float
+    centre : float
+        Mean of the elements of columns that are free in two modes or more.
+    scale_of : callable
+        ``scale_of(order, rank)``: scale at which the sum of `rank` products of `order` factors is as large as the data.
+    """
+    active = free.sum(axis=0)
+    parts, counts = np.unique(active, return_counts=True)
+    scales = {int(j): scale_of(int(j), int(n) * len(parts)) for j, n in zip(parts, counts, strict=True)}
+    mean = np.where(free & (active > 1), centre, np.where(free, 0.0, 1.0))
+    if active.min() == 1:
+        first = int(np.argmin(active))
+        mean[free[:, first], first] = intercept
+    return Structure(free, mean, np.array([scales[int(j)] for j in active]))
+
+
+def structured_prior(found: Structure, kind: str | None) -> tuple[Prior, Learner | None]:
+    """The rows' prior, clamped columns included, and what learns it from its natural parameters on."""
+    precision = np.where(found.free, found.scale**-2, CLAMPED)
+    scale = np.broadcast_to(found.scale, found.free.shape)
+    learned = None if kind is None else partial(LEARNED[kind], mean=found.mean, scale=scale, free=found.free)
+    return Prior(list(found.mean), list(precision)), learned
+
+
+def structured_start(
+    found: Structure, shape: Sequence[int], given: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
+    start = np.repeat(found.mean, shape, axis=0)
+    free = np.repeat(found.free, shape, axis=0)
+    if given is not None:
+        return np.where(free, given, start)
+    drawn = found.scale * rng.standard_normal((int(offsets(shape)[-1]), found.free.shape[1]))
+    return np.where(free & (found.free.sum(axis=0) > 1), drawn, start)
+
+
+class Rows(NamedTuple):
+    """What is expected of the rows, and where fits begin.
+
+    Attributes
+    ----------
+    prior : Prior
+        To begin with.
+    learner : callable or None
+        What makes a prior that is learned of its natural parameters.
+    starts : tuple of (n_rows, R) float64 or None
+    seed : int
+        Of the methods that draw random numbers.
+    """
+
+    prior: Prior
+    learner: Learner | None
+    starts: tuple[np.ndarray | None, ...]
+    seed: int
+
+    def prior_of_rows(self, shape: tuple[int, ...], rank: int, designs: Designs, clocks: Clocks) -> RowPrior:
+        """The prior as methods take it, with the features of the rows, and the axes of modes, if any."""
+        natural = natural_lines(self.prior, shape, rank)
+        if self.learner is None:
+            return FixedPrior(*natural)
+        learned = self.learner(*natural)
+        if not isinstance(learned, LearnedPrior):
+            return learned
+        known = with_features(learned, designs) if designs else learned
+        return with_series(known, clocks) if clocks else known
+
+
+def plan_rows(
+    model: BaseCP,
+    y: np.ndarray,
+    shape: tuple[int, ...],
+    kind: Any,
+    free: np.ndarray,
+    likelihood: Likelihood,
+    n_starts: int,
+    random_state: Any,
+    weight: np.ndarray | None = None,
+) -> Rows:
+    """Prior, starts and seed of the fit of an estimator to the values y.
+
+    Everything is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
+
+    Parameters
+    ----------
+    model : BaseCP
+    y : (N,) float64
+        Values as the likelihood has them, in an order that does not depend on that of the input.
+    shape : tuple of int
+    kind : {"fixed", "learned", "ard"} or Prior
+    free : (K, R) bool
+        Columns that are not clamped.
+    likelihood : Likelihood
+    n_starts : int
+    random_state : int, RandomState, Generator or None
+    weight : (N,) float64, optional
+        How much each value counts in the automatic scale and the mean.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of the prior or the start is not allowed.
+    """
+    scale = word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
+
+    def scale_of(values: np.ndarray, order: int, rank: int) -> float:
+        return model._auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
+
+    values = model._latent_guess(y, likelihood, weight)
+    if free.all():
+        return _component_rows(model, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
+    intercept, centred = model._intercept(y, likelihood, weight), room_of(values).empty(len(values))
+    np.subtract(values, weighted_mean(values, weight), out=centred)
+    return _structured_rows(model, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
+
+
+def _component_rows(
+    model: BaseCP,
+    values: np.ndarray,
+    shape: tuple[int, ...],
+    kind: Any,
+    rank: int,
+    n_starts: int,
+    scale_of: Callable[[np.ndarray, int, int], float],
+    random_state: Any,
+) -> Rows:
+    """The rows of a CP component alone."""
+    given = checked_init(model.init, shape, rank)
+    mean = word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
+    if isinstance(kind, Prior) and (model.prior_scale != "auto" or mean != "uniform"):
+        fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
+    scale = 1.0 if isinstance(kind, Prior) else scale_of(values, len(shape), rank)
+    learner: Learner | None = None
+    drawn = kind == "fixed" and mean == "uniform"  # the paper's prior: one draw per row, kept
+    if isinstance(kind, Prior):
+        prior = checked_prior(kind, shape, rank)
+    elif kind in LEARNED:
+        prior, learner = learned_prior(kind, 0.0 if mean == "uniform" else mean, scale, len(shape), rank)
+    else:
+        prior = Prior([0.0 if drawn else mean] * len(shape), [1.0 / scale**2] * len(shape))
+    if isinstance(given, str) and given == "prior" and not drawn and not any(np.any(m) for m in prior.mean):
+        fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
+    rng = check_random_state(random_state)
+    if drawn:
+        prior = prior._replace(mean=[scale * rng.random((n, rank)) for n in shape])
+    starts = tuple(_start(given, scale, sum(shape), rank, rng) for _ in range(n_starts))
+    return Rows(prior, learner, starts, int(rng.integers(2**63)))
+
+
+def _start(given: Any, scale: float, n_rows: int, rank: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Row means to start from, or None for the prior's.
+
+    Those at random are drawn from N(0, scale^2): at a common mean every component would get the same messages, and at
+    the prior mean zero no messages at all.
+    """
+    if not isinstance(given, str):
+        return np.asarray(given)
+    return None if given == "prior" else scale * rng.standard_normal((n_rows, rank))
+
+
+def _structured_rows(
+    model: BaseCP,
+    values: np.ndarray,
+    shape: tuple[int, ...],
+    kind: Any,
+    free: np.ndarray,
+    intercept: float,
+    n_starts: int,
+    scale_of: Callable[[np.ndarray, int, int], float],
+    random_state: Any,
+) -> Rows:
+    """The rows of a model with main effects or interactions."""
+    if isinstance(kind, Prior):
+        fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
+    given = checked_init(model.init, shape, free.shape[1])
+    if isinstance(given, str) and given == "prior":
+        fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
+    centre = 0.0 if model.prior_mean == "uniform" else check_range("prior_mean", model.prior_mean)
+    columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(values, j, n))
+    prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
+    rng = check_random_state(random_state)
+    means = None if isinstance(given, str) else given
+    starts = tuple(structured_start(columns, shape, means, rng) for _ in range(n_starts))
+    return Rows(prior, learner, starts, int(rng.integers(2**63)))
+
+
+def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
+    """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
+    if not isinstance(prior, Prior):
+        fail_value(f"prior must be 'auto', 'fixed', 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
+    if not len(prior.mean) == len(prior.precision) == len(shape):
+        fail_value(
+            f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "
+            f"{len(prior.precision)}."
+        )
+    for k, (n, mean, precision) in enumerate(zip(shape, prior.mean, prior.precision, strict=True)):
+        mean, precision = np.asarray(mean, dtype=np.float64), np.asarray(precision, dtype=np.float64)
+        if mean.shape not in ((), (rank,), (n, rank)):
+            fail_value(f"prior.mean of mode {k} must have shape (), ({rank},) or ({n}, {rank}); got {mean.shape}.")
+        if precision.shape not in ((), (rank,), (rank, rank), (n, rank, rank)):
+            allowed = f"(), ({rank},), ({rank}, {rank}) or ({n}, {rank}, {rank})"
+            fail_value(f"prior.precision of mode {k} must have shape {allowed}; got {precision.shape}.")
+        if not (np.isfinite(mean).all() and np.isfinite(precision).all()):
+            fail_value(f"prior of mode {k} must be finite; got nan or infinity.")
+        least = precision.min() if precision.ndim < 2 else np.linalg.eigvalsh(precision).min()
+        if least <= 0.0:
+            fail_value(f"prior.precision of mode {k} must be positive definite; its least eigenvalue is {least:g}.")
+    return prior
+
+
+def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int) -> tuple[Prior, Learner]:
+    """The prior that rows expected at `centre` begin with, and what learns it."""
+    full = np.ones((order, rank))
+    learner = partial(LEARNED[kind], mean=centre * full, scale=scale * full, free=full > 0.0)
+    return Prior([centre] * order, [scale**-2] * order), learner
+
+
+def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
+    """A word, or the given row means (n_rows, R)."""
+    if isinstance(init, str):
+        return check_choice("init", init, INITS)
+    if not isinstance(init, (list, tuple)):
+        fail_value(f"init must be 'auto', 'random', 'prior', or a list of one array per mode; got {init!r}.")
+    factors = [np.asarray(factor, dtype=np.float64) for factor in init]
+    if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
+        fail_value(
+            f"init must be 'auto', 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got "
+            f"arrays of shapes {[factor.shape for factor in factors]}."
+        )
+    if not all(np.isfinite(factor).all() for factor in factors):
+        fail_value("init must be finite; got nan or infinity.")
+    return np.concatenate(factors)

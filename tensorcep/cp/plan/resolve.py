@@ -1,0 +1,383 @@
+"""From an estimator and its entries to a plan of the fit: every choice and every refusal, before anything changes.
+
+Which pilots a fit has: quick ones in all of its columns and, for samplers by default, in some of them.
+
+Main effects and pairs of modes alone: what chains of many labels may have in place of all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.loop import AnyMethod, Run
+from tensorcep.core.scratch import room_of
+from tensorcep.core.settings import Settings
+from tensorcep.cp.fit.chains import asks_chains
+from tensorcep.cp.fit.select import with_best_columns
+from tensorcep.cp.fit.validation import best_problem
+from tensorcep.cp.inputs.side_information import (
+    Clocks,
+    Designs,
+    are_large,
+    are_many,
+    check_deviating,
+    check_known,
+    check_pairs,
+    described,
+    knows_rows,
+    local_of,
+)
+from tensorcep.cp.inputs.weights import check_power
+from tensorcep.cp.methods import METHODS, get_method
+from tensorcep.cp.model.columns import columns_within, free_columns
+from tensorcep.cp.model.entries import Entries, pack_entries
+from tensorcep.cp.model.memmap import Columns, pack_stored, pieces
+from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
+from tensorcep.cp.model.subsets import plain_values, telling, with_extents
+from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
+from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Paired, Pilot, Plan
+from tensorcep.cp.plan.priors import Rows, plan_rows
+from tensorcep.cp.plan.spec import checked_options, is_random, with_numbers
+from tensorcep.cp.settings.base import Size, size_of
+from tensorcep.cp.settings.messages import has_one_state
+from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.stream.checks import check_revisit
+from tensorcep.cp.stream.slopes import expected_of
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.fixed import Prior
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+# So many overdispersed counts have a pilot of all but pairs of modes, too: in noise that begins large these take what
+# components would explain. A tenth of fewer can't tell, and of more the pilot of all columns finds what there is.
+WITHOUT_PAIRS = 1000, 20_000
+
+
+def pilots_of(
+    model: BaseCP,
+    chosen: Chosen,
+    method: AnyMethod,
+    entries: tuple[Likelihood, int, int],
+    in_columns: Callable[[dict[str, int]], Problem],
+) -> tuple[Pilot, ...]:
+    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone.
+
+    `entries` are their likelihood, how many there are, and of how many modes; `in_columns` gives the problem in columns
+    of these parts.
+    """
+    likelihood, n_entries, order = entries
+    name = next((name for name in PILOTS if not METHODS[name].lacks(likelihood)), None)
+    if name is None:
+        return ()
+    settings = with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter)
+    some = {"all columns": chosen.parts}
+    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
+    if method.sampler and stacked and isinstance(model.interactions, str) and model.interactions == "auto":
+        some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
+        few = WITHOUT_PAIRS[0] <= n_entries < WITHOUT_PAIRS[1]
+        if few and likelihood.name == "negbinomial" and chosen.parts["pair"]:
+            some |= {"main+cp": chosen.parts | {"pair": 0}}
+    return tuple(
+        Pilot(part, METHODS[name], settings, in_columns(parts), columns_within(parts, chosen.parts, order))
+        for part, parts in some.items()
+    )
+
+
+def after_pilot(settings: Settings, chosen: Chosen) -> Settings:
+    """Settings of a fit that starts where a pilot has ended, where the user has not said how long it is annealed."""
+    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
+        return settings
+    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
+
+
+def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:
+    """Main effects and pairs of modes that share what the components had; the same without that, if it differs.
+
+    There are no more columns in all, nor in any mode, so that neither memory nor sweeps grow; no more of a pair than
+    the smallest mode has rows.
+    """
+    order = len(shape)
+    more = parts["cp"] // (order * (order - 1) // 2)
+    most = max(parts["pair"], min(parts["pair"] + more, *shape))
+    return [parts | {"pair": n, "cp": 0} for n in dict.fromkeys((most, parts["pair"]))]
+
+
+def with_pairs_alone(
+    plan: FitPlan, left_open: bool, in_columns: Callable[[dict[str, int]], tuple[Problem, Rows]]
+) -> FitPlan:
+    """The plan, with the same fits in main effects and pairs alone where columns were left open and chains may ask.
+
+    `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
+    Not of rows of which features or an axis are known: these say what components share.
+    """
+    work, known = plan.work, plan.attributes
+    parts, problem = known["interactions_"], work.problem
+    plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
+    if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
+        return plan
+    paired = []
+    for own_parts in paired_parts(parts, problem.shape):
+        own, rows = in_columns(own_parts)
+        # the seed of the whole tells which entries are left out
+        alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
+        paired.append(plan._replace(work=alone, prior=rows.prior, attributes=known | {"interactions_": own_parts}))
+    asked = tuple(Paired(one.work, left_open) for one in paired)
+    return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))
+
+
+# Products of two numbers in the sums over the entries of one mode: some milliseconds.
+WORTH_THREADS = 4e6
+
+
+class Data(NamedTuple):
+    """Entries, their values in the order of `Entries`, shape, likelihood and noise, and features and axes of rows.
+
+    `weight` is how much each value counts, None where all count once.
+    """
+
+    entries: Entries
+    values: np.ndarray
+    shape: tuple[int, ...]
+    likelihood: Likelihood
+    designs: Designs
+    clocks: Clocks
+    uneven: Uneven | None = None
+    weight: np.ndarray | None = None
+
+
+class FitPlan(NamedTuple):
+    """What `fit` does, and what it will know of the result beside the run.
+
+    Attributes
+    ----------
+    work : Plan
+    prior : Prior
+        Of the rows, as the fit begins with it.
+    labels : tuple of Labels or None
+    attributes : dict
+        Fitted attributes that are decided: method_, rank_, prior_, ...
+    paired : tuple of FitPlan
+        The same of fits that may stand in for it.
+    """
+
+    work: Plan
+    prior: Prior
+    labels: tuple[Any, ...]
+    attributes: dict[str, Any]
+    paired: tuple[FitPlan, ...] = ()
+
+    def of(self, result: Run) -> FitPlan:
+        """The plan whose result it is."""
+        return (self, *self.paired)[result.stands_in]
+
+
+def plan_fit(
+    model: BaseCP,
+    entries: tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]],
+    source: Any,
+    streaming: bool = False,
+    prior: str = "fixed",
+    decided: tuple[Likelihood, dict[str, Any]] | None = None,
+    limit: float | None = None,
+    extent: np.ndarray | None = None,
+    power: np.ndarray | None = None,
+) -> FitPlan:
+    """Decide all of a fit. The estimator is not changed.
+
+    Parameters
+    ----------
+    model : BaseCP
+    entries : tuple
+        Coordinates, values, shape and labels, as `training_entries` gives them.
+    source : object
+        What the user passed, which may know more than the entries.
+    streaming : bool
+        Whether they are the first entries of a stream.
+    prior : str
+        What prior="auto" stands for in a stream.
+    decided : tuple, optional
+        The likelihood and the attributes that tell of it, where an earlier fit decided them.
+    limit : float, optional
+        Bytes of memory that the fit may take.
+    extent : (N,) float64, optional
+        Exposures of counts, of mean 1, or numbers of trials.
+    power : (N,) float64, optional
+        How much each entry counts: the power of its likelihood.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter or a value is not allowed.
+    """
+    coords, values, shape, labels = entries
+    if model.revisit:
+        check_revisit(model)
+    stored = isinstance(coords, Columns)
+    told_values = values[telling(power)]
+    n_told = len(told_values)
+    chosen = choose(model, n_told, shape, streaming, prior, limit, stored, model._is_wild(told_values))
+    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent, power)
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
+    columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
+    shape, labels, designs, clocks = described(model.prior, shape, labels, columns)
+    check_known(designs, clocks, chosen.method, likelihood)
+    local = local_of(model.prior, labels, clocks)
+    uneven, told = model._decide_noise(labels, chosen, streaming)
+    own = own | told | model._source_attributes(source, first=True)
+    options = checked_options(model)
+    learned = chosen.prior_name == "learned"
+    size = size_of(len(values), shape, chosen.parts)
+    if local is not None:
+        check_deviating(method, chosen.settings, stored)
+        size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
+    size = within(size, limit, stored)
+    most_draws = room_for_draws(chosen.settings, size)
+    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
+    spectral = isinstance(model.init, str) and model.init == "auto"
+    has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
+    spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
+    alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
+    check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
+    how = (chosen.method, chosen.settings, uneven)
+    packed, values, weight = _packed(model, (coords, values, shape, labels), likelihood, how, extent, power)
+    several = method.trial_sweeps(settings) > 0 and is_random(model.init)
+    n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
+    data = Data(packed, values, shape, likelihood, designs, clocks, uneven, weight)
+    if told.get("noise_") == "auto":
+        data = data._replace(uneven=_chosen_noise(model, data, chosen))
+        own = own | {"noise_": name_of_noise(data.uneven, labels)}
+    if isinstance(own.get("power_"), tuple):
+        powers = in_stream(own["power_"]) if streaming else own["power_"]
+        data, told = _with_best_power(model, data, (*entries[:2], power), chosen, powers)
+        own = own | told
+    options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
+
+    def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
+        problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts, seed)
+        if problem.power is not None:
+            check_power(method.name, problem)
+        pilots: tuple[Pilot, ...] = ()
+        if spectral and has_pilots:
+            own, told = problem.seed, (data.likelihood, n_told, len(shape))
+            pilots = pilots_of(
+                model, chosen, method, told, lambda parts: _in_columns(model, data, chosen, parts, 1, seed=own)[0]
+            )
+        runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
+        after = after_pilot(settings, chosen) if pilots else None
+        one = has_one_state(settings, size)
+        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=one), rows
+
+    if spectral and has_pilots and not streaming:
+        chosen = with_best_columns(
+            model,
+            chosen,
+            n_told,
+            shape,
+            lambda one: fits(settings, within(size_of(len(values), shape, one.parts), limit, stored)),
+            lambda one: in_parts(one, seed=0)[0],
+        )
+    work, rows = in_parts(chosen)
+    problem = work.problem
+    settled = {
+        "method_": chosen.method,
+        "rank_": chosen.rank,
+        "max_iter_": chosen.max_iter,
+        "prior_": chosen.prior_name,
+        "interactions_": chosen.parts,
+    }
+    expected = expected_of(problem.prior) if designs or clocks else None
+    known = {"_features": designs, "_series": clocks, "_expected": expected}
+    return with_pairs_alone(
+        FitPlan(work, rows.prior, labels, {**settled, **known, **own}),
+        isinstance(model.method, str),
+        lambda parts: _in_columns(model, data, chosen, parts, n_starts, seed=problem.seed),
+    )
+
+
+def _packed(
+    model: BaseCP,
+    entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
+    likelihood: Likelihood,
+    how: tuple[str, Any, Any],
+    extent: np.ndarray | None,
+    weight: np.ndarray | None,
+) -> tuple[Entries, np.ndarray, np.ndarray | None]:
+    """The entries in their order, their values and weights: sums over them do not depend on the order of the input."""
+    coords, values, shape, _ = entries
+    if isinstance(coords, Columns):
+        check_storable(*how, [likelihood])
+        checked = room_of(values).empty(len(values))
+        for at in pieces(len(values)):
+            checked[at] = model._checked_targets(values[at], likelihood)
+        packed = pack_stored(coords, checked, shape)
+        return packed, packed.y.ravel()[: len(values)], None
+    values = model._checked_targets(values, likelihood)
+    packed = with_extents(pack_entries(coords, values, shape), likelihood, extent)
+    order = packed.permutation
+    plain = plain_values(values, likelihood, extent, weight)[order]
+    return packed, plain, None if weight is None else weight[order]
+
+
+def _worth_threads(size: Size) -> bool:
+    """Whether the sums over the entries of a mode take longer than it takes to hand them to threads."""
+    return size.n_entries * size.Q**2 >= WORTH_THREADS
+
+
+def _in_columns(
+    model: BaseCP, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
+) -> tuple[Problem, Rows]:
+    """The problem in the columns of these parts, with what is expected of its rows."""
+    shape, free = data.shape, free_columns(parts, len(data.shape))
+    given = model.random_state if seed is None else seed
+    rows = plan_rows(model, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given, data.weight)
+    problem = Problem(
+        entries=data.entries,
+        shape=shape,
+        rank=free.shape[1],
+        likelihood=data.likelihood,
+        prior=rows.prior_of_rows(shape, free.shape[1], data.designs, data.clocks),
+        start=rows.starts[0],
+        noise_prior=model._noise_prior(data.values, data.weight),
+        seed=rows.seed,
+        free=None if free.all() else free,
+        uneven=data.uneven,
+    )
+    return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
+
+
+def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
+    """The kind of noise that mean-field fits find; no random number is drawn from the estimator's."""
+    problem, _ = _in_columns(model, data, chosen, chosen.parts, 1, seed=0)
+    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
+    kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
+    return kinds[
+        best_problem([problem._replace(uneven=kind) for kind in kinds], METHODS["vmp"], settings, tol=model.tol)
+    ]
+
+
+def _with_best_power(
+    model: Any, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
+) -> tuple[Data, dict[str, Any]]:
+    """The entries with the power of their values that mean-field fits find, and the attributes that tell it.
+
+    `entries` are their coordinates, values and weights.
+    """
+    coords, values, weight = entries
+    tried = [likelihood_of(power, values, model._has_intercept(chosen), weight) for power in powers]
+    each = [data]  # of the first, which is 1
+    for likelihood, _ in tried[1:]:
+        how = (chosen.method, chosen.settings, None)
+        packed, own, ordered = _packed(model, (coords, values, data.shape, None), likelihood, how, None, weight)
+        each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
+    problems = [_in_columns(model, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
+    best = best_problem(problems, METHODS["vmp"], settings, tol=model.tol)
+    return each[best], tried[best][1]

@@ -1,0 +1,146 @@
+"""Where the entries of a fit lie, in memory or on scratch; fits to files; and fits that begin with some of the entries.
+
+The bits of a fit on scratch are those of the same fit in memory, but for starts: of more entries than a million on
+scratch, a start is found from a sample of so many, which is chosen by a hash of their cells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import check_shape, fail_value
+from tensorcep.core.memory import bytes_of
+from tensorcep.core.scratch import Scratch
+from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.methods import proposes_rows
+from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled
+from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.memory import peak, room_for_draws, within
+from tensorcep.cp.plan.spec import with_numbers
+from tensorcep.cp.settings.base import size_of
+from tensorcep.cp.settings.registry import checked_method
+from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.io.columns import Files, InMemory, read_columns
+from tensorcep.entries.io.layout import LAST, Reading
+from tensorcep.entries.tables import UNSAID
+
+if TYPE_CHECKING:
+    from tensorcep.cp.estimators.base import BaseCP
+
+
+class Place(NamedTuple):
+    """Scratch, if there is some, and how many bytes of memory a fit may take, if that is said."""
+
+    room: Scratch | None
+    limit: float | None
+
+    def end(self) -> None:
+        """Let go of what several runs have read."""
+        if self.room is not None:
+            self.room.tables.clear()
+
+
+def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, Any]) -> Place:
+    """What `scratch` and `memory` of a fit say.
+
+    Raises
+    ------
+    ValueError
+        If they are not allowed, or not with what else is given, or the model cannot be fitted on scratch.
+    """
+    place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
+    if place.room is None and place.limit is None:
+        return place
+    check_alone("scratch=" if scratch is not None else "memory=", others)
+    if place.room is not None:
+        name, settings = checked_method(model.method)
+        asked = model._asked_likelihood()
+        even = getattr(model, "noise", "one") == "one"
+        check_storable(name, settings, None if even else model.noise, [asked, *model._likelihoods()])
+    return place
+
+
+def check_alone(name: str, others: dict[str, Any]) -> None:
+    """Refuse what does not go together.
+
+    Raises
+    ------
+    ValueError
+    """
+    for other, value in others.items():
+        if value is not None:
+            fail_value(f"{name} does not go with {other}=; got both; leave one of them out.")
+
+
+def entries_of_files(
+    model: BaseCP, source: Any, modes: Any, value: Any, place: Place
+) -> tuple[Entries, dict[str, Any]]:
+    """The entries in files, on scratch where there is some, and fitted attributes that say how they were coded."""
+    files, room = source, place.room
+    if not isinstance(source, Files):
+        files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))
+    found = read_columns(files, InMemory if room is None else room.growing)
+    shape = found.shape
+    if model.shape is not None:
+        shape = check_shape(model.shape, len(shape))
+        fits = all(n == m if own else n >= m for own, n, m in zip(found.labels, shape, found.shape, strict=True))
+        if not fits:
+            fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
+    if room is not None:
+        coding = model._code_columns(found.values)
+        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
+    cells = np.stack(found.columns, axis=1).astype(np.int64)
+    if files.distinct:
+        merge_duplicates(cells, found.values, shape, "error")
+    (coords, values, *_), coding = model._training_entries(cells, found.values)
+    return (coords, values, shape, found.labels), coding
+
+
+def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
+    """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit into the memory that is allowed, and there is no scratch.
+    OSError
+        If the disk has no room for them.
+    """
+    coords: Any = entries[0]
+    _, values, shape, labels = entries
+    n, stored = len(values), isinstance(coords, Columns)
+    few = place.room is not None and proposes_rows(choose(model, n, shape, False).method, model._asked_likelihood())
+    needed = 0.0 if place.limit is None else _bytes_in_memory(model, n, shape, place.limit)
+    if few or (place.limit is not None and needed <= place.limit):
+        if not stored:
+            return entries
+        cells, values = _stacked(coords), np.array(values)
+        if coords.distinct:
+            merge_duplicates(cells, values, shape, "error")
+        return cells, values, shape, labels
+    if place.limit is not None and place.room is None:
+        fail_value(
+            f"the fit of {n} entries and {sum(shape)} rows takes about {needed / 1e9:.3g} GB in memory, of which "
+            f"memory= allows {place.limit / 1e9:.3g} GB; allow more, or give a folder for files as scratch=."
+        )
+    if place.room is None:
+        return entries
+    place.room.check_free(scratch_bytes(n, len(shape), model._asked_likelihood().name != "gaussian"))
+    columns, values = (coords, values) if stored else spilled(coords, values, place.room)
+    return columns, values, shape, labels  # type: ignore[return-value]
+
+
+def _stacked(source: Any) -> np.ndarray:
+    return np.stack(source.columns, axis=1).astype(np.int64)
+
+
+def _bytes_in_memory(model: BaseCP, n: int, shape: tuple[int, ...], limit: float) -> float:
+    """The bytes of the fit that memory would see, at its peak."""
+    chosen = choose(model, n, shape, False, limit=limit)
+    size = within(size_of(n, shape, chosen.parts), limit, False)
+    learned, likelihood = chosen.prior_name == "learned", model._asked_likelihood().name
+    most = room_for_draws(chosen.settings, size)
+    settings = with_numbers(chosen.settings, likelihood, learned, chosen.max_iter, most)
+    return float(peak(settings, size, chosen.max_iter).total)

@@ -1,0 +1,297 @@
+"""Limits at which real values are censored: what a user gives, and what the values show.
+
+`noise` of CPRegressor: the same everywhere, or one per row of a mode, or per entry; and the same of dispersions.
+
+`power` of CPRegressor: which power of y is Gaussian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorcep.core.belief import Mixture, Posterior
+from tensorcep.core.checks import check_range, fail_value, warn_user, word_or_range
+from tensorcep.core.components import EntryTheta
+from tensorcep.core.sums import leaves, weighted_mean
+from tensorcep.cp.inputs.coordinates import mode_of, names_of
+from tensorcep.cp.inputs.side_information import coupled
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
+from tensorcep.cp.settings.messages import CEP
+from tensorcep.cp.targets.base import Chosen
+from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER
+from tensorcep.likelihoods.powers import of_power
+from tensorcep.likelihoods.record import Likelihood
+
+# A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
+SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
+# CEP can censor, but predicts real values worse for it.
+CENSORED_BY_RULE = ("gibbs", "vmp")
+NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
+
+
+def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
+    """The limit that is given, "auto" or None, and its side, after the checks of both.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one is no number, or both are given.
+    """
+    if lower is not None:
+        lower = word_or_range("lower_limit", lower, ("auto",), -np.inf)
+    if upper is None:
+        return lower, LOWER
+    upper = check_range("upper_limit", upper, -np.inf)
+    if lower not in ("auto", None):
+        fail_value(
+            f"a model has a limit on one side; got lower_limit={lower:g} and upper_limit={upper:g}; leave out the one "
+            "that fewer values reach, or use CPOrdinalClassifier for ordered levels."
+        )
+    return upper, UPPER
+
+
+def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> None:
+    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it.
+
+    Raises
+    ------
+    ValueError
+    """
+    unable, name = _unable_to_censor(chosen), NAMES[side]
+    if unable:
+        fail_value(f"{unable} cannot use {name}={limit:g}; set {name}=None.")
+    least, most = y.min(), y.max()
+    above, largest, farthest = ("above", "largest", most) if side == LOWER else ("below", "least", least)
+    if side * farthest < side * limit:
+        fail_value(f"{name} must not be {above} all values, the {largest} of which is {farthest:g}; got {limit:g}.")
+    beyond = np.count_nonzero(side * y < side * limit)
+    if beyond:
+        below, down, lower, end = ("below", "down", "lower", least) if side == LOWER else ("above", "up", "raise", most)
+        warn_user(
+            f"{beyond} of {len(y)} values lie {below} {name}={limit:g}, {down} to {end:g}, and count as values at "
+            f"the limit; {lower} it if they were observed.",
+            UserWarning,
+        )
+
+
+def _unable_to_censor(chosen: Chosen) -> str:
+    """What of the method rules out a limit, if something does."""
+    if METHODS[chosen.method].lacks(TOBIT):
+        return f"method={chosen.method!r}"
+    if isinstance(chosen.settings, CEP):
+        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
+        values = chosen.settings.get_params()
+        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
+    return ""
+
+
+def spike_at_minimum(y: np.ndarray, weight: np.ndarray | None = None) -> float | None:
+    """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one.
+
+    With weights (N,) it is that of the entries that tell, and shares are of their weights.
+    """
+    if weight is not None:
+        told = telling(weight)
+        values, place = np.unique(y[told], return_inverse=True)
+        return _spike(values, np.bincount(place, weights=weight[told]), float(weight[told].sum()))
+    least = y.min()
+    if sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
+        return None  # before all values are sorted
+    values, counts = np.unique(y, return_counts=True)
+    return _spike(values, counts, len(y))
+
+
+def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None:
+    """The first value if it counts enough, of all in total and beside any other."""
+    if len(values) < 2 or counts[0] < max(SPIKE_SHARE * total, SPIKE_RATIO * counts[1:].max()):
+        return None
+    return float(values[0])
+
+
+# Methods whose noise, or whose dispersion, may differ.
+UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
+
+
+def uneven_noise(
+    given: Any, labels: Any, method: str, streaming: bool, prior: Any
+) -> tuple[Uneven | None, dict[str, Any]]:
+    """How the noise differs, by the parameter `noise`; and the fitted attribute noise_.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such mode, or the method or the prior cannot.
+    """
+    names = names_of(labels)
+    if isinstance(given, str) and given == "one":
+        return None, {"noise_": "one"}
+    if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
+        return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
+    _check_able("noise", given, "one", UNEVEN, method, streaming)
+    beside = coupled(prior)
+    if beside is not None:
+        what = beside.removeprefix("a ")
+        fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
+    if isinstance(given, str) and given == "entry" and "entry" not in names:
+        return Uneven(None), {"noise_": "entry"}
+    if isinstance(given, str) and given not in names:
+        fail_value(f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}.")
+    found = Uneven(mode_of(labels, given))
+    return found, {"noise_": name_of_noise(found, labels)}
+
+
+def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> Uneven | None:
+    """How the dispersion differs, by the parameter `dispersion`, if that is a word.
+
+    Raises
+    ------
+    ValueError
+        If there is no such mode, or the method cannot.
+    """
+    if not isinstance(given, str) or given == "learned":
+        return None
+    _check_able("dispersion", given, "learned", DISPERSED, method, streaming)
+    names = names_of(labels)
+    if given not in names:
+        fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
+    return Uneven(mode_of(labels, given))
+
+
+def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
+    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
+    if streaming:
+        instead = f"use fit, with all entries, or {name}={one!r}"
+        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
+    if method not in able:
+        those = " or ".join(f"method={own!r}" for own in able)
+        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
+
+
+def check_even(model: Any, theta: EntryTheta | None, needs: str) -> None:
+    """Refuse a model whose noise or dispersion differs; `needs` begins the sentence."""
+    if theta is None or theta.uneven is None:
+        return
+    name, one = ("dispersion", "learned") if hasattr(model, "dispersion") else ("noise", "one")
+    fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(model, name)!r}; fit with the new rows.")
+
+
+def has_common_law(result: Any) -> bool:
+    """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
+    first = result.members[0] if isinstance(result, Mixture) else result
+    known = first.dispersion if isinstance(first, Posterior) else None
+    return getattr(first, "uneven", None) is not None or (known is not None and known.mean is not None)
+
+
+def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
+    """What the attribute noise_ says of it."""
+    if uneven is None:
+        return "one"
+    if uneven.mode is None:
+        return "entry"
+    known = labels[uneven.mode]
+    return uneven.mode if known is None or known.name is None else str(known.name)
+
+
+def noise_sd(theta: EntryTheta | None, precision: float) -> float | np.ndarray:
+    """Standard deviation of the noise, (m,) where rows of a mode have one each."""
+    if theta is not None and theta.factors is not None:
+        return float(np.sqrt(np.mean(1.0 / (theta.factors * theta.values[:, 0]))))
+    if theta is None or theta.uneven is None:
+        return float(precision**-0.5)
+    if theta.mode is not None:
+        return np.asarray(theta.values.mean(axis=0) ** -0.5)
+    alpha = theta.uneven[:, 1]
+    return float(np.sqrt(np.mean(alpha / (alpha - 1.0) / theta.values[:, 0])))
+
+
+def noise_dof(theta: EntryTheta | None) -> float | None:
+    """Degrees of freedom of the noise of an entry, or of a row that is not known."""
+    return None if theta is None or theta.uneven is None else float(2.0 * np.median(theta.uneven[:, 1]))
+
+
+# Those that "auto" chooses among, the first unless another predicts better.
+POWERS = (1.0, 0.5, 0.0)
+# By default others than 1 are tried where one makes the values, whatever their cells, nearer normal by so many
+# nats each: what a standard deviation wrong by a factor of 1.3 would cost. Exponential values gain 0.37, log-normal
+# ones 0.25 where the standard deviation of their logarithms is 0.58.
+LEAST_GAIN = 0.25
+
+
+def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
+    """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
+
+    By default it is 1 beside these.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not allowed, or not beside a limit that is given, noise that differs, in a stream or on scratch.
+    """
+    found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
+    if found == 1.0:
+        return 1.0
+    beside = None
+    if limit not in ("auto", None):
+        beside = "a limit"
+    elif noise != "one":
+        beside = f"noise={noise!r}"
+    elif streaming:
+        beside = "partial_fit or stream"
+    elif stored and found in ("auto", None):
+        beside = "scratch="
+    if beside is None:
+        return found
+    if found is not None:
+        fail_value(f"power={power!r} cannot be used with {beside}; leave one of them out.")
+    return 1.0
+
+
+def likelihood_of(
+    power: float, y: np.ndarray, centred: bool, weight: np.ndarray | None = None
+) -> tuple[Likelihood, dict[str, Any]]:
+    """The likelihood of a power of y, about its mean if it is to be centred, and the fitted attributes that tell it."""
+    level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
+    return of_power(power, level), {"level_": level, "power_": power}
+
+
+def powers_to_try(power: Any, y: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, ...]:
+    """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
+
+    By default also of values that pile up at the least one, which no power makes normal, and of few: as those say whose
+    weights (N,) tell.
+    """
+    if power not in ("auto", None):
+        return (power,)
+    if not (len(y) and y.min() > 0.0):
+        return POWERS[:1]
+    if power == "auto":
+        return POWERS
+    some = y[telling(weight)]
+    uneven = len(some) >= FEWEST_OF_FOLDS and max(gain_of(other, some) for other in POWERS[1:]) >= LEAST_GAIN
+    return POWERS if uneven and spike_at_minimum(y, weight) is None else POWERS[:1]
+
+
+def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:
+    """The first, of a stream, in which no other can be tried; with a word on that."""
+    warn_user(
+        "the values are all positive, and so uneven that their root or logarithm is far nearer normal; a stream takes "
+        "them as they are: give it one of these in their place, or say power=1.",
+        UserWarning,
+    )
+    return powers[:1]
+
+
+def gain_of(power: float, y: np.ndarray) -> float:
+    """How much likelier positive values are, on average and in logs, if a power of them is normal than if they are.
+
+    -inf where that cannot be said.
+    """
+    with np.errstate(all="ignore"):
+        logs = np.log(y)
+        spread = logs.std() if power == 0.0 else (y**power).std() / power
+        gain = np.log(y.std()) - np.log(spread) + (power - 1.0) * logs.mean()
+    return float(gain) if np.isfinite(gain) else -np.inf

@@ -1,0 +1,341 @@
+"""The number of components by the data: held-out log score over folds, and the smallest rank that is as good as any.
+
+Scores of ranks on folds: by threads of this process, or by the workers of a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, check_cv
+from tqdm.auto import tqdm
+
+from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value, warn_user
+from tensorcep.core.cluster import Cluster, cluster_of
+from tensorcep.core.executor import n_threads
+from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.fit.outcome import STOPPED
+from tensorcep.cp.inputs.side_information import knows_rows
+from tensorcep.entries.tensor import SparseTensor
+
+UNSEEN = "touch rows without training entries"
+
+Fold = tuple[np.ndarray, np.ndarray]
+Folds = list[Fold]
+
+
+class Search(NamedTuple):
+    """Ranks to try on folds, and how: until so many in a row did not beat the best, by so many threads, by a rule."""
+
+    ranks: list[int]
+    folds: Folds
+    patience: int
+    n_workers: int
+    verbose: bool
+    rule: str
+    cluster: Cluster | None = None
+
+
+# ``score(data, rank, number of the fold)``: the log score of held-out entries.
+Score = Callable[[Any, int, int], float]
+
+
+def scores_of(search: Search, data: Any, score: Score) -> tuple[np.ndarray, np.ndarray]:
+    """Mean held-out log score (J, F) and seconds (J,) of the ranks up to the one where patience ends."""
+    ranks, folds = search.ranks, search.folds
+    scores: list[list[float]] = []
+    seconds: list[float] = []
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        ThreadPoolExecutor(search.n_workers) as pool,
+        tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not search.verbose) as bar,
+    ):
+        warnings.simplefilter("always")
+        of_ranks = _on_workers(search, data, score) if search.cluster else _in_threads(search, data, score, pool)
+        for rank, (found, spent) in zip(ranks, of_ranks, strict=False):
+            bar.update(len(folds))
+            scores.append(found)
+            seconds.append(spent)
+            means = np.mean(scores, axis=1)
+            best = int(np.argmax(means))
+            bar.set_postfix(rank=rank, best=ranks[best], score=f"{means[best]:.4g}", refresh=False)
+            if len(scores) - 1 - best >= search.patience:
+                bar.total = bar.n
+                break
+    _tell(caught, len(scores), len(folds))
+    return np.array(scores), np.array(seconds)
+
+
+def _in_threads(
+    search: Search, data: Any, score: Score, pool: ThreadPoolExecutor
+) -> Iterator[tuple[list[float], float]]:
+    """Scores of the folds, and seconds, of one rank after the other."""
+    for rank in search.ranks:
+        begin = time.perf_counter()
+        found = list(pool.map(partial(score, data, rank), range(len(search.folds))))
+        yield found, time.perf_counter() - begin
+
+
+def _on_workers(search: Search, data: Any, score: Score) -> Iterator[tuple[list[float], float]]:
+    """The same by the workers of a cluster, all ranks at a time where all of them will be tried."""
+    cluster: Any = search.cluster
+    held, F = cluster.put(data), len(search.folds)
+    at_a_time = len(search.ranks) if search.patience >= len(search.ranks) else 1
+    for first in range(0, len(search.ranks), at_a_time):
+        some = search.ranks[first : first + at_a_time]
+        calls = [(held, rank, fold) for rank in some for fold in range(F)]
+        told = cluster.run(score, calls, "select-rank", patient=True)
+        for j in range(len(some)):
+            own = told[j * F : (j + 1) * F]
+            yield [one.value for one in own], sum(one.seconds for one in own)
+
+
+def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int) -> None:
+    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once.
+
+    What else a fit says of its health, its score says too.
+    """
+    slow = sum(STOPPED in str(item.message) for item in caught)
+    if slow:
+        text = f"{slow} of {n_ranks * n_folds} fits stopped before they converged; increase max_iter, or raise tol."
+        warn_user(text, ConvergenceWarning)
+    unseen = sum(UNSEEN in str(item.message) for item in caught)
+    if unseen:
+        text = f"{unseen // n_ranks} of {n_folds} folds hold out entries of rows without training entries there"
+        warn_user(f"{text}; those rows are predicted from their prior.", UserWarning)
+    rest = {
+        str(item.message): item.category
+        for item in caught
+        if not issubclass(item.category, ConvergenceWarning) and UNSEEN not in str(item.message)
+    }
+    for text, category in rest.items():
+        warn_user(text, category)
+
+
+RULES = ("one_standard_error", "best")
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+class RankSelection(NamedTuple):
+    """What `select_rank` found.
+
+    Attributes
+    ----------
+    rank : int
+        The chosen rank.
+    best_rank : int
+        The rank with the highest mean score.
+    ranks : (J,) int64
+        The ranks that were tried, in increasing order.
+    scores : (J, F) float64
+        Mean held-out log score of each rank and fold; higher is better.
+    frame : DataFrame
+        A line per rank: "mean" and "standard_error" of the scores over folds, "loss" and "loss_error" (mean and
+        standard error of the differences to the best rank, fold by fold), "seconds" of its fits, and the scores of
+        the folds, "fold_0", "fold_1", ...
+    estimator : CPRegressor, CPClassifier or CPCountRegressor
+        A clone of the one given, with the chosen rank, fitted to all entries.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, select_rank, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 2, 150, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(method="vmp", interactions="cp", random_state=0)
+    >>> found = select_rank(model, tensor, ranks=[1, 2], cv=2, random_state=0)
+    >>> found.rank, found.ranks.tolist()
+    (2, [1, 2])
+    """
+
+    rank: int
+    best_rank: int
+    ranks: np.ndarray
+    scores: np.ndarray
+    frame: pd.DataFrame
+    estimator: Any
+
+
+def select_rank(
+    estimator: BaseCP,
+    X: Any,
+    y: Any = None,
+    ranks: Iterable[int] = RANKS,
+    *,
+    cv: Any = 5,
+    rule: str = "one_standard_error",
+    patience: int | None = None,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+    client: Any = None,
+) -> RankSelection:
+    """Choose the rank of a CP model by the log score of held-out entries, and fit it to all of them.
+
+    All ranks meet the same folds, whose own difficulty moves the scores of all ranks together. The rule therefore
+    compares a rank with the best one by the standard error of their *difference* over the folds (paired), not by that
+    of the scores, which would let a rank pass that is worse in every fold. Training parts of folds overlap, so that
+    the standard error is rather too small: take the outcome as a sensible choice, not as a test.
+
+    Parameters
+    ----------
+    estimator : CPRegressor, CPClassifier or CPCountRegressor
+        The model, with any method; it is cloned, not fitted. With `interactions` as a word the rank is that of every
+        pair and of the CP part.
+    X : array-like of shape (N, K) of integers, SparseTensor, or DataFrame of labels
+    y : array-like of shape (N,), optional
+        Values of the entries, or labels of classes as `fit` takes them; left out with a SparseTensor.
+    ranks : iterable of int, default=(1, 2, 3, 4, 6, 8, 12, 16)
+        Ranks to try, in any order; they are tried in increasing order.
+    cv : int >= 2 or scikit-learn splitter or iterable of (train, held-out) indices, default=5
+        An integer is a shuffled `KFold` over the entries.
+    rule : {"one_standard_error", "best"}, default="one_standard_error"
+        The smallest rank whose mean loss against the best one is at most one standard error of that loss, or the best.
+    patience : int, optional
+        Stop when so many ranks in a row did not beat the best before them. By default every rank is tried.
+    n_jobs : int, optional
+        Folds that are fitted at the same time; -1 uses all processors. Nothing depends on it but the time.
+    random_state : int, RandomState, Generator or None
+        Shuffles the entries of an integer `cv`. The fits use the estimator's own.
+    verbose : int, default=0
+        1 shows a progress bar.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers fit the folds; scores are the same. The fit to all entries is made here.
+
+    Returns
+    -------
+    RankSelection
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not one of those named.
+    ValueError
+        If an argument is out of its range, or the estimator's rank is fixed by its other parameters.
+
+    Warns
+    -----
+    One line tells how many fits did not converge, and one how many folds hold entries of rows that have none in the
+    training part: such rows are predicted from their prior, as always.
+
+    Source
+    ------
+    Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, sec. 7.10 (the one-standard-error rule, there
+    with the standard error of the best score).
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, select_rank, simulate_cp
+    >>> tensor = simulate_cp((20, 20, 20), 2, 3000, noise_precision=10.0, latent_sd=1.0, random_state=0).tensor
+    >>> select_rank(CPRegressor(method="vmp", random_state=0), tensor, ranks=[1, 2, 3], cv=3, random_state=0).rank
+    2
+    """
+    tried = _checked_ranks(estimator, ranks)
+    check_choice("rule", rule, RULES)
+    patience = len(tried) if patience is None else check_int("patience", patience)
+    n_workers = n_threads(n_jobs)
+    (coords, values, shape, labels), _ = estimator._training_entries(X, y)
+    folds = folds_of(cv, coords, values, random_state)
+    base = clone(estimator).set_params(shape=shape, verbose=0)
+    if "zero_rate" in base.get_params():
+        base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
+
+    # what is known of rows goes by labels, which coordinates alone do not have
+    entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
+    data = FoldData(base, entries, values, folds)
+    search = Search(tried, folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
+    return selected(search, data, fold_score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))
+
+
+class FoldData(NamedTuple):
+    """What the fits of all ranks and folds need: the estimator, entries or their coordinates, values, and folds."""
+
+    base: Any
+    entries: Any
+    values: np.ndarray
+    folds: Folds
+
+
+def fold_score(data: FoldData, rank: int, fold: int) -> float:
+    """The log score of held-out entries of a fit of this rank."""
+    (kept, held), entries = data.folds[fold], data.entries
+    with_labels = isinstance(entries, SparseTensor)
+    some, rest = (entries.select(rows) if with_labels else entries[rows] for rows in (kept, held))
+    model = clone(data.base).set_params(rank=rank).fit(some, None if with_labels else data.values[kept])
+    return float(model.log_score(rest, data.values[held]).mean())
+
+
+def selected(search: Search, data: Any, score: Score, fit: Callable[[int], Any]) -> RankSelection:
+    """The choice by the scores of all folds, and ``fit(rank)``, the fit to all entries."""
+    scores, seconds = scores_of(search, data, score)
+    tried = search.ranks[: len(scores)]
+    loss, error = losses(scores)
+    best = int(np.argmax(scores.mean(axis=1)))
+    chosen = best if search.rule == "best" else int(np.argmax(loss <= error))
+    model = fit(tried[chosen])
+    frame = _frame(tried, scores, loss, error, seconds)
+    return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
+
+
+def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error over folds of what each rank loses against the best one, (J,) each, of scores (J, F)."""
+    apart = scores[np.argmax(scores.mean(axis=1))] - scores
+    return apart.mean(axis=1), apart.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+
+
+def _checked_ranks(estimator: Any, ranks: Iterable[int]) -> list[int]:
+    """The ranks in increasing order, for an estimator whose rank may vary."""
+    if not isinstance(estimator, BaseCP):
+        raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
+    if isinstance(estimator.interactions, dict):
+        fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
+    if not isinstance(estimator.init, str):
+        fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
+    return in_order(ranks)
+
+
+def in_order(ranks: Iterable[int]) -> list[int]:
+    """The ranks in increasing order.
+
+    Raises
+    ------
+    ValueError
+        If one is no positive integer or is there twice, or there is none.
+    """
+    found = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
+    if not found or len(set(found)) < len(found):
+        fail_value(f"ranks must hold at least one rank, each once; got {found}.")
+    return found
+
+
+def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -> Folds:
+    """Training and held-out positions of each fold, two folds at least."""
+    if isinstance(cv, (int, np.integer)):
+        n = check_int("cv", cv, 2, len(values))
+        seed = int(check_random_state(random_state).integers(2**31))
+        cv = KFold(n, shuffle=True, random_state=seed)
+    folds = [(np.asarray(kept), np.asarray(held)) for kept, held in check_cv(cv).split(coords, values)]
+    if len(folds) < 2 or any(len(kept) == 0 or len(held) == 0 for kept, held in folds):
+        fail_value(f"cv must give two folds or more, with entries to fit and to hold out in each; got {len(folds)}.")
+    return folds
+
+
+def _frame(
+    ranks: Sequence[int], scores: np.ndarray, loss: np.ndarray, error: np.ndarray, seconds: np.ndarray
+) -> pd.DataFrame:
+    columns = {
+        "mean": scores.mean(axis=1),
+        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]),
+        "loss": loss,
+        "loss_error": error,
+        "seconds": seconds,
+        **{f"fold_{f}": scores[:, f] for f in range(scores.shape[1])},
+    }
+    return pd.DataFrame(columns, index=pd.Index(ranks, name="rank"))
