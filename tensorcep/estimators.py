@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from tensorcep.cp.estimators.classifier import CPClassifier
 from tensorcep.cp.estimators.count import CPCountRegressor
 from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.cp.fitted.store import read_attributes as read_cp
+from tensorcep.cp.estimators.store import read_result
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.registry import params_of_file as cp_params
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
@@ -80,9 +80,9 @@ class Family(NamedTuple):
     classes : dict
         By name.
     read : callable
-        ``read(stored, own)``: the fitted attributes; `own` are the names that the class has of its own.
+        ``read(stored, own)``: the fitted attributes; `own` is what the class says that a file holds.
     own : callable
-        ``own(cls)``: the names of the attributes that the class says a file holds.
+        ``own(cls)``: names of attributes, or the class of what a fit decided.
     finish : str
         The method that sets those that follow from them, or tries them.
     settings : dict
@@ -92,8 +92,8 @@ class Family(NamedTuple):
     """
 
     classes: dict[str, Any]
-    read: Callable[[StoredModel, Sequence[str]], dict[str, Any]]
-    own: Callable[[Any], Sequence[str]]
+    read: Callable[[StoredModel, Any], dict[str, Any]]
+    own: Callable[[Any], Any]
     finish: str
     settings: Mapping[str, type] = MappingProxyType({})
     current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
@@ -103,8 +103,9 @@ CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*SETTINGS.values()
 FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHODS.values(), Features, Series)}
 FAMILIES = (
     Family(
-        *(ESTIMATORS, read_cp, lambda cls: cls._own_attributes, "_set_moments", CP_SETTINGS),
-        lambda p, fitted: cp_params(p, fitted.get("method_")),
+        *(ESTIMATORS, lambda stored, own: {"_fit": read_result(stored, own)}, lambda cls: cls.observation),
+        *("__sklearn_is_fitted__", CP_SETTINGS),
+        lambda p, fitted: cp_params(p, fitted["_fit"].method),
     ),
     Family(
         *(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),

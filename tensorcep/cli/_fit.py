@@ -173,7 +173,7 @@ def check_whole_or_auto(option: str, value: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli._input import digests_of_files
-    from tensorcep.cp.fitted.store import write_model
+    from tensorcep.cp.estimators.store import write_model
 
     check_output(args.output, args.data, *args.also)
     check_options(args)

@@ -94,7 +94,7 @@ class Work:
 
     def checkpoint(self, model: Any) -> None:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.cp.fitted.store import write_model
+        from tensorcep.cp.estimators.store import write_model
 
         for name, handle in self.files.items():
             with naming(handle.name):

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
     from tensorcep.cli._input import digests_of_files
     from tensorcep.cli._score import check_count, read_scored, score_table
-    from tensorcep.cp.fitted.store import write_model
+    from tensorcep.cp.estimators.store import write_model
 
     check_count(args)
     for path in [args.model] if args.scores is None else [args.model, args.scores]:

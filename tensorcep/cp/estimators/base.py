@@ -1,4 +1,4 @@
-"""What the CP estimators share: their parameters, and fitting in three steps, plan, run, assign."""
+"""What the CP estimators share: their parameters, and `fit`."""
 
 from __future__ import annotations
 
@@ -6,53 +6,21 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.settings import Settings, TakesMethod
-from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
-from tensorcep.cp.estimators.blocks import Blocks
-from tensorcep.cp.estimators.effects import Effects
-from tensorcep.cp.estimators.folding import Folding
-from tensorcep.cp.estimators.forgetting import Forgetting
-from tensorcep.cp.estimators.reading import Reading
-from tensorcep.cp.estimators.recommending import Recommending
-from tensorcep.cp.estimators.spotting import Spotting
-from tensorcep.cp.estimators.streaming import StreamingCP
-from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
-from tensorcep.cp.fit.outcome import fitted_attributes, fitted_cells, sampled_cells, warn_of_no_convergence
-from tensorcep.cp.fit.refit import Kept, fixed_fit, runner_from_some
-from tensorcep.cp.fit.run import run_plan
-from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries, warn_of_labels
-from tensorcep.cp.inputs.weights import weighted_entries
-from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.plan.auto import check_parameters
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
-from tensorcep.cp.plan.storage import check_alone, checked_place, entries_of_files, laid
+from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
+from tensorcep.cp.estimators.updates import Updates
+from tensorcep.cp.fit.outcome import FitCall, fit_call
+from tensorcep.cp.plan.spec import FitSpec, check_parameters
+from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
-from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.base import Target
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
-from tensorcep.entries.io.columns import are_files
-from tensorcep.entries.tables import UNSAID, column_apart, is_of, split_given, warn_of_modes
-from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.entries.tables import UNSAID, is_of
 from tensorcep.priors.fixed import Prior
 
 
 @dataclass(eq=False, repr=False)
-class BaseCP(
-    TakesMethod,
-    CallbackSupportMixin,  # type: ignore[misc]
-    Blocks,
-    Effects,
-    Folding,
-    Forgetting,
-    Reading,
-    Recommending,
-    Spotting,
-    StreamingCP,
-):
+class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.
 
     The fields are the parameters, of which the constructor is made; scikit-learn reads them from its signature.
@@ -85,70 +53,37 @@ class BaseCP(
         tags.non_deterministic = self.random_state is None
         return tags
 
+    def _target(self) -> Target:
+        """What the user says of y."""
+        raise NotImplementedError
+
+    def _spec(self) -> FitSpec:
+        """The parameters as they are now."""
+        return FitSpec(
+            self._target(),
+            self.rank,
+            self.method,
+            self.prior,
+            self.prior_scale,
+            self.prior_mean,
+            self.interactions,
+            self.max_iter,
+            self.tol,
+            self.init,
+            self.shape,
+            self.unknown,
+            self.forget,
+            self.revisit,
+            self.n_jobs,
+            self.random_state,
+            self.verbose,
+            self.callbacks,
+            sweep_callbacks(self),
+        )
+
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
-        check_parameters(self)
-
-    def _decide_likelihood(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
-        """The likelihood of a fit to y at coords (n, K), by weights, and fitted attributes that say so."""
-        return self._asked_likelihood(), {}
-
-    def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        """Values as the likelihood has them."""
-        return likelihood.check_y(y)
-
-    def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
-        """How the noise of a fit differs, None where it does not, and the fitted attributes that say so."""
-        return None, {}
-
-    def _is_wild(self, values: np.ndarray) -> bool:
-        """Whether one of the values could decide all of a fit by chains."""
-        return False
-
-    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise | None:
-        return None
-
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
-        """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
-        return 0.0
-
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
-        """What the latent values that belong to y may be, (n,), from which scales are taken."""
-        return y
-
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        """Prior standard deviation of a factor element when prior_scale="auto"."""
-        return 1.0
-
-    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
-        """Checked entries with values as likelihoods know them, and fitted attributes that say how they were coded."""
-        return training_entries(X, y, self.shape), {}
-
-    def _split_extents(self, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
-        """X without a column of exposures, these, and that column; None where there are none."""
-        refuse_others(f"{type(self).__name__}.{call}", given)
-        return X, None, None
-
-    def _checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
-        """The extents of n values, None where they have none."""
-        return None
-
-    def _in_units(
-        self, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, dict[str, Any]]:
-        """What the fit gets of extents, by weights, and attributes that tell of it; it may go on from another."""
-        return None, {}
-
-    def _knowing(self, coding: dict[str, Any]) -> BaseCP:
-        """The estimator as the plan of a fit sees it; what says how its entries are coded may be needed there."""
-        return self
+        check_parameters(self._spec())
 
     @with_callbacks
     def fit(
@@ -163,8 +98,7 @@ class BaseCP(
         sample_weight: Any = None,
         scratch: Any = None,
         memory: Any = None,
-        warm_start_fraction: float | None = None,
-        **others: Any,
+        **extents: Any,
     ) -> Any:
         """Fit the factors to observed entries.
 
@@ -209,11 +143,8 @@ class BaseCP(
         memory : str or number, optional
             How much memory the fit may take, such as "8GB" or 2e9. It is added up from the numbers of entries, rows and
             columns before any work: if all fit, they lie in memory; otherwise on `scratch`, or the fit is refused.
-        warm_start_fraction : float, optional
-            Share of the entries, chosen by a hash of their cells, that are fitted first; the fit to all of them starts
-            at those rows (a sampler at those of a mean-field fit).
-        **others
-            Refused.
+        **extents
+            Of counts alone.
 
         Returns
         -------
@@ -238,75 +169,12 @@ class BaseCP(
         """
         if is_of(X, "dask"):
             check_alone("a table of Dask", {"scratch": scratch, "memory": memory})
-            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **others}
+            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **extents}
             return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
-        given = (X, y)
-        if isinstance(sample_weight, str):
-            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        X, extents, column = self._split_extents(X, others)
-        alone = {"fixed_modes": fixed_modes, "sample_weight": sample_weight}
-        place = checked_place(self, scratch, memory, alone if scratch is None else alone | others)
-        if are_files(X) and y is None:
-            entries, coding = entries_of_files(self, X, modes, value, place)
-        else:
-            X, y = split_given(X, y, modes, value)
-            entries, coding = self._training_entries(X, y)
-            if modes is None and isinstance(X, pd.DataFrame):
-                warn_of_modes(entries[3], len(entries[1]), self.prior)
-        extents = self._checked_extents(extents, len(entries[1]))
-        weighted = weighted_entries(laid(self, entries, place), sample_weight, extents)
-        entries, power, extents = weighted if extents is None else self._summed(weighted)
-        extent, about = self._in_units(extents, column, fixed_modes is not None, power)
-        apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (fixed_modes is not None)
-        coding = coding | about | {"_apart": apart}
-        runner, plan = self._runner(entries, warm_start), None
-        if warm_start_fraction is not None:
-            check_alone("warm_start_fraction=", {**alone, "warm_start": warm_start or None})
-            runner = runner_from_some(self, entries, coding, X, warm_start_fraction, place.limit, run_plan)
-        if fixed_modes is not None:
-            entries, plan, runner = fixed_fit(self, entries, coding, X, fixed_modes, extent, power)
-        elif power is not None or extent is not None:
-            plan = plan_fit(self._knowing(coding), entries, X, extent=extent, power=power)
-        try:
-            self._fit_entries(entries, coding, X, runner, plan, place.limit)
-        finally:
-            place.end()
-        end_fit(self, *given)
+        call = FitCall(X, y, modes, value, warm_start, fixed_modes, sample_weight, scratch, memory, extents)
+        found = fit_call(self._spec(), self._fit, call)
+        self._set(found.result)
+        found.tell()
+        end_fit(self, X, y)
         return self
-
-    def _fit_entries(
-        self,
-        entries: Entries,
-        coding: dict[str, Any],
-        source: Any,
-        runner: Any,
-        plan: FitPlan | None = None,
-        limit: float | None = None,
-    ) -> None:
-        """Plan a fit, run it by ``runner(plan)``, and set all attributes.
-
-        A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
-        """
-        is_given = plan is not None
-        plan = plan_fit(self._knowing(coding), entries, source, limit=limit) if plan is None else plan
-        warn_of_labels(entries[3])
-        keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
-        if keeps:
-            work = plan.work
-            plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
-        result = runner(plan.work)
-        plan = plan.of(result)
-        attributes = fitted_attributes(plan, result)
-        if keeps:
-            order = plan.work.problem.entries.permutation
-            attributes["_kept"] = Kept(entries[0][order], entries[1][order], source, result.state)
-        result = result._replace(state=plan.work.method.ended(result.state))
-        health = diagnose(self, plan.work, result, attributes["_belief"])
-        attributes, health = with_calibrated(self, plan.work, result, attributes, health)
-        result = result._replace(state=None)  # states hold all messages and draws
-        drawn = isinstance(source, SparseTensor) and source.sampled is not None
-        attributes |= {"_cells": fitted_cells(plan), "_sampled": sampled_cells(source, plan.labels) if drawn else None}
-        self._assign({**attributes, **coding, "diagnostics_": health})
-        warn_of_no_convergence(plan.work, result)
-        warn_of_health(plan.work, result, health)

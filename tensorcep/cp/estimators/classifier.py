@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from scipy.special import logit, ndtri
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
-from tensorcep.core.executor import threads_of
+from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.learning import Watch
-from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
+from tensorcep.cp.estimators.scoring import share_predicted
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
-from tensorcep.cp.inputs.coordinates import Entries
-from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream.cold_start import chooses_prior
-from tensorcep.cp.targets.base import Chosen
-from tensorcep.cp.targets.levels import check_none_missing
-from tensorcep.entries.batch import Batch
+from tensorcep.cp.targets.labels import LabelObservation, LabelTarget
 from tensorcep.entries.tables import UNSAID, column_apart
-from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods import get_likelihood, names_of
-from tensorcep.likelihoods.binary import mixed_with
-from tensorcep.likelihoods.population import for_population, share_in_population
-from tensorcep.likelihoods.record import Likelihood
 
 
 @document("is 1 (the paper's)")
@@ -80,123 +67,34 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     ((120, 2), [0, 1])
     """
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_sampled_rate", "_classes")
-    _sampled_rate: ClassVar[float | None] = None  # until a fit: what its SparseTensor knew
-    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit to other labels
-
     _: KW_ONLY
     link: str = "auto"
     zero_rate: float | str = 1.0
 
-    def _likelihood(self) -> Likelihood:
-        return get_likelihood(self.link_)
+    observation = LabelObservation
 
-    def _likelihoods(self) -> list[Likelihood]:
-        link = self._given_link()
-        return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
+    def _target(self) -> LabelTarget:
+        return LabelTarget(self.link, self.zero_rate)
 
-    def _given_link(self) -> str:
-        """The parameter link after its check."""
-        return check_choice("link", self.link, ("auto", *names_of("labels")))
+    @property
+    def _observation(self) -> LabelObservation:
+        found: Any = self._result.observation
+        return found
 
-    def _asked_likelihood(self) -> Likelihood:
-        """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
-        link = self._given_link()
-        return get_likelihood("logit" if link == "auto" else link)
-
-    def _decide_likelihood(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
-        link = self._given_link()
-        if link == "auto":
-            link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
-        return get_likelihood(link), {"link_": link}
-
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
-        """The link of the share of ones, kept off 0 and 1 by half an entry."""
-        ones, n = (np.count_nonzero(y > 0.0), len(y)) if weight is None else (weight[y > 0.0].sum(), weight.sum())
-        share = (ones + 0.5) / (n + 1.0)
-        return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
-
-    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
-        given = X.values if isinstance(X, SparseTensor) and y is None else y
-        if given is None or np.size(given) == 0:
-            return super()._training_entries(X, y)
-        classes = two_classes(given)
-        if isinstance(X, SparseTensor):
-            (coords, values, shape, labels), _ = super()._training_entries(X, y)
-            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
-        return super()._training_entries(X, coded(y, classes))[0], {"_classes": classes}
-
-    def _coded(self, y: Any) -> Any:
-        return coded(y, self._classes)
-
-    def _code(self, y: Any) -> tuple[Any, list[Any]]:
-        """Labels of a batch as 0 and 1, and the two labels: those of the model, or of its first batch."""
-        known = self._classes if {"posterior_", "_stream"} & set(vars(self)) else None
-        if known is None:
-            labels = np.asarray(check_unmasked(y, "y"))
-            known = [0, 1] if labels.dtype.kind in "biuf" and np.isin(labels, [0, 1]).all() else two_classes(y)
-        return coded(y, known), known
-
-    def _learn(self, arrival: Batch, watch: Watch | None = None) -> dict[str, float]:
-        before, learned = vars(self).get("_classes"), False
-        self._classes = [0, 1] if arrival.classes is None else arrival.classes  # type: ignore[misc]
-        try:
-            scores = super()._learn(arrival, watch)
-            learned = True
-        finally:
-            if not learned:
-                self.__dict__.pop("_classes")
-                self.__dict__ |= {} if before is None else {"_classes": before}
-        return scores
-
-    def _given_rate(self) -> Any:
-        return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)
-
-    def _source_attributes(self, source: Any, first: bool) -> dict[str, Any]:
-        known = source.zero_rate if isinstance(source, SparseTensor) else None
-        if self._given_rate() == "auto":
-            if known is None:
-                fail_value("zero_rate='auto' needs a SparseTensor whose zero_rate is one number; give the number.")
-            if not first and known != self._sampled_rate:
-                fail_value(
-                    "zero_rate='auto' needs batches whose zeros were sampled at one rate; got "
-                    f"{known:g} after {self._sampled_rate}; give the number."
-                )
-        return {"_sampled_rate": known}
+    @property
+    def link_(self) -> str:
+        """The link that was fitted."""
+        return self._observation.link
 
     @property
     def zero_rate_(self) -> float:
         """The share of the population's zeros that the entries of the fit hold."""
-        check_is_fitted(self, "posterior_")
-        rate = self._given_rate()
-        if rate != "auto":
-            return float(rate)
-        if self._sampled_rate is None:
-            fail_value("zero_rate='auto' needs a fit to a SparseTensor whose zero_rate is one number; give the number.")
-        return self._sampled_rate
-
-    def _likelihood_of_new(self) -> Likelihood:
-        check_is_fitted(self, "posterior_")
-        record = for_population(self._likelihood(), self.zero_rate_)
-        stream = vars(self).get("_stream")
-        if stream is None or not chooses_prior(self) or stream.standing.share == 1.0:
-            return record
-        return mixed_with(
-            record, stream.standing.share, share_in_population(stream.standing.share_of_ones, self.zero_rate_)
-        )
+        return self._target().rate_of(self._observation)
 
     @property
     def classes_(self) -> np.ndarray:
         """The two labels."""
-        check_is_fitted(self, "posterior_")
-        return np.array(self._classes)
+        return np.array(list(self._observation.classes))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior of the factors integrated out.
@@ -210,7 +108,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> p.shape, bool(abs(p.sum(axis=1) - 1).max() < 1e-9)
         ((120, 2), True)
         """
-        p, _ = self._observed(X)
+        p, _ = predict.observed(self._fitted, X)
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -245,7 +143,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = scored_entries(self, X, y, modes, value)
+        entries = predict.scored_entries(self._fitted, X, y, modes, value)
         return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
@@ -260,7 +158,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         (5, 120)
         """
         drawn = super().sample_y(X, n_samples, random_state, **extent)
-        return drawn if self._classes == [0, 1] else self.classes_[drawn.astype(np.int64)]
+        return drawn if list(self._observation.classes) == [0, 1] else self.classes_[drawn.astype(np.int64)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Latent mean divided by the predictive scale: ranks entries as `predict_proba` does, (n,).
@@ -276,18 +174,17 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> bool(((score > 0) == model.predict(entries.coords)).all())
         True
         """
-        check_is_fitted(self, "posterior_")
         if self.zero_rate_ < 1.0:
-            likelihood, (belief, rows) = self._likelihood_of_new(), self._at(X)
+            likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.at_rows(self._fitted, X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
             one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
-        belief, rows = self._at(X)
+        belief, rows = predict.at_rows(self._fitted, X)
         if not belief.points:
             belief = belief._replace(doubt=None)  # which probabilities do not have
-        with threads_of(self.n_jobs) as executor:
+        with self._fitted.threads() as executor:
             mean, variance = latent(belief, rows, executor)
-        slope = np.pi / 8.0 if self._likelihood().f_is_log_odds else 1.0
+        slope = np.pi / 8.0 if self._result.likelihood.f_is_log_odds else 1.0
         return mean / np.sqrt(1.0 + slope * variance)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
@@ -302,59 +199,6 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> bool((0 <= lower).all() and (lower < upper).all() and (upper <= 1).all())
         True
         """
-        f = self._latent_interval(X, coverage)
-        p, _ = self._likelihood_of_new().predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
+        f = predict.latent_interval(self._fitted, X, coverage)
+        p, _ = self._fitted.likelihood_of_new.predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)
-
-
-def two_classes(y: Any) -> list[Any]:
-    """The two labels of a fit, sorted; [0, 1] for numbers that equal these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer or more, or they are neither numbers nor text.
-    """
-    labels = np.asarray(check_unmasked(y, "y"))
-    if not _is_text(labels):
-        check_none_missing(labels)
-        numbers = check_values(labels, name="y")
-        labels = labels if labels.dtype.kind in "iu" else numbers
-    classes = np.unique(labels).tolist()
-    if len(classes) == 1:
-        fail_value(
-            f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class, such as "
-            "ones.concatenate(ones.sample_zeros(n)), since sample_zeros gives the zeros alone."
-        )
-    if len(classes) > 2:
-        fail_value(
-            f"y must hold labels 0 and 1, or any two labels; got {len(classes)} different ones, such as "
-            f"{', '.join(map(repr, classes[:3]))}; use CPOrdinalClassifier for ordered levels such as stars, or fit "
-            "whether y is above one of them."
-        )
-    return [0, 1] if classes == [0, 1] else classes
-
-
-def coded(y: Any, classes: list[Any]) -> Any:
-    """Labels as 0 and 1; as they are where they are numbers and the classes too are 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If one is of no class.
-    """
-    if classes == [0, 1]:
-        return y
-    labels = np.asarray(check_unmasked(y, "y"))
-    check_none_missing(labels)
-    comparable = _is_text(labels) == isinstance(classes[0], str)
-    known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
-    if not known.all():
-        n = int(np.argmin(known))
-        got = labels.ravel()[n : n + 1].tolist()[0]
-        fail_value(f"y must hold labels {classes[0]!r} and {classes[1]!r}; got {got!r} at entry {n}.")
-    return (labels == classes[1]).astype(np.float64)
-
-
-def _is_text(labels: np.ndarray) -> bool:
-    return labels.dtype.kind in "UO" and labels.ndim == 1 and all(isinstance(label, str) for label in labels)

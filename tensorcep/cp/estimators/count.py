@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from scipy.special import logit
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_unmasked, warn_user
-from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import mean_square, weighted_mean
+from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.scoring import scored_entries
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_moments
-from tensorcep.cp.inputs.weights import TakesExtents, check_trials
-from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model.memmap import Columns
-from tensorcep.cp.model.subsets import sampled_columns, telling
-from tensorcep.cp.plan.spec import matching_scale
-from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.counts import (
-    CountParameters,
-    log_dispersion,
-    overdispersion_of,
-    warn_of_even_counts,
-    warn_of_wild_count,
-    with_dispersion,
+    CountObservation,
+    CountTarget,
 )
 from tensorcep.entries.tables import UNSAID, column_apart
-from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binomial import deviance
-from tensorcep.likelihoods.record import Likelihood
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")
@@ -44,7 +27,7 @@ RATES = ("poisson", "negbinomial")
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
 @dataclass(eq=False, repr=False)
-class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  # type: ignore[misc]
+class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     """Bayesian CP decomposition of a sparse tensor of counts, with a log-linear mean, exp(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their counts. Any order K >= 2. An absent entry is
@@ -106,16 +89,15 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
     dispersion: float | str = "learned"
     zero_inflation: bool = False
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (
-        *BaseCP._own_attributes,
-        "_likelihood_name",
-        "_fixed_dispersion",
-        "_extent_unit",
-        "_extent_column",
-        "_inflated",
-    )
-    _likelihood_name: ClassVar[str | None] = None  # until a fit, and of a file of version 0.1
-    _fixed_dispersion: ClassVar[float | None] = None
+    observation = CountObservation
+
+    def _target(self) -> CountTarget:
+        return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
+
+    @property
+    def _observation(self) -> CountObservation:
+        found: Any = self._result.observation
+        return found
 
     def fit(
         self,
@@ -144,7 +126,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
-            `scratch`, `memory` and `warm_start_fraction`, as there; `scratch` without exposures, trials and structural
+            `scratch` and `memory`, as there; `scratch` without exposures, trials and structural
             zeros.
 
         Returns
@@ -165,89 +147,55 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         extents = {"exposure": exposure, "n_trials": n_trials}
         return super().fit(X, y, **how, sample_weight=sample_weight, **extents, **others)
 
-    def _likelihood(self) -> Likelihood:
-        if self._likelihood_name is not None:
-            record = with_dispersion(self._likelihood_name, self._fixed_dispersion)
-            return self._with_zeros(record, self._inflated)
-        infers = getattr(self, "method_", "pg-vb").startswith("pg-")  # in version 0.1 others kept the parameter
-        return with_dispersion(self._asked_likelihood().name, None if infers else self._given_dispersion())
-
-    def _likelihoods(self) -> list[Likelihood]:
-        names = RATES if self._given_name() == "auto" else (self._given_name(),)
-        return [self._with_zeros(get_likelihood(name), self._asks_for_zeros()) for name in names]
-
-    def _asked_likelihood(self) -> Likelihood:
-        name, method = self._given_name(), checked_method(self.method)[0]
-        self._given_dispersion()
-        if name != "auto":
-            return self._likelihoods()[0]
-        fits = [one for one in self._likelihoods() if method == "auto" or not METHODS[method].lacks(one)]
-        return (fits or self._likelihoods())[0]
-
-    def _decide_likelihood(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
-        """That of the counts, its dispersion starting where main effects leave it."""
-        if isinstance(coords, Columns):  # all counts are checked where they are packed
-            coords, y = sampled_columns(coords, y)
-        y, inflated = get_likelihood("poisson").check_y(y), self._asks_for_zeros()
-        told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
-        if self._given_name() == "binomial":
-            check_trials(y, extent)
-            return self._asked_likelihood(), {**told, "_likelihood_name": "binomial"}
-        told_by = telling(weight)  # how counts vary, and whether one is wild, is for those to say that weigh
-        coords, y, extent = coords[told_by], y[told_by], None if extent is None else extent[told_by]
-        found, name, fixed = (
-            overdispersion_of(coords, y, extent, inflated),
-            self._given_name(),
-            self._given_dispersion(),
-        )
-        if name == "auto":
-            # what rows' effects alone explain costs CEP little: it knows how little these rows tell
-            varies = found.clear if chosen.method == "cep" else found.possible
-            name = "negbinomial" if varies else "poisson"
-            if METHODS[chosen.method].lacks(get_likelihood(name)):
-                name = self._asked_likelihood().name
-        if name == "poisson" and fixed is not None:
-            warn_user(
-                f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
-                "say likelihood='negbinomial' to keep it.",
-                UserWarning,
-            )
-        record = with_dispersion(name, fixed)
-        if record.parameter is not None:
-            record = record._replace(parameter=record.parameter._replace(start=found.r))
-        warn_of_wild_count(y)
-        warn_of_even_counts(y, found)
-        told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
-        return self._with_zeros(record, inflated, found.share), told
-
     @property
     def likelihood_(self) -> str:
         """The likelihood of the fit, "poisson", "negbinomial" or "binomial"."""
-        check_is_fitted(self, "posterior_")
-        return self._likelihood().name
+        return self._result.likelihood.name
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
-        if likelihood.extent == "trials":  # y are shares
-            return float(logit(weighted_mean(y, weight)))
-        n = len(y) if weight is None else weight.sum()
-        present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
-        return float(np.log(max(weighted_mean(y, weight), 0.5 / n) / present)) - log_dispersion(likelihood)
+    @property
+    def zero_share_(self) -> float | None:
+        """Posterior mean of the share of structural zeros; None where none were looked for."""
+        theta = self._result.belief.theta
+        return float(theta.values[:, -1].mean()) if self._observation.inflated and theta is not None else None
 
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
-        if likelihood.extent == "trials":
-            return np.asarray(logit(y))
-        shift = log_dispersion(likelihood)
-        return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
+    @property
+    def zero_share_std_(self) -> float | None:
+        """Posterior standard deviation of the share of structural zeros; None where none were looked for."""
+        theta = self._result.belief.theta
+        if not self._observation.inflated or theta is None:
+            return None
+        within = 0.0
+        if theta.shares is not None:
+            a, b = theta.shares
+            within = float((a * b / ((a + b) ** 2 * (a + b + 1.0))).mean())
+        return float(np.sqrt(within + theta.values[:, -1].var()))
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        return matching_scale(mean_square(y, weight), order, rank)
+    @property
+    def dispersion_(self) -> float | np.ndarray | None:
+        """Posterior mean of r, or the number that was given; None for Poisson and binomial counts."""
+        theta, likelihood = self._result.belief.theta, self._result.likelihood
+        if likelihood.name != "negbinomial":
+            return None
+        if theta is None:
+            return float(likelihood.default_theta)
+        if theta.mode is not None:
+            return np.asarray(theta.values.mean(axis=0))
+        return float(theta.values[:, 0].mean()) if likelihood.parameter is not None else float(likelihood.default_theta)
+
+    @property
+    def dispersion_std_(self) -> float | np.ndarray | None:
+        """Posterior standard deviation of r; None where it was given or has no law."""
+        theta = self._result.belief.theta
+        if (
+            theta is None
+            or (theta.gamma is None and len(theta.values) == 1)
+            or self._result.likelihood.parameter is None
+        ):
+            return None
+        within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
+        values = theta.values[:, :1] if self._observation.inflated else theta.values
+        sd = np.sqrt(within + values.var(axis=0))
+        return float(sd[0]) if theta.mode is None else sd
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None, n_trials: Any = None) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
@@ -265,7 +213,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         >>> bool((sd > mean**0.5).all())
         True
         """
-        return self._predicted(X, return_std, exposure=exposure, n_trials=n_trials)
+        return predict.predicted(self._fitted, X, return_std, exposure=exposure, n_trials=n_trials)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, exposure: Any = None, n_trials: Any = None
@@ -281,7 +229,7 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         >>> model.predict_interval(entries.coords[:2], coverage=0.8).dtype.kind
         'f'
         """
-        return self._observation_interval(X, coverage, exposure=exposure, n_trials=n_trials)
+        return predict.observation_interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
 
     def score(
         self,
@@ -312,11 +260,11 @@ class CPCountRegressor(CountParameters, TakesExtents, RegressorMixin, BaseCP):  
         given = {"exposure": exposure, "n_trials": n_trials}
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        extents = self._extent_of(X, given, needed=True)
+        extents = self._result.observation.extent_of(X, given, needed=True)
         sample_weight = check_unmasked(sample_weight, "sample_weight")
-        X, y = scored_entries(self, self._without_extent(X, given), y, modes, value)
-        expected = observed_moments(self._likelihood(), *self._at(X), extent=extents)[0]
-        if self._likelihood().extent == "exposure":
+        X, y = predict.scored_entries(self._fitted, self._result.observation.without_extent(X, given), y, modes, value)
+        expected = observed_moments(self._result.likelihood, *predict.at_rows(self._fitted, X), extent=extents)[0]
+        if self._result.likelihood.extent == "exposure":
             return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
         n = np.ones(len(y)) if extents is None else extents
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

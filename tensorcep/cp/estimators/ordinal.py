@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_unmasked, fail_value
-from tensorcep.core.executor import threads_of
-from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import leaves
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.scoring import scored_entries, share_predicted
+from tensorcep.cp.estimators.scoring import share_predicted
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_levels
-from tensorcep.cp.inputs.coordinates import Entries
-from tensorcep.cp.targets.base import Chosen
-from tensorcep.cp.targets.levels import classes_of, coded, worth_of
+from tensorcep.cp.targets.levels import LevelObservation, LevelTarget
 from tensorcep.entries.tables import UNSAID, column_apart
-from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.ordinal import LINKS, constant_of, ordinal, shares_of
-from tensorcep.likelihoods.record import Likelihood
 
 
 @document("is 1")
@@ -82,86 +72,39 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     ([1, 2, 3, 4], (2, 4))
     """
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (*BaseCP._own_attributes, "link_", "_shares", "_classes")
-    _classes: ClassVar[list[Any]] = [0, 1]  # until a fit
-    _shares: ClassVar[list[float]] = [1.0, 1.0]
-    link_: ClassVar[str] = "probit"
-
     _: KW_ONLY
     link: str = "probit"
 
-    def _likelihood(self) -> Likelihood:
-        return ordinal(self.link_, self._shares, worth_of(self._classes))
+    observation = LevelObservation
 
-    def _asked_likelihood(self) -> Likelihood:
-        return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
+    def _target(self) -> LevelTarget:
+        return LevelTarget(self.link)
 
-    def _decide_likelihood(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
-        shares = shares_of(y, len(self._classes), weight).tolist()
-        return ordinal(self.link, shares, worth_of(self._classes)), {"link_": self.link, "_shares": shares}
+    @property
+    def _observation(self) -> LevelObservation:
+        found: Any = self._result.observation
+        return found
 
-    def _knowing(self, coding: dict[str, Any]) -> BaseCP:
-        known = copy.copy(self)
-        known.__dict__ |= coding
-        return known
-
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
-        """The latent value that makes every level as likely as it is among y."""
-        return constant_of(
-            "logit" if _levels(likelihood).logistic else "probit", shares_of(y, _levels(likelihood).n, weight)
-        )
-
-    def _latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
-        """A step up the log likelihood from the constant."""
-        levels, constant = _levels(likelihood), self._intercept(y, likelihood, weight)
-
-        def guessed(at: slice) -> np.ndarray:
-            low, high = levels.between(y[at], levels.start)
-            return np.asarray(constant + log_density(likelihood.loglik, low, constant, high)[1])
-
-        return filled(beside(y), guessed)
-
-    def _code_columns(self, values: np.ndarray) -> dict[str, Any]:
-        classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
-        filled(values, lambda at: coded(values[at], classes))
-        return {"_classes": classes}
-
-    def _training_entries(self, X: Any, y: Any) -> tuple[Entries, dict[str, Any]]:
-        given = X.values if isinstance(X, SparseTensor) and y is None else y
-        if given is None or np.size(given) == 0:
-            return super()._training_entries(X, y)
-        classes = classes_of(given)
-        if isinstance(X, SparseTensor):
-            (coords, values, shape, labels), _ = super()._training_entries(X, y)
-            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
-        return super()._training_entries(X, coded(y, classes))[0], {"_classes": classes}
-
-    def _coded(self, y: Any) -> np.ndarray:
-        return coded(y, self._classes)
+    @property
+    def link_(self) -> str:
+        """The link that was fitted."""
+        return self._observation.link
 
     @property
     def classes_(self) -> np.ndarray:
         """The levels in their order."""
-        check_is_fitted(self, "posterior_")
-        return np.array(self._classes)
+        return np.array(list(self._observation.classes))
 
     @property
     def thresholds_(self) -> np.ndarray:
         """Posterior means of the thresholds (L - 1,); the first is 0."""
-        theta = self._fitted_belief().theta
+        theta = self._result.belief.theta
         return np.zeros(1) if theta is None else np.append(0.0, theta.values.mean(axis=0))
 
     @property
     def thresholds_std_(self) -> np.ndarray:
         """Posterior standard deviations of the thresholds (L - 1,); the first is 0."""
-        theta = self._fitted_belief().theta
+        theta = self._result.belief.theta
         if theta is None:
             return np.zeros(1)
         variance = theta.values.var(axis=0)
@@ -184,9 +127,9 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_proba(entries.coords[:2]).shape, model.classes_.tolist()
         ((2, 3), [0, 1, 2])
         """
-        belief, rows = self._fitted_belief(), self._rows(X)
-        with threads_of(self.n_jobs) as executor:
-            return observed_levels(self._likelihood_of_new(), belief, rows, executor)
+        belief, rows = self._result.belief, predict.rows_at(self._fitted, X)
+        with self._fitted.threads() as executor:
+            return observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
 
     def predict(self, X: Any, by: str = "mode") -> np.ndarray:
         """The most probable level of each entry, (n,); by="mean" its expected value, where levels are numbers.
@@ -227,10 +170,9 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> bool((0 <= mean).all() and (mean <= 2).all())
         True
         """
-        check_is_fitted(self, "posterior_")
-        if isinstance(self._classes[0], str):
+        if isinstance(list(self._observation.classes)[0], str):
             raise TypeError("levels must be numbers to have a mean; got text; use predict or predict_proba.")
-        return self._predicted(X, return_std)
+        return predict.predicted(self._fitted, X, return_std)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """The levels, (n, 2), between which a new one lies with at least this probability, as much outside on a side.
@@ -246,7 +188,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
         (2, 2)
         """
-        ends = self._observation_interval(X, coverage)
+        ends = predict.observation_interval(self._fitted, X, coverage)
         return np.asarray(self.classes_[ends.astype(np.int64)])
 
     def score(
@@ -268,7 +210,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = scored_entries(self, X, y, modes, value)
+        entries = predict.scored_entries(self._fitted, X, y, modes, value)
         return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
@@ -306,7 +248,3 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         ValueError
         """
         return self.partial_fit(source)
-
-
-def _levels(likelihood: Likelihood) -> Any:
-    return likelihood.levels

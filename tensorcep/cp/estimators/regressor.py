@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.belief import Draws, GammaNoise, Mixture
-from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, check_unmasked, fail_value
-from tensorcep.core.sums import mean_square, weighted_mean
+from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.scoring import scored_entries
-from tensorcep.cp.model.memmap import Columns
-from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.model.subsets import telling
-from tensorcep.cp.plan.spec import is_random, matching_scale
-from tensorcep.cp.stream.wild import warn_of_deciding
-from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.fitted import components, predict
 from tensorcep.cp.targets.real import (
-    CENSORED_BY_RULE,
-    NAMES,
-    check_limit,
-    given_limit,
-    given_power,
-    likelihood_of,
+    RealObservation,
+    RealTarget,
     noise_dof,
     noise_sd,
-    powers_to_try,
-    spike_at_minimum,
-    uneven_noise,
 )
 from tensorcep.entries.tables import UNSAID, column_apart
-from tensorcep.likelihoods.censored import TOBIT, UPPER, censored_at
-from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
-from tensorcep.likelihoods.powers import of_power
-from tensorcep.likelihoods.record import Likelihood
 
 # The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
 LEAST_RATE = 1e-150
@@ -129,134 +109,58 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     power: float | str | None = None
     fit_intercept: bool | str = "auto"
 
-    _own_attributes: ClassVar[tuple[str, ...]] = (
-        *BaseCP._own_attributes,
-        "lower_limit_",
-        "upper_limit_",
-        "level_",
-        "noise_",
-        "power_",
-    )
-    power_: ClassVar[float] = 1.0  # as well
-    upper_limit_: ClassVar[float | None] = None  # until a fit, and of models of version 0.1
-    level_: ClassVar[float] = 0.0  # until a fit, and of models of version 0.1
-    noise_: ClassVar[str | int] = "one"  # as well
+    observation = RealObservation
 
-    @property
-    def _origin(self) -> float:
-        return self.level_ + (getattr(self, "lower_limit_", None) or self.upper_limit_ or 0.0)
-
-    def _likelihood(self) -> Likelihood:
-        if self.upper_limit_ is not None:
-            return censored_at(self.upper_limit_, UPPER)
-        limit = getattr(self, "lower_limit_", None)
-        return of_power(self.power_, self.level_) if limit is None else censored_at(limit)
-
-    def _asked_likelihood(self) -> Likelihood:
-        limit, _ = given_limit(self.lower_limit, self.upper_limit)
-        return GAUSSIAN if limit in ("auto", None) else TOBIT
-
-    def _decide_likelihood(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
-        check_size("y", y)
-        limit, side = given_limit(self.lower_limit, self.upper_limit)
-        power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
-        limit = limit if power in (1.0, None) else None
-        if limit == "auto":
-            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
-        elif limit is not None:
-            check_limit(limit, side, y, chosen)
-        decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
-        centred = self._has_intercept(chosen)
-        open_to = power if centred or power is not None else 1.0
-        powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
-        if powers == (1.0,) and not isinstance(coords, Columns):  # of logarithms and roots few values are far away
-            warn_of_deciding(y)
-        if limit is not None:
-            return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
-        if powers != (1.0,):
-            likelihood, told = likelihood_of(powers[0], y, centred, weight)
-            return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}
-        if centred:
-            level = weighted_mean(y, weight)
-        else:
-            level = (
-                float(np.min(y[telling(weight)])) if self.fit_intercept == "auto" and self._has_least(chosen) else 0.0
-            )
-        return gaussian_about(level), {**decided, "level_": level}
-
-    def _has_intercept(self, chosen: Chosen) -> bool:
-        """Whether the mean is subtracted before the fit."""
-        if isinstance(self.fit_intercept, (bool, np.bool_)):
-            return bool(self.fit_intercept)
-        check_choice("fit_intercept", self.fit_intercept, ("auto",))
-        return not chosen.has_positive_rows and chosen.prior_name != "given" and is_random(self.init)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._noise_prior(np.ones(1))
-        given_power(self.power, None, "one")
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            check_choice("fit_intercept", self.fit_intercept, ("auto",))
-
-    def _has_least(self, chosen: Chosen) -> bool:
-        """Whether the least value is subtracted before the fit."""
-        return chosen.from_least and chosen.has_positive_rows and is_random(self.init)
-
-    def _decide_noise(self, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
-        given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
-        return uneven_noise(self.noise, labels, chosen.method, streaming, self.prior)
-
-    def _noise_prior(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
-        if self.noise_prior is None:
-            return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
-        try:
-            a, b = self.noise_prior
-        except (TypeError, ValueError):
-            fail_value(f"noise_prior must be None or a pair (a, b) of positive numbers; got {self.noise_prior!r}.")
-        return GammaNoise(
-            check_range("noise_prior[0]", a, 0.0, 1.0 / LEAST_RATE, include_low=False),
-            check_range("noise_prior[1]", b, LEAST_RATE, LARGEST**2),
+    def _target(self) -> RealTarget:
+        return RealTarget(
+            self.noise_prior, self.noise, self.lower_limit, self.upper_limit, self.power, self.fit_intercept
         )
 
-    def _checked_targets(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
-        return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
+    @property
+    def _observation(self) -> RealObservation:
+        found: Any = self._result.observation
+        return found
 
-    def _intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
-        return weighted_mean(y, weight)
+    @property
+    def lower_limit_(self) -> float | None:
+        """The limit below, if values are censored there."""
+        return self._observation.lower_limit
 
-    def _auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        return matching_scale(mean_square(y, weight), order, rank)
+    @property
+    def upper_limit_(self) -> float | None:
+        """The limit above, if values are censored there."""
+        return self._observation.upper_limit
+
+    @property
+    def level_(self) -> float:
+        """What was subtracted from the values."""
+        return self._observation.level
+
+    @property
+    def noise_(self) -> str | int:
+        """Where noise differs."""
+        return self._observation.noise
+
+    @property
+    def power_(self) -> float:
+        """The power that was fitted."""
+        return self._observation.power
 
     @property
     def noise_precision_(self) -> float:
         """Posterior mean of the noise precision (the estimate, for a method without a posterior)."""
-        check_is_fitted(self, "posterior_")
-        result: Any = self.posterior_
-        if isinstance(result, Mixture):
-            return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
-        if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
-            return float(np.mean(result.uneven[..., 0]))
-        if hasattr(result, "noise"):
-            return float(result.noise.precision)
-        with np.errstate(over="ignore"):  # of constant values it has no bound
-            return float(np.mean(result.theta))
+        found: Any = components.noise_precision(self._result)
+        return float(found)
 
     @property
     def noise_sd_(self) -> float | np.ndarray:
         """Standard deviation of the noise, of each row of a mode where these differ."""
-        return noise_sd(self._fitted_belief().theta, self.noise_precision_)
+        return noise_sd(self._result.belief.theta, self.noise_precision_)
 
     @property
     def noise_dof_(self) -> float | None:
         """Degrees of freedom of noise that differs, of an entry or of a row that is not known."""
-        return noise_dof(self._fitted_belief().theta)
+        return noise_dof(self._result.belief.theta)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean of each entry and, if asked, the standard deviation of a new observation.
@@ -286,7 +190,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> mean.shape, sd.shape
         ((2,), (2,))
         """
-        return self._predicted(X, return_std)
+        return predict.predicted(self._fitted, X, return_std)
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
@@ -306,7 +210,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         """
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = scored_entries(self, X, y, modes, value)
+        entries = predict.scored_entries(self._fitted, X, y, modes, value)
         return float(super().score(*entries, check_unmasked(sample_weight, "sample_weight")))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
@@ -321,4 +225,4 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> bool((lower < upper).all())
         True
         """
-        return self._observation_interval(X, coverage)
+        return predict.observation_interval(self._fitted, X, coverage)

@@ -17,7 +17,7 @@ Source: Christiansen and Morris (1997), Hierarchical Poisson regression modeling
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -39,6 +39,7 @@ from tensorcep.cp.calibration.null_model import (
 from tensorcep.cp.fit.run import left_out_of_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
 from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.noise_law import gain_of_constant
@@ -48,11 +49,9 @@ from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, number_telling, places_telling, plain_values, told_beside
 from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.targets.base import Target
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 # Relative variances of rates: the least beside that of a count, and the most.
 LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
@@ -121,30 +120,28 @@ NARROW = 0.05
 
 
 def with_calibrated(
-    model: BaseCP, plan: Plan, result: Run, fitted: dict[str, Any], found: Diagnostics
-) -> tuple[dict[str, Any], Diagnostics]:
-    """The fitted attributes, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
+    target: Target, plan: Plan, result: Run, fitted: FittedRows, found: Diagnostics
+) -> tuple[FittedRows, Diagnostics]:
+    """The rows, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
     if not found.narrow or plan.method.sampler or result.stopped or result.left_out is not None:
         return fitted, found  # entries that a trial left out of more widen fits that are right (counts: 98 % in 90 %)
     told = left_out_of_few(plan)
     if told is None:
         return fitted, found
     with np.errstate(all="ignore"):
-        scores, law = _beside_constant(model, plan, told.place, told.score, told)
+        scores, law = _beside_constant(target, plan, told.place, told.score, told)
         doubt = doubt_of(told, scores, law, plan.problem, found.noise_sd)
     if not np.isfinite(doubt):
         return fitted, found
-    belief: Components = fitted["_belief"]
+    belief = fitted.belief
     own = latent(belief, rows_of(plan.problem.entries, _spread_places(plan.problem)))[1].mean()
-    calibrated = {
-        "posterior_": with_doubt(fitted["posterior_"], doubt),
-        "_belief": belief._replace(doubt=np.full(belief.size, doubt)),
-    }
+    wide = belief._replace(doubt=np.full(belief.size, doubt))
+    calibrated = fitted._replace(posterior=with_doubt(result.posterior, doubt), belief=wide)
     factor = float((own + doubt) / own)
-    return fitted | calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
+    return calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
 
 
-def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diagnostics:
+def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Diagnostics:
     """What the end of a run tells of it."""
     state = result.state
     entries = plan.problem.entries
@@ -158,7 +155,7 @@ def diagnose(model: BaseCP, plan: Plan, result: Run, belief: Components) -> Diag
         told = result.left_out if held is None else held
         of_scores = place if told is None else told.place
         tails = held is not None and state.noise_held and state.uneven is None
-        found = {**_scores(model, plan, of_scores, told, rows, belief, tails), **_noise(result)}
+        found = {**_scores(target, plan, of_scores, told, rows, belief, tails), **_noise(result)}
         if plan.method.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
@@ -196,7 +193,7 @@ def _weights(plan: Plan, held: Any) -> dict[str, float]:
 
 
 def _scores(
-    model: BaseCP, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components, tails: bool
+    target: Target, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components, tails: bool
 ) -> dict[str, Any]:
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
 
@@ -208,7 +205,7 @@ def _scores(
     mine = told.score if told is not None else None
     if mine is None:
         mine = observed_logpdf(likelihood, belief, rows, y, extent=extents_at(problem, place))
-    (mine, constant), law = _beside_constant(model, plan, place, mine, told)
+    (mine, constant), law = _beside_constant(target, plan, place, mine, told)
     if tails:
         constant = constant + gain_of_constant(told, law.f)
     error = np.std(mine - constant) / np.sqrt(len(place))
@@ -223,12 +220,12 @@ def _scores(
 
 
 def _beside_constant(
-    model: BaseCP, plan: Plan, place: np.ndarray, score: np.ndarray, told: Any
+    target: Target, plan: Plan, place: np.ndarray, score: np.ndarray, told: Any
 ) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
     others, rest = told_beside(problem, None if told is None else place)
-    law = constant_law(likelihood, others, model._intercept(plain_values(others, likelihood, rest), likelihood), rest)
+    law = constant_law(likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law

@@ -1,54 +1,218 @@
-"""The attributes of a fitted estimator, all made before the first one is set."""
+"""From a call of `fit` to what it leaves: read, plan, run, and what the end tells of it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Draws, Result, first_member
-from tensorcep.core.checks import warn_user
-from tensorcep.core.components import Components
+from tensorcep.core.belief import Result, first_member
+from tensorcep.core.checks import check_flag, warn_user
 from tensorcep.core.loop import Run
-from tensorcep.core.packing import pack
 from tensorcep.core.scratch import on_scratch
 from tensorcep.core.sums import LEAF
-from tensorcep.cp.inputs.coordinates import coords_to_predict
+from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
+from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
+from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_labels
+from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan
+from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.plan.storage import Place, checked_place, entries_of_files, laid
+from tensorcep.cp.targets.base import Target
+from tensorcep.entries.io.columns import are_files
+from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.fixed import Prior
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+# What runs a plan.
+Runner = Callable[[Plan], Run]
 # What is said of a run that ended at its last sweep.
 STOPPED = "stopped after max_iter="
 
 
-def fitted_attributes(plan: FitPlan, result: Run) -> dict[str, Any]:
-    """All attributes that a fit sets.
+def result_of(
+    plan: FitPlan,
+    run: Run,
+    target: Target,
+    coding: Mapping[str, Any] = NOTHING,
+    earlier: Mapping[str, Any] = NOTHING,
+    **fields: Any,
+) -> FitResult:
+    """What a run of a plan leaves.
+
+    `coding` are facts of how entries are coded, beside those that the plan decided; `earlier` those of the fit that it
+    goes on from, as far as neither says others.
 
     Raises
     ------
     FloatingPointError
+        If it is not finite.
+    """
+    known, posterior = plan.facts, run.posterior
+    mean, cov = unseen_moments(posterior, plan.prior)
+    made: dict[str, Any] = {
+        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
+        "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
+        "method": known["method_"],
+        "rank": known["rank_"],
+        "max_iter": known["max_iter_"],
+        "prior": known["prior_"],
+        "interactions": known["interactions_"],
+        "features": known["_features"],
+        "series": known["_series"],
+        "expected": known["_expected"],
+        "shape": posterior.shape,
+        "unseen_mean": mean,
+        "unseen_cov": cov,
+        "n_iter": run.n_iter,
+        "converged": run.converged,
+        "trace": run.trace,
+        "n_samples_seen": len(plan.work.problem.entries.permutation),
+    }
+    return FitResult(**{**made, **fields})
+
+
+class FitCall(NamedTuple):
+    """What a user passes to `fit` beside the parameters of the estimator."""
+
+    X: Any
+    y: Any = None
+    modes: Any = None
+    value: Any = UNSAID
+    warm_start: bool = False
+    fixed_modes: Any = None
+    sample_weight: Any = None
+    scratch: Any = None
+    memory: Any = None
+    extents: Mapping[str, Any] = NOTHING
+
+
+class Outcome(NamedTuple):
+    """What a fit leaves, and what warns of it once that is in its place."""
+
+    result: FitResult
+    tell: Callable[[], None]
+
+
+def fit_call(spec: FitSpec, before: FitResult | None, call: FitCall) -> Outcome:
+    """Read the entries of a call of `fit`, decide everything, run it, and make the result. Nothing is changed.
+
+    `before` is the result of an earlier fit, for those that start from it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        On input or parameters that are not allowed, before any work.
+    FloatingPointError
         If the result is not finite.
     """
-    posterior = result.posterior
-    unseen_mean, unseen_cov = unseen_moments(posterior, plan.prior)
-    return {
-        **plan.attributes,
-        "labels_": plan.labels,
-        "shape_": posterior.shape,
-        "n_features_in_": len(posterior.shape),
-        "_unseen_mean": unseen_mean,
-        "_unseen_cov": unseen_cov,
-        **moment_attributes(posterior, unseen_mean, unseen_cov),
-        "n_iter_": result.n_iter,
-        "converged_": result.converged,
-        "trace_": result.trace,
-        "n_samples_seen_": len(plan.work.problem.entries.permutation),
-        "n_batches_": 1,
+    alone = {"fixed_modes": call.fixed_modes, "sample_weight": call.sample_weight}
+    others = alone if call.scratch is None else {**alone, **call.extents}
+    given, X, sample_weight = call, call.X, call.sample_weight
+    if isinstance(sample_weight, str):
+        X, sample_weight = column_apart(X, "sample_weight", sample_weight)
+    X, extents, column = spec.target.split_extents(X, dict(call.extents))
+    place = checked_place(spec, call.scratch, call.memory, others)
+    try:
+        read = read_call(spec, before, call._replace(X=X, sample_weight=sample_weight), (extents, column), place)
+        limit, entries, coding = place.limit, read.entries, read.coding
+        runner: Runner = run_plan
+        if check_flag("warm_start", call.warm_start) and before is not None:
+            runner = warm_start(spec, before, entries)
+        plan = None
+        if given.fixed_modes is not None:
+            entries, plan, runner = fixed_fit(spec, before, read, call.fixed_modes)
+        elif read.power is not None or read.extent is not None:
+            plan = plan_fit(spec.knowing(coding), entries, read.source, extent=read.extent, power=read.power)
+        return fit_entries(spec, read._replace(entries=entries), runner, plan, limit)
+    finally:
+        place.end()
+
+
+def read_call(
+    spec: FitSpec, before: FitResult | None, call: FitCall, extents: tuple[Any, str | None], place: Place
+) -> Read:
+    """The entries of a call, where they are to lie, with what they weigh and their exposures (and the column of these).
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    X, y = call.X, call.y
+    if are_files(X) and y is None:
+        entries, coding = entries_of_files(spec, X, call.modes, call.value, place)
+    else:
+        X, y = split_given(X, y, call.modes, call.value)
+        entries, coding = spec.target.entries(X, y, spec.shape)
+        if call.modes is None and isinstance(X, pd.DataFrame):
+            warn_of_modes(entries[3], len(entries[1]), spec.prior)
+    checked = spec.target.checked_extents(extents[0], len(entries[1]))
+    weighted = weighted_entries(laid(spec, entries, place), call.sample_weight, checked)
+    entries, power, checked = weighted if checked is None else spec.target.summed(weighted)
+    goes_on = None if call.fixed_modes is None or before is None else before.observation
+    extent, about = spec.target.in_units(checked, extents[1], goes_on, power)
+    apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (call.fixed_modes is not None)
+    return Read(entries, power, extent, {**coding, **about, "apart": apart}, X)
+
+
+def fit_entries(
+    spec: FitSpec,
+    read: Read,
+    runner: Runner,
+    plan: FitPlan | None = None,
+    limit: float | None = None,
+    earlier: Mapping[str, Any] = NOTHING,
+    **fields: Any,
+) -> Outcome:
+    """Plan a fit, run it by ``runner(plan)``, and make the result, with what its end tells of it.
+
+    A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
+    """
+    entries, coding, source = read.entries, read.coding, read.source
+    is_given = plan is not None
+    plan = plan_fit(spec.knowing({**earlier, **coding}), entries, source, limit=limit) if plan is None else plan
+    warn_of_labels(entries[3])
+    keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
+    if keeps:
+        work = plan.work
+        plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
+    run = runner(plan.work)
+    plan = plan.of(run)
+    found = result_of(plan, run, spec.target, coding, earlier, apart=coding.get("apart", ()))
+    kept = None
+    if keeps:
+        order = plan.work.problem.entries.permutation
+        kept = Kept(entries[0][order], entries[1][order], source, run.state)
+    run = run._replace(state=plan.work.method.ended(run.state))
+    health = diagnose(spec.target, plan.work, run, found.belief)
+    rows, health = with_calibrated(spec.target, plan.work, run, found.rows, health)
+    run = run._replace(state=None)  # states hold all messages and draws
+    drawn = isinstance(source, SparseTensor) and source.sampled is not None
+    kept_fields = {
+        "rows": rows,
+        "kept": kept,
+        "cells": fitted_cells(plan),
+        "sampled": sampled_cells(source, plan.labels) if drawn else None,
+        "diagnostics": health,
     }
+    return Outcome(found.changed(**{**kept_fields, **fields}), partial(tell_of_end, plan.work, run, health))
+
+
+def tell_of_end(plan: Plan, run: Run, health: Diagnostics) -> None:
+    """Warn of a run that ended too early, and of what a user should know of the fit."""
+    warn_of_no_convergence(plan, run)
+    warn_of_health(plan, run, health)
 
 
 def fitted_cells(plan: FitPlan) -> np.ndarray | None:
@@ -73,14 +237,6 @@ def sampled_cells(source: SparseTensor, labels: tuple[Any, ...]) -> np.ndarray:
     return coords_to_predict(source.select(source.sampled), labels).astype(np.int32)
 
 
-def lines_among(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
-    both = np.concatenate([coords, cells])
-    _, key = np.unique(both, axis=0, return_inverse=True)
-    key = key.ravel()
-    return np.isin(key[: len(coords)], key[len(coords) :])
-
-
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
     """Mean (K, R) and covariance (K, R, R) of a row of each mode that has no entries; the mean over the mode's rows."""
     learned = getattr(first_member(posterior), "mode_prior", None)
@@ -98,21 +254,6 @@ def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndar
 def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
     """Mean over rows of per-row values (item_dims dimensions each); shared values as they are."""
     return values.mean(axis=0) if values.ndim > item_dims else values
-
-
-def moment_attributes(posterior: Result, unseen_mean: np.ndarray, unseen_cov: np.ndarray) -> dict[str, Any]:
-    """A posterior, and what predictions need of it and of the prior of unknown rows.
-
-    Raises
-    ------
-    FloatingPointError
-        If the posterior is not finite.
-    """
-    belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
-    arrays = (array for array in (belief.mean, belief.cov) if array is not None)
-    if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):
-        raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
-    return {"_belief": belief, "posterior_": posterior.within(belief) if isinstance(posterior, Draws) else posterior}
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:

@@ -1,6 +1,4 @@
-"""`fit(fixed_modes=)` of the CP estimators: the rows of some modes stay as an earlier fit left them.
-
-How a stream goes on from a fit by a method that learns no streams: by CEP, from a Gaussian of every row.
+"""Fits that go on from an earlier one: warm starts, rows that stay, Gaussians of draws, entries divided out.
 
 Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
 
@@ -11,90 +9,74 @@ the fit decided by all its values (level, scales) is decided anew by those.
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
 from tensorcep.core.belief import Draws, PointEstimate, first_member
-from tensorcep.core.checks import check_fraction, check_int, fail_value
+from tensorcep.core.checks import fail_value
 from tensorcep.core.components import draw_rows
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fit.outcome import moment_attributes
 from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fitted.alignment import aligned_rows
-from tensorcep.cp.init.residual import strengths
-from tensorcep.cp.inputs.coordinates import Entries, matching_modes, mode_of, names_of, names_of_modes
-from tensorcep.cp.inputs.side_information import check_no_deviations, is_local
+from tensorcep.cp.fitted.model import FitResult
+from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
+from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.messages.state import MessageState, latent_values
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.model.memmap import Columns, pieces
 from tensorcep.cp.model.problem import FixedRows, Problem
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
-from tensorcep.cp.model.subsets import chosen_by_hash
-from tensorcep.cp.plan.auto import SWEEPS, choose, given_int
+from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
 from tensorcep.cp.stream.adf import STREAMING
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 # Cells at which a summary is compared with the draws.
 COMPARED = 2000
 OTHERWISE = "fit with method='cep' or method='vmp', from which it always does."
 
 
-def must_be_summed_up(model: BaseCP) -> bool:
+def must_be_summed_up(fit: FitResult) -> bool:
     """Whether a model was fitted by a method that learns no streams."""
-    return "_stream" not in vars(model) and "posterior_" in vars(model) and model.method_ not in STREAMING
+    return fit.stream is None and fit.method not in STREAMING
 
 
-def gaussian_model(model: BaseCP, what: str = "partial_fit") -> BaseCP:
-    """A copy of a fitted model that goes on as a stream by CEP, from the Gaussians that its result is or comes to.
+def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
+    """A result that goes on as a stream by CEP, from the Gaussians that a result is or comes to.
 
-    `what` goes on from it, for the error.
+    `max_iter` is the parameter; `what` goes on from it, for the error.
 
     Raises
     ------
     ValueError
         If there are no Gaussians of the rows that say what the result says.
     """
-    model = copy.copy(model)  # what is made of the factors here is not the model's
-    result = first_member(model.posterior_)
+    fit = fit.changed()  # what is made of the factors here is not the model's
+    result = first_member(fit.posterior)
     if isinstance(result, PointEstimate):
-        fail_value(f"{what} needs a posterior, but method {model.method_!r} gives a point estimate; {OTHERWISE}")
-    mean, cov = model._unseen_mean, model._unseen_cov
+        fail_value(f"{what} needs a posterior, but method {fit.method!r} gives a point estimate; {OTHERWISE}")
+    mean, cov = fit.unseen_mean, fit.unseen_cov
     posterior: Any = result
     if isinstance(result, Draws):
-        posterior, mean, cov = _summary(model, result, what)
-    sweeps = given_int("max_iter", model.max_iter, SWEEPS)
-    changed = {
-        "labels_": model.labels_,
-        "method_": "cep",
-        "max_iter_": sweeps,
-        "_unseen_mean": mean,
-        "_unseen_cov": cov,
-    }
-    new = copy.copy(model)
-    new._assign({**changed, **moment_attributes(posterior, mean, cov)})
-    return new
+        posterior, mean, cov = _summary(fit, result, what)
+    known = {"method": "cep", "max_iter": given_int("max_iter", max_iter, SWEEPS)}
+    without = {"diagnostics": None, "cells": None, "sampled": None, "kept": None, "apart": (), "forgotten": ()}
+    return fit.with_posterior(posterior, unseen_mean=mean, unseen_cov=cov, **known, **without)
 
 
-def _summary(model: BaseCP, draws: Draws, what: str) -> Summary:
+def _summary(fit: FitResult, draws: Draws, what: str) -> Summary:
     """The summary of a sampler's draws.
 
     Raises
@@ -102,30 +84,29 @@ def _summary(model: BaseCP, draws: Draws, what: str) -> Summary:
     ValueError
         If it misses much of what they say.
     """
-    free = free_columns(model.interactions_, len(model.shape_))
-    parameter = model._likelihood().parameter
-    if model._likelihood().levels is not None:  # thresholds are learned anew
+    free = free_columns(fit.interactions, len(fit.shape))
+    parameter = fit.likelihood.parameter
+    if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
-    laws = laws_of(draws, parameter is not None and parameter.is_precision, model.n_samples_seen_)
+    laws = laws_of(draws, parameter is not None and parameter.is_precision, fit.n_samples_seen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
-        found, covs = model._aligned, model.factor_covs_
-    belief = model._fitted_belief()
-    summary = summary_of(draws, belief, found, covs, model._layout(), free, laws)
-    left = left_over(belief, summary, _some_cells(model) + offsets(model.shape_)[:-1])
+        found, covs = fit.aligned, fit.factor_covs
+    summary = summary_of(draws, fit.belief, found, covs, fit.layout, free, laws)
+    left = left_over(fit.belief, summary, _some_cells(fit) + offsets(fit.shape)[:-1])
     if left > MOST_LEFT:
         fail_value(
-            f"the draws of {model.method_!r} do not agree on the components: Gaussians of the rows, from "
+            f"the draws of {fit.method!r} do not agree on the components: Gaussians of the rows, from "
             f"which {what} goes on, miss {100 * left:.0f} % of what the draws predict; {OTHERWISE}"
         )
     return summary
 
 
-def _some_cells(model: BaseCP) -> np.ndarray:
+def _some_cells(fit: FitResult) -> np.ndarray:
     """Cells (n, K) of the fit, spread over all; of all rows with entries, where these are not known."""
-    if model._cells is not None and len(model._cells):
-        return np.asarray(model._cells[:: -(-len(model._cells) // COMPARED)], dtype=np.int64)
-    rng, layout = np.random.default_rng(0), model._layout()
+    if fit.cells is not None and len(fit.cells):
+        return np.asarray(fit.cells[:: -(-len(fit.cells) // COMPARED)], dtype=np.int64)
+    rng, layout = np.random.default_rng(0), fit.layout
     each = zip(layout.rows, layout.seen, strict=True)
     return np.stack([rng.choice(seen, COMPARED) - own.start for own, seen in each], axis=1)
 
@@ -253,16 +234,8 @@ class FixedFit(NamedTuple):
     runner: Callable[[Plan], Run]
 
 
-def fixed_fit(
-    model: BaseCP,
-    entries: Entries,
-    coding: dict[str, Any],
-    source: Any,
-    fixed_modes: Any,
-    extent: np.ndarray | None = None,
-    power: np.ndarray | None = None,
-) -> FixedFit:
-    """Plan a fit to entries that learns all rows but those of the fixed modes. The estimator is not changed.
+def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> FixedFit:
+    """Plan a fit to entries that learns all rows but those of the fixed modes.
 
     Raises
     ------
@@ -270,156 +243,112 @@ def fixed_fit(
         If there is no earlier fit, it has no posterior, the method cannot leave rows, or a row that is to stay is not
         known.
     """
-    if "posterior_" not in vars(model) and "_stream" not in vars(model):
+    if before is None:
         fail_value("fixed_modes names modes of an earlier fit of this estimator, but it is not fitted; fit it first.")
-    if is_local(model.prior):
+    if is_local(spec.prior):
         fail_value("fixed_modes cannot hold rows beside a Series with local=; fit all modes, or leave local= out.")
-    if "posterior_" in vars(model):
-        check_no_deviations(model._fitted_belief(), "fixed_modes")
-    model = copy.copy(model)  # what is made of the factors here is not the model's
+    check_no_deviations(before.belief, "fixed_modes")
+    fit = before.changed()  # what is made of the factors here is not the model's
     given = fixed_modes if isinstance(fixed_modes, (list, tuple)) else [fixed_modes]
-    modes = sorted({mode_of(model.labels_, mode) for mode in given})
-    if not 0 < len(modes) < len(model.shape_):
+    modes = sorted({mode_of(fit.labels, mode) for mode in given})
+    if not 0 < len(modes) < len(fit.shape):
         fail_value(f"fixed_modes must leave at least one mode to learn, and name one; got {fixed_modes!r}.")
-    if "_classes" in coding and coding["_classes"] != model._classes:
-        known = model._classes
+    facts, coding = fit.observation.facts, read.coding
+    if "_classes" in coding and list(coding["_classes"]) != list(facts["_classes"]):
+        known = list(facts["_classes"])
         fail_value(f"y must hold the labels of the earlier fit, {known}, with fixed_modes; got {coding['_classes']}.")
-    gaussian = gaussian_model(model, "fixed_modes")
-    entries = _in_known_rows(model, entries, modes)
-    fitted = _as_fitted(model)
-    own = {name: getattr(model, name) for name in model._own_attributes if name not in _DECIDED}
-    plan = plan_fit(fitted, entries, source, decided=(model._likelihood(), own), extent=extent, power=power)
+    gaussian = gaussian_fit(fit, spec.max_iter, "fixed_modes")
+    entries = _in_known_rows(fit, read.entries, modes)
+    how: dict[str, Any] = {"decided": (fit.likelihood, facts), "extent": read.extent, "power": read.power}
+    plan = plan_fit(_as_fitted(spec.knowing(facts), fit), entries, read.source, **how)
     if plan.work.method.name not in FIXING:
         fail_value(f"method {plan.work.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
-    places = _places(model, entries, modes)
-    rows = _fixed_rows(model, gaussian, places, modes, plan.work)
+    places = _places(fit, entries, modes)
+    rows = _fixed_rows(fit, gaussian, places, modes, plan.work)
 
     def runner(work: Plan) -> Run:
         begin = work.starts[0]
-        known = gaussian._aligned.mean[np.maximum(places, 0)]
+        known = gaussian.aligned.mean[np.maximum(places, 0)]
         start = known if begin is None else np.where(places[:, None] >= 0, known, begin)
         return run_from(start, work._replace(problem=work.problem._replace(fixed=rows)), run_plan)
 
     return FixedFit(entries, plan, runner)
 
 
-# Own attributes that a plan decides, or that begin anew.
-_DECIDED = ("method_", "rank_", "max_iter_", "prior_", "interactions_", "forgotten_")
+def _as_fitted(spec: FitSpec, fit: FitResult) -> FitSpec:
+    """The parameters with what was decided for the earlier fit in place of "auto"."""
+    method = fit.method if is_auto(spec.method) else spec.method
+    prior = fit.prior if is_auto(spec.prior) else spec.prior
+    return spec._replace(method=method, prior=prior, rank=fit.rank, interactions=fit.interactions, shape=None)
 
 
-def _as_fitted(model: BaseCP) -> BaseCP:
-    """The estimator with what it decided for the earlier fit in place of "auto"."""
-    fitted = copy.copy(model)
-    for name in ("method", "prior"):
-        if isinstance(getattr(model, name), str) and getattr(model, name) == "auto":
-            setattr(fitted, name, getattr(model, f"{name}_"))
-    fitted.rank, fitted.interactions, fitted.shape = model.rank_, model.interactions_, None
-    return fitted
-
-
-def _in_known_rows(model: BaseCP, entries: Entries, modes: list[int]) -> Entries:
+def _in_known_rows(fit: FitResult, entries: Entries, modes: list[int]) -> Entries:
     """The entries with the model's order of modes, and its rows in the modes that stay."""
     coords, values, shape, labels = entries
-    order = matching_modes(names_of_modes(model.labels_), names_of_modes(labels))
+    order = matching_modes(names_of_modes(fit.labels), names_of_modes(labels))
     coords, sizes, found = coords[:, order].copy(), [shape[k] for k in order], [labels[k] for k in order]
     for k in modes:
-        known, theirs, name = model.labels_[k], found[k], names_of(model.labels_)[k]
+        known, theirs, name = fit.labels[k], found[k], names_of(fit.labels)[k]
         if (known is None) != (theirs is None):
             fail_value(f"mode {name!r} must have labels in both fits, or indices in both, to stay as it is.")
         if known is not None and theirs is not None:
             coords[:, k] = known.rows(theirs.index, unknown="ignore")[coords[:, k]]
-        new = (coords[:, k] < 0) | (coords[:, k] >= model.shape_[k])
+        new = (coords[:, k] < 0) | (coords[:, k] >= fit.shape[k])
         if new.any():
             fail_value(
                 f"mode {name!r} stays as it is, so that all its rows must be known; {int(new.sum())} entries are of "
                 "others; leave them out, or fold them in first by transform and with_rows."
             )
-        sizes[k], found[k] = model.shape_[k], known
+        sizes[k], found[k] = fit.shape[k], known
     return coords, values, tuple(sizes), tuple(found)
 
 
-def _places(model: BaseCP, entries: Entries, modes: list[int]) -> np.ndarray:
+def places_of(fit: FitResult, shape: Sequence[int], labels: Sequence[Any], k: int, same: bool = False) -> np.ndarray:
+    """The earlier row of mode k of every row of other entries with these labels, -1 of new ones; or by their numbers."""
+    known, theirs = fit.labels[k], labels[k]
+    if known is not None and theirs is not None and not same:
+        return np.asarray(known.rows(theirs.index, unknown="ignore"))
+    return np.where(np.arange(shape[k]) < fit.shape[k], np.arange(shape[k]), -1)
+
+
+def _places(fit: FitResult, entries: Entries, modes: list[int]) -> np.ndarray:
     """The earlier packed row of every packed row of the fit, -1 for new ones."""
-    first, parts = offsets(model.shape_), []
-    for k, (size, theirs) in enumerate(zip(entries[2], entries[3], strict=True)):
-        known = model.labels_[k]
-        if known is not None and theirs is not None and k not in modes:
-            place = known.rows(theirs.index, unknown="ignore")
-        else:
-            place = np.where(np.arange(size) < model.shape_[k], np.arange(size), -1)
+    first, parts = offsets(fit.shape), []
+    for k in range(len(fit.shape)):
+        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
         parts.append(np.where(place >= 0, place + first[k], -1))
     return np.concatenate(parts)
 
 
-def _fixed_rows(model: BaseCP, gaussian: BaseCP, places: np.ndarray, modes: list[int], work: Plan) -> FixedRows:
-    posterior: Any = gaussian.posterior_
+def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: list[int], work: Plan) -> FixedRows:
+    posterior: Any = gaussian.posterior
     at = np.maximum(places, 0)
     draws = np.zeros((0, len(places), posterior.rank))
     if work.method.sampler:
-        draws = _draws_of(model, gaussian)[:, at]
-    which = tuple(k in modes for k in range(len(model.shape_)))
+        draws = _draws_of(fit, gaussian)[:, at]
+    which = tuple(k in modes for k in range(len(fit.shape)))
     return FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)
 
 
-def _draws_of(model: BaseCP, gaussian: BaseCP) -> np.ndarray:
+def _draws_of(fit: FitResult, gaussian: FitResult) -> np.ndarray:
     """Draws (D, n_rows, R) of all earlier rows, next to each other."""
-    belief, n = model._fitted_belief(), sum(model.shape_)
-    if isinstance(model.posterior_, Draws):
-        like = np.flatnonzero(model._aligned.like)
+    belief, n = fit.belief, sum(fit.shape)
+    if isinstance(fit.posterior, Draws):
+        like = np.flatnonzero(fit.aligned.like)
         some = like[np.unique(np.linspace(0, len(like) - 1, min(MOST_DRAWS, len(like))).astype(int))]
-        return aligned_rows(belief.mean[some, :n], model._aligned.reference, model._layout())
-    belief = gaussian._fitted_belief()
+        return aligned_rows(belief.mean[some, :n], fit.aligned.reference, fit.layout)
+    belief = gaussian.belief
     draws = draw_rows(belief.mean[0, :n], belief.cov[0, :n], MOST_DRAWS, np.random.default_rng(0))  # type: ignore[index]
-    free = np.repeat(free_columns(model.interactions_, len(model.shape_)), model.shape_, axis=0)
+    free = np.repeat(free_columns(fit.interactions, len(fit.shape)), fit.shape, axis=0)
     return np.where(free, draws, 1.0)
 
 
-# A column of less than this share of the strength that it started with was not shown by the first entries.
-NEXT_TO_NOTHING = 0.1
-
-
-def runner_from_some(
-    model: BaseCP, entries: Entries, coding: dict[str, Any], source: Any, share: float, limit: float | None, runner: Any
-) -> Any:
-    """What runs a plan from the rows that a fit to a share of the entries finds, in the columns of the whole fit.
-
-    Of a sampler that is a mean-field fit. The entries are chosen by a hash of their cells.
-    """
-    coords, values, shape, labels = entries
-    chosen = choose(model, len(values), shape, False, limit=limit, stored=isinstance(coords, Columns))
-    some = _some_entries(entries, check_fraction("warm_start_fraction", share))
-    own: Any = clone(model) if not vars(model).get("callbacks") else clone(model).set_params(callbacks=None)
-    method = chosen.method
-    if METHODS[method].sampler:
-        method = "vmp" if not METHODS["vmp"].lacks(model._asked_likelihood()) else "pg-vb"
-    own.set_params(
-        rank=chosen.rank, interactions=chosen.parts, method=method, random_state=deepcopy(model.random_state)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-        own._fit_entries(some, coding, source, runner)
-    return partial(_run_from_some, own._rows_at(shape, labels), runner)
-
-
-def _run_from_some(rows: np.ndarray, runner: Any, work: Plan) -> Run:
-    """Run a plan from the rows that a share of the entries led to.
-
-    Columns that these entries did not show, which hold next to nothing, start as they would without them: mean field
-    does not leave zero.
-    """
-    start = work.starts[0]
-    if start is not None:
-        none = strengths(work.problem, rows) < NEXT_TO_NOTHING * strengths(work.problem, start)
-        rows = np.where(none, start, rows)
-    return run_from(rows, work, runner)
-
-
-def _some_entries(entries: Entries, share: float) -> Entries:
-    coords, values, shape, labels = entries
-    columns = coords.columns if isinstance(coords, Columns) else tuple(coords.T)
-    found = [
-        at.start + np.flatnonzero(chosen_by_hash([c[at] for c in columns], share, 0)) for at in pieces(len(values))
-    ]
-    places = np.concatenate(found)
-    check_int("warm_start_fraction times the number of entries", len(places), 1)
-    return np.stack([column[places] for column in columns], axis=1).astype(np.int64), values[places], shape, labels
+def warm_start(spec: FitSpec, before: FitResult, entries: Entries) -> Callable[[Plan], Run]:
+    """What runs the plan of a fit from the factors of an earlier one."""
+    shape, labels, *_ = described(spec.prior, entries[2], entries[3])
+    mean, free, parts = before.aligned.mean, free_columns(before.interactions, len(before.shape)), []
+    for k, own in enumerate(before.layout.rows):
+        place = places_of(before, shape, labels, k)
+        parts.append(np.where(place[:, None] >= 0, mean[own][place], before.unseen_mean[k]))
+    runner: Callable[[Plan], Run] = runner_of(None, np.zeros(0, dtype=bool), (np.concatenate(parts), free), run_plan)
+    return runner

@@ -42,7 +42,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, with_entries_of
-from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
+from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.plan import Pilot, Plan
 
 WEIGHTS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -270,7 +270,7 @@ def _scored(found: Found | None, place: np.ndarray) -> np.ndarray:
 # Sweeps of a fit after the annealed ones.
 SWEEPS = 30
 # Parts of the entries, as many of which are left out in turn as hold so many entries; and the fewest entries, and most.
-FOLDS, ENOUGH, FEWEST_OF_FOLDS, MOST = 5, 4000, 100, 100_000
+FOLDS, ENOUGH, MOST = 5, 4000, 100_000
 # An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
 MOST_WORSE = 10.0
 # A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.

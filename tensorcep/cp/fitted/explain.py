@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.components import Components
-from tensorcep.core.packing import unpack
+from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import Block, Layout, best_order
-from tensorcep.cp.fitted.predict import pairs_at
+from tensorcep.cp.fitted.model import FittedModel
+from tensorcep.cp.fitted.predict import latent, pairs_at
+from tensorcep.cp.inputs.coordinates import by_mode, names_of, rows_of
 from tensorcep.priors.deviations import moments
 
 
@@ -136,3 +140,27 @@ def _product(m: np.ndarray, S: np.ndarray, block: Block, columns: list[int]) -> 
         D = D * (own + np.outer(mine, mine)) + np.outer(product, product) * own
         product = product * mine
     return float(product.sum()), float(D.sum())
+
+
+def explain(model: FittedModel, cell: Any = None, **modes: Any) -> pd.DataFrame:
+    """The latent value of one cell as the sum of its parts."""
+    belief, names = model.fit.belief, names_of(model.fit.labels)
+    if cell is not None and not isinstance(cell, dict):
+        if isinstance(cell, (str, pd.DataFrame)) or len(cell) != len(names):
+            got = f"a DataFrame of {len(cell)} lines" if isinstance(cell, pd.DataFrame) else repr(cell)
+            fail_value(f"explain takes one cell, a row for each of the {len(names)} modes, or a dict; got {got}.")
+        cell = dict(zip(range(len(names)), cell, strict=True))
+    given = by_mode(model.fit.labels, {**(cell or {}), **modes})
+    missing = [names[k] for k in range(len(names)) if k not in given]
+    if missing:
+        fail_value(f"explain needs a row of every mode; there is none of {', '.join(map(repr, missing))}.")
+    first = offsets(model.fit.shape)
+    rows = np.array([first[k] + rows_of(model.fit.labels, model.fit.shape, k, given[k])[0] for k in range(len(names))])
+    parts = parts_of_entry(belief, model.fit.layout, rows, model.fit.aligned.reference)
+    titles = [part.title(names) for part in parts]
+    mean, variance = latent(belief, rows[None])
+    means = [part.mean + (model.fit.observation.origin if not part.modes else 0.0) for part in parts]
+    frame = pd.DataFrame({"part": [*titles, "sum"], "mean": [*means, float(mean[0]) + model.fit.observation.origin]})
+    if model.has_uncertainty:
+        frame["sd"] = [*(part.sd for part in parts), float(np.sqrt(variance[0]))]
+    return frame

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import Draws, Mixture, Posterior
+from tensorcep.core.belief import Draws, Mixture
 from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets
+from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.ahead import draw_at, laws_of, laws_of_mode, moments_at, n_lines
 from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.predictions import CPPredictions
 
 
 class Placed(NamedTuple):
@@ -42,44 +40,45 @@ class Placed(NamedTuple):
         return np.where(self.later >= 0, self.later, known)
 
 
-def placed(model: CPPredictions, X: Any, joint: bool = False) -> Placed:
+def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
     """The entries X among the rows of the belief.
 
     Rows at other times are drawn by themselves, so that they do not depend on what else is asked for; with `joint`
     those of one mode together.
     """
-    X = model._without_extent(X)
-    belief, coords = model._fitted_belief(), coords_to_predict(X, model.labels_)
-    later, shape = np.full(coords.shape, -1), model.posterior_.shape
-    if not any(clock is not None for clock in model._series):
+    fit = model.fit
+    X = fit.observation.without_extent(X)
+    belief, coords = fit.belief, coords_to_predict(X, fit.labels)
+    later, shape = np.full(coords.shape, -1), fit.posterior.shape
+    if not any(clock is not None for clock in fit.series):
         return Placed(belief, coords, later)
-    coords, seen = coords.copy(), model.posterior_.seen
-    for k, clock in enumerate(model._series):
+    coords, seen = coords.copy(), fit.posterior.seen
+    for k, clock in enumerate(fit.series):
         unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
-        if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(model, k):
+        if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(fit, k):
             continue
-        times = _times(clock, model, X, coords, k)[unknown]
+        times = _times(clock, fit, X, coords, k)[unknown]
         unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
         distinct, which = np.unique(times, return_inverse=True)
         later[unknown, k] = belief.mean.shape[1] + which.ravel()
         coords[unknown, k] = int(np.argmax(seen[slice(*offsets(shape)[k : k + 2])]))
-        belief = _extended(belief, model, k, clock, distinct, joint)
+        belief = _extended(belief, fit, k, clock, distinct, joint)
         if belief.deviations is not None:
             along = belief.deviations.modes[1] == k
             belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
     return Placed(belief, coords, later)
 
 
-def _times(clock: Clock, model: CPPredictions, X: Any, coords: np.ndarray, k: int) -> np.ndarray:
+def _times(clock: Clock, fit: FitResult, X: Any, coords: np.ndarray, k: int) -> np.ndarray:
     """The times of entries in mode k, (n,); nan of labels that have none."""
-    if model.labels_[k] is None:
+    if fit.labels[k] is None:
         return coords[:, k] / clock.step
-    return clock.times_of(pd.Index(column_of(as_frame(X), model.labels_, k)))
+    return clock.times_of(pd.Index(column_of(as_frame(X), fit.labels, k)))
 
 
-def _has_law(model: CPPredictions, k: int) -> bool:
+def _has_law(fit: FitResult, k: int) -> bool:
     """Whether the fit learned how the rows of mode k depend on each other."""
-    result: Any = model.posterior_
+    result: Any = fit.posterior
     if isinstance(result, Draws):
         return result.drifts is not None
     members = result.members if isinstance(result, Mixture) else (result,)
@@ -87,30 +86,26 @@ def _has_law(model: CPPredictions, k: int) -> bool:
     return all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
 
 
-def _extended(
-    belief: Components, model: CPPredictions, k: int, clock: Clock, times: np.ndarray, joint: bool
-) -> Components:
+def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: np.ndarray, joint: bool) -> Components:
     """The belief with the rows of mode k at these times."""
-    result, own = model.posterior_, slice(*offsets(model.posterior_.shape)[k : k + 2])
+    result, own = fit.posterior, slice(*offsets(fit.posterior.shape)[k : k + 2])
     if isinstance(result, Draws):
-        mean = np.concatenate([belief.mean, _drawn(belief, result, model, k, times, joint)], axis=1)
+        mean = np.concatenate([belief.mean, _drawn(belief, result, fit, k, times, joint)], axis=1)
         return belief._replace(mean=mean)
-    members: tuple[Posterior, ...] = result.members if isinstance(result, Mixture) else (result,)
+    members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
     found, before = [], belief.cov
     if before is None:
         raise TypeError("a posterior has covariances.")
     for c, member in enumerate(members):
-        laws = laws_of_mode(member.mode_prior, k)  # type: ignore[arg-type]
+        laws = laws_of_mode(member.mode_prior, k)
         found.append(moments_at(clock, clock.times, belief.mean[c, own], before[c, own], laws, times))
     mean, cov = (np.stack(part) for part in zip(*found, strict=True))
     return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
 
 
-def _drawn(
-    belief: Components, result: Draws, model: CPPredictions, k: int, times: np.ndarray, joint: bool
-) -> np.ndarray:
+def _drawn(belief: Components, result: Draws, fit: FitResult, k: int, times: np.ndarray, joint: bool) -> np.ndarray:
     """Rows of mode k at these times in every draw, (S, q, R). The noise of a time is always the same."""
-    clocks = model._series
+    clocks = fit.series
     first = sum(n_lines(clock) for clock in clocks[:k] if clock is not None)
     clock: Any = clocks[k]
     lines: Any = result.drifts
@@ -127,14 +122,14 @@ def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
     return np.random.default_rng([bits, k]).standard_normal(size)
 
 
-def described_rows(model: CPPredictions) -> np.ndarray | None:
+def described_rows(fit: FitResult) -> np.ndarray | None:
     """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
-    if not any(model._features) and not model._series:
+    if not any(fit.features) and not fit.series:
         return None
-    rows = [np.zeros(n, dtype=bool) for n in model.posterior_.shape]
-    for mine, own in zip(rows, model._features, strict=bool(model._features)):
+    rows = [np.zeros(n, dtype=bool) for n in fit.posterior.shape]
+    for mine, own in zip(rows, fit.features, strict=bool(fit.features)):
         if own is not None:  # rows that were added later have none
             mine[: len(own.described)] = own.described
-    for mine, clock in zip(rows, model._series, strict=bool(model._series)):
+    for mine, clock in zip(rows, fit.series, strict=bool(fit.series)):
         mine |= clock is not None
     return np.concatenate(rows)

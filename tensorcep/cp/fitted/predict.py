@@ -11,23 +11,40 @@ What a belief knows of the mean of an observation, apart from the noise of a sin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
 
+from tensorcep.core.checks import (
+    check_fraction,
+    check_int,
+    check_random_state,
+    check_unmasked,
+    check_values,
+    fail_value,
+    warn_user,
+)
+from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.packing import offsets
+from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.model import FittedModel
+from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, packed_rows, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.ordinal import probabilities_of_levels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
 from tensorcep.likelihoods.uneven import nodes as nodes_of
-from tensorcep.priors.deviations import moments
+from tensorcep.priors.deviations import drawn, moments
 
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
@@ -501,3 +518,161 @@ def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.nd
     flat = np.ascontiguousarray(f).ravel()
     mean, _ = likelihood.predict(flat, np.zeros(flat.size), np.ascontiguousarray(theta).ravel())
     return np.asarray(mean).reshape(f.shape)
+
+
+def row_knowledge(model: FittedModel) -> tuple[Any, str, np.ndarray | None]:
+    """What tells which rows are known."""
+    return model.fit.posterior, model.spec.unknown, described_rows(model.fit)
+
+
+def rows_at(model: FittedModel, X: Any) -> np.ndarray:
+    """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
+    X = model.fit.observation.without_extent(X)
+    return packed_rows(coords_to_predict(X, model.fit.labels), *row_knowledge(model))
+
+
+def at_rows(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
+    """The belief, with rows of series at other times where X asks for such, and its rows (n, K) of the entries."""
+    found = placed(model, X)
+    return found.belief, found.rows(packed_rows(found.coords, *row_knowledge(model)))
+
+
+def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry."""
+    belief, rows = at_rows(model, X)
+    with model.threads() as executor:
+        mean, variance = latent(belief, rows, executor)
+    return mean + model.fit.observation.origin, variance
+
+
+def observed(model: FittedModel, X: Any, **extent: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of a new observation of each entry."""
+    (belief, rows), extents = at_rows(model, X), model.fit.observation.extent_of(X, extent)
+    with model.threads() as executor:
+        return observed_moments(model.likelihood_of_new, belief, rows, executor, extents)
+
+
+def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> Any:
+    if return_std:
+        model.check_uncertain("return_std=True")
+    mean, variance = observed(model, X, **extent)
+    warn_of_infinite(mean)
+    return (mean, np.sqrt(variance)) if return_std else mean
+
+
+def latent_interval(model: FittedModel, X: Any, coverage: float) -> np.ndarray:
+    """Central posterior interval of the latent value of each entry, (n, 2)."""
+    model.check_uncertain("predict_interval")
+    belief, rows = at_rows(model, X)
+    tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+    with model.threads() as executor:
+        return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
+
+
+def observation_interval(model: FittedModel, X: Any, coverage: float, **extent: Any) -> np.ndarray:
+    """Central interval of a new observation of each entry, (n, 2)."""
+    model.check_uncertain("predict_interval")
+    (belief, rows), extents = at_rows(model, X), model.fit.observation.extent_of(X, extent)
+    tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), model.likelihood_of_new
+    with model.threads() as executor:
+        return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
+
+
+def log_score(
+    model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
+) -> np.ndarray:
+    """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
+    extents, X = (
+        model.fit.observation.extent_of(X, extent, needed=True),
+        model.fit.observation.without_extent(X, extent),
+    )
+    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
+    likelihood, (belief, rows) = model.likelihood_of_new, at_rows(model, X)
+    values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(rows), name="y"))
+    with model.threads() as executor:
+        density = observed_logpdf(likelihood, belief, rows, values, executor, extents)
+    return np.asarray(density + likelihood.log_slopes(values))
+
+
+def row_draws(
+    model: FittedModel, n_samples: int | None, X: Any, rng: np.random.Generator, alone: bool = False
+) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
+    """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows.
+
+    Latent values alone, without the noise of an observation, have a spread that this noise would hold.
+    """
+    found = placed(model, X, joint=True)
+    belief, rows = found.belief, found.rows(packed_rows(found.coords, *row_knowledge(model)))
+    n_known, n_later = sum(model.fit.shape), belief.mean.shape[1] - sum(model.fit.shape) - len(model.fit.shape)
+    distinct, origin = distinct_unknown_rows(rows, found.coords, model.fit.shape, n_later)
+    values, theta, which = draw_apart(belief, model.fit.likelihood, origin, n_samples, rng, n_known=n_known + n_later)
+    f = latent_of_points(values, distinct)
+    if belief.deviations is not None:
+        pairs = pairs_at(belief, rows)
+        new = rows[:, belief.deviations.modes[0]] >= n_known  # of such rows every one is another
+        own = np.where(new, pairs[0] + distinct[:, belief.deviations.modes[0]], pairs[0])
+        f = f + drawn(belief.deviations, which, own, pairs[1], rng)
+    if alone and belief.doubt is not None:
+        f = f + np.sqrt(belief.doubt[which])[:, None] * rng.standard_normal(f.shape)
+    return values, theta, f, rows
+
+
+def observations(
+    model: FittedModel, f: np.ndarray, rows: np.ndarray, theta: EntryTheta, rng: np.random.Generator, extent: Any = None
+) -> np.ndarray:
+    """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
+    likelihood, parameter = with_parameter(model.likelihood_of_new, theta.predictive())
+    f, each = with_own_factors((f, np.broadcast_to(parameter.of(rows), f.shape)), likelihood, theta, rows, rng)
+    f, _, each = extended(likelihood, (f, f, each), extent)
+    return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
+
+
+def sample_posterior(model: FittedModel, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
+    """Draw from the posterior of the factors; of a sampler's fit, draws of its chains."""
+    model.check_uncertain("sample_posterior")
+    rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
+    if X is not None:
+        return row_draws(model, n, X, rng, alone=True)[2] + model.fit.observation.origin
+    draws, *_ = draw(model.fit.belief, model.fit.likelihood, n, rng)
+    draws = model.fit.aligned_draws(draws[:, : sum(model.fit.shape)])
+    return [draws[:, a:b] for a, b in itertools.pairwise(offsets(model.fit.shape))]
+
+
+def sample_y(model: FittedModel, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
+    """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`."""
+    extents = model.fit.observation.extent_of(X, extent)
+    model.check_uncertain("sample_y")
+    rng = check_random_state(random_state)
+    _, theta, f, rows = row_draws(model, check_int("n_samples", n_samples), X, rng)
+    return observations(model, f, rows, theta, rng, extents)
+
+
+# The share of entries in unseen rows from which on a score says little of the seen ones.
+MANY_UNSEEN = 0.5
+
+
+def scored_entries(
+    model: FittedModel, X: Any, y: Any, modes: Any = None, value: Any = UNSAID
+) -> tuple[Any, np.ndarray]:
+    """Entries to score and their values, which a SparseTensor and a table with one more column than modes hold.
+
+    Warns if most of them touch rows without training entries, as folds do that are not shuffled.
+
+    Raises
+    ------
+    ValueError
+        If there are no values, or two sets of them.
+    """
+    if isinstance(X, SparseTensor) and y is not None:
+        fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
+    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
+    if y is None:
+        fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
+    _, unseen = placed_rows(coords_to_predict(X, model.fit.labels), model.fit.posterior)
+    if unseen.size and unseen.mean() > MANY_UNSEEN:
+        warn_user(
+            f"{int(unseen.sum())} of {unseen.size} scored entries touch rows without training entries; where they are "
+            "a fold of a cross-validation, shuffle it: cv=KFold(5, shuffle=True), or tensor.kfold(5).",
+            UserWarning,
+        )
+    return X, np.asarray(check_unmasked(y, "y"))

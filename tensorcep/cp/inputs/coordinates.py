@@ -6,12 +6,12 @@ Modes and rows as users name them, and columns of labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import Posterior
+from tensorcep.core.belief import Result
 from tensorcep.core.checks import (
     check_choice,
     check_coords,
@@ -40,6 +40,16 @@ KINDS: dict[str, str | None] = {
 
 # Coordinates, values, shape and labels.
 Entries = tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]]
+
+
+class Read(NamedTuple):
+    """Entries as a plan takes them, what they weigh, their exposures, and facts of how they were coded."""
+
+    entries: Entries
+    power: np.ndarray | None
+    extent: np.ndarray | None
+    coding: dict[str, Any]
+    source: Any
 
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:
@@ -215,9 +225,7 @@ def _kind_of(labels: Any) -> str | None:
     return KINDS.get(kind, kind)
 
 
-def packed_rows(
-    coords: np.ndarray, posterior: Posterior, unknown: str, described: np.ndarray | None = None
-) -> np.ndarray:
+def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: np.ndarray | None = None) -> np.ndarray:
     """Packed rows (n, K) of coordinates; a row beyond the shape becomes its mode's prior row, which follows the others.
 
     Warns (unknown="prior") or raises (unknown="error") if a row has neither training entries nor features, which
@@ -234,7 +242,7 @@ def packed_rows(
 
 
 def placed_rows(
-    coords: np.ndarray, posterior: Posterior, described: np.ndarray | None = None
+    coords: np.ndarray, posterior: Result, described: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row of which nothing is known."""
     known = posterior.seen if described is None else posterior.seen | described
@@ -378,3 +386,11 @@ def column_of(X: Any, labels: AllLabels, k: int) -> Any:
     theirs = names_of(X.labels)
     place = theirs.index(names[k]) if names[k] in theirs else k
     return pd.Series(X.labels[place].index.take(X.coords[:, place]))
+
+
+def lines_among(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
+    both = np.concatenate([coords, cells])
+    _, key = np.unique(both, axis=0, return_inverse=True)
+    key = key.ravel()
+    return np.isin(key[: len(coords)], key[len(coords) :])

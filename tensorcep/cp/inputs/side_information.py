@@ -71,12 +71,12 @@ def knows_rows(prior: Any) -> str | None:
     return coupled(prior)
 
 
-def lost_knowledge(model: Any) -> str | None:
-    """What parameters no longer say of rows that the fit knew, as of some files, in a sentence; None where they do."""
-    if any(model._features) and not has_features(model.prior):
+def lost_knowledge(prior: Any, features: Designs, series: Clocks) -> str | None:
+    """What the parameter `prior` no longer says of rows that the fit knew, as of some files, in a sentence; or None."""
+    if any(features) and not has_features(prior):
         return "the features of the fit are no longer among the parameters; set prior= to them, as for the fit."
-    known = next((word_of(known) for known in model._series if known is not None), None)
-    if known is None or coupled(model.prior) is not None:
+    known = next((word_of(known) for known in series if known is not None), None)
+    if known is None or coupled(prior) is not None:
         return None
     what = known.removeprefix("a ")
     return f"the {what} of the fit is no longer among the parameters; set prior= to it, as for the fit."

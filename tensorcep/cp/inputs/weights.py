@@ -11,19 +11,16 @@ Exposures and numbers of trials: what a user gives of them, and what the fit and
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from tensorcep.core.checks import check_values, check_weights, fail_value, warn_user
-from tensorcep.core.sums import weighted_mean
+from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import augmentation_in_use
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.coo import merge_duplicates
-from tensorcep.entries.tables import as_frame, column_apart
+from tensorcep.entries.tables import column_apart
 
 MOST_ENTRIES = 2**31
 WHOLE_REVISITED = (
@@ -194,94 +191,3 @@ def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
             f"binomial counts must be at most their number of trials; got {y[i]:g} of {trials[i]:g}; give n_trials=, "
             "or take likelihood='poisson'."
         )
-
-
-class TakesExtents:
-    """The part of an estimator whose entries may have an extent."""
-
-    _extent_unit: ClassVar[float | None] = None  # until a fit with exposures: their mean
-    _extent_column: ClassVar[str | None] = None
-
-    def _split_extents(self: Any, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
-        others = {name: value for name, value in given.items() if name not in TAKERS}
-        refuse_others(f"{type(self).__name__}.{call}", others)
-        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
-        return split_extents(kinds, X, given)
-
-    def _checked_extents(self: Any, extents: Any, n: int) -> np.ndarray | None:
-        kind: Any = self._likelihoods()[0].extent
-        extents = 1.0 if extents is None and kind == "trials" else extents
-        return None if extents is None else checked_extents(kind, extents, n)
-
-    def _summed(self: Any, weighted: Weighted) -> Weighted:
-        """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
-        (coords, values, shape, labels), power, extents = weighted
-        asked = self._likelihoods()
-        if extents is None or power is not None or len(asked) > 1 or asked[0].name != "poisson" or asked[0].zeros:
-            return weighted
-        values = self._checked_targets(values, asked[0])
-        cells, total = merge_duplicates(coords, values, shape, "sum")
-        return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
-
-    def _in_units(
-        self: Any, extents: np.ndarray | None, column: str | None, goes_on: bool, weight: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, dict[str, Any]]:
-        if extents is None:
-            return None, {"_extent_unit": self._extent_unit if goes_on else None, "_extent_column": None}
-        if self._likelihoods()[0].extent == "trials":
-            several = (extents > 1.0).any() or (goes_on and self._extent_unit is not None)
-            return extents, {"_extent_unit": 1.0 if several else None, "_extent_column": column}
-        unit = self._extent_unit or 1.0 if goes_on else weighted_mean(extents, weight)
-        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
-
-    def _column_of_extents(self: Any, given: dict[str, Any]) -> str | None:
-        said = {name: value for name, value in given.items() if value is not None}
-        for name, value in said.items():
-            if not isinstance(value, str):
-                fail_value(
-                    f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
-                )
-        kinds = tuple({one.extent for one in self._likelihoods() if one.extent is not None})
-        split_extents(kinds, pd.DataFrame(columns=list(said.values())), said)
-        return next(iter(said.values()), None)
-
-    def _in_units_of_stream(self: Any, arrival: Batch, goes_on: bool) -> tuple[Batch, dict[str, Any]]:
-        extents = self._checked_extents(arrival.extents, len(arrival.values))
-        if extents is None and goes_on and self._extent_unit is not None:
-            fail_value("earlier counts had exposure=, and so must these; give theirs.")
-        if self._likelihoods()[0].extent == "trials":
-            check_trials(arrival.values, extents)
-        column = arrival.column or (self._extent_column if goes_on else None)
-        extents, about = self._in_units(extents, column, goes_on, arrival.weights)
-        return arrival._replace(extents=extents), {**about, "_extent_column": column}
-
-    def _extent_of(self: Any, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
-        kind: Any = self._likelihood().extent
-        X = as_frame(X)
-        _, value, _ = split_extents((kind,), X, given)
-        if value is None and isinstance(X, pd.DataFrame) and self._extent_column in X.columns:
-            value = X[self._extent_column].to_numpy()
-        if value is None and self._extent_unit is None:
-            return None
-        if value is None:
-            name = ARGUMENTS[kind]
-            if needed:
-                fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
-            if kind == "exposure":  # shares of successes are what one trial means
-                warn_user(
-                    "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
-                    "are predicted; give theirs, or exposure=1 if that is meant.",
-                    UserWarning,
-                )
-        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self._extent_unit or 1.0)
-
-    def _without_extent(self: Any, X: Any, given: dict[str, Any] | None = None) -> Any:
-        X = as_frame(X)
-        if not isinstance(X, pd.DataFrame):
-            return X
-        columns = [self._extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
-        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
-
-    @property
-    def _origin(self: Any) -> float:
-        return 0.0 if self._extent_unit is None else -float(np.log(self._extent_unit))

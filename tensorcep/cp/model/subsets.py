@@ -31,6 +31,9 @@ from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
 
+# Of fewer entries folds tell nothing.
+FEWEST_OF_FOLDS = 100
+
 
 def with_extents(entries: Entries, likelihood: Likelihood, extent: np.ndarray | None) -> Entries:
     """Entries with their extents (N,), in the order of the input."""

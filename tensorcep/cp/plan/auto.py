@@ -6,29 +6,32 @@ constants on held-out training entries. Entries left out may then decide on othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_random_state, check_shape, fail_value, word_or_range
+from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings
-from tensorcep.cp.inputs.side_information import check_mode_priors, coupled
+from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, proposes_rows
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.plan.memory import fits, within
 from tensorcep.cp.plan.plan import PILOTS
-from tensorcep.cp.plan.spec import checked_ensemble, checked_options, is_random
+from tensorcep.cp.plan.spec import (
+    FitSpec,
+    checked_ensemble,
+    checked_prior_kind,
+    given_int,
+    is_auto,
+    is_random,
+)
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS, checked_method
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 # One component for each entry that a row has on average, within these bounds; no more than the second largest mode has
 # rows.
@@ -69,16 +72,12 @@ SAMPLERS = {
 FEW_COUNTS, SOME_COUNTS, OTHERWISE = 20_000, 100_000, {"poisson": "vmp", "negbinomial": "vmp"}
 # Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
 OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
-PRIORS = ("auto", "fixed", *LEARNED)
-INITS = ("auto", "random", "prior")
-# Scales of the prior between which precisions and the squares of products stay finite.
-SCALES = (1e-70, 1e70)
 # A method, its settings if they are not the default, and the rank.
 Option = tuple[str, Settings | None, int]
 
 
 def choose(
-    model: BaseCP,
+    spec: FitSpec,
     n_entries: int,
     shape: Sequence[int],
     streaming: bool,
@@ -94,19 +93,19 @@ def choose(
     is neither "auto" nor allowed.
     """
     rank = given_int(
-        "rank", model.rank, stream_rank(model, n_entries, shape) if streaming else rank_for(n_entries, shape)
+        "rank", spec.rank, stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
     )
-    asked = model._asked_likelihood()
-    options = list(options_of(model, asked, rank, streaming, n_entries, wild))
+    asked = spec.asked
+    options = list(options_of(spec, asked, rank, streaming, n_entries, wild))
     for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
-        chosen = chosen_with(model, n_entries, shape, stream_prior if streaming else None, *option)
+        chosen = chosen_with(spec, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
     return chosen
 
 
 def chosen_with(
-    model: BaseCP,
+    spec: FitSpec,
     n_entries: int,
     shape: Sequence[int],
     stream_prior: str | None,
@@ -116,22 +115,22 @@ def chosen_with(
 ) -> Chosen:
     """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
     streaming = stream_prior is not None
-    likelihood, prior = model._asked_likelihood(), checked_prior_kind(model.prior)
-    given = None if is_auto(model.interactions) else parts_of(model.interactions, rank)
+    likelihood, prior = spec.asked, checked_prior_kind(spec.prior)
+    given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
     method = METHODS[name]
     if given is None:
-        given = parts_of("cp", rank) if streaming or _needs_cp(model) else columns_for(name, likelihood, rank, shape)
-    left_open = isinstance(model.prior, str) and is_auto(prior)
+        given = parts_of("cp", rank) if streaming or _needs_cp(spec) else columns_for(name, likelihood, rank, shape)
+    left_open = isinstance(spec.prior, str) and is_auto(prior)
     if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
     settings = SETTINGS[name]() if settings is None else settings
     usual = sampler_sweeps(n_entries, name, likelihood) if method.sampler else SWEEPS
-    sweeps = given_int("max_iter", model.max_iter, usual)
-    several = prior == "learned" and is_random(model.init)
+    sweeps = given_int("max_iter", spec.max_iter, usual)
+    several = prior == "learned" and is_random(spec.init)
     members = 1 if streaming else members_for(settings, n_entries, several)
-    uniform = isinstance(model.prior_mean, str)
-    members, from_least = checked_ensemble(members, model.init), streaming and left_open
-    return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least)
+    uniform = isinstance(spec.prior_mean, str)
+    members, from_least = checked_ensemble(members, spec.init), streaming and left_open
+    return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least, is_random(spec.init))
 
 
 def is_storable(method: str, settings: Settings | None, likelihood: Likelihood) -> bool:
@@ -173,74 +172,25 @@ def members_for(settings: Settings, n_entries: int, several: bool) -> int:
     return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
 
 
-def check_parameters(model: BaseCP) -> None:
-    """Refuse parameters that no fit takes, whatever the entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    checked_options(model)
-    for name in ("rank", "max_iter"):
-        given_int(name, getattr(model, name), 1)
-    checked_method(model.method)
-    checked_prior_kind(model.prior)
-    word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
-    word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
-    if not is_auto(model.interactions):
-        parts_of(model.interactions, 1)
-    if isinstance(model.init, str):
-        check_choice("init", model.init, INITS)
-    if model.shape is not None:
-        check_shape(model.shape)
-    check_random_state(model.random_state)
-    model._asked_likelihood()
-
-
-def checked_prior_kind(prior: Any) -> Any:
-    """A word of `PRIORS`, or a Prior; of priors per mode "auto", since all of them are learned."""
-    if isinstance(prior, Prior):
-        return prior
-    if isinstance(prior, Mapping):
-        check_mode_priors(prior)
-        return "auto"
-    if not isinstance(prior, str):
-        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series, or Graph"
-        fail_value(f"prior must be {allowed}; got {prior!r}.")
-    return check_choice("prior", prior, PRIORS)
-
-
-def given_int(name: str, value: Any, auto: int) -> int:
-    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
-    if is_auto(value):
-        return auto
-    return check_int(name, value, instead="'auto' or ")
-
-
-def is_auto(value: Any) -> bool:
-    """Whether it is the word that leaves a parameter open."""
-    return isinstance(value, str) and value == "auto"
-
-
-def stream_rank(model: BaseCP, n_entries: int, shape: Sequence[int]) -> int:
+def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
     """Columns of the CP component of a stream that begins with so many entries."""
     # where rows follow from each other a batch tells more of them than its entries alone
-    return STREAM_RANK if coupled(model.prior) is None else max(STREAM_RANK, rank_for(n_entries, shape))
+    return STREAM_RANK if coupled(spec.prior) is None else max(STREAM_RANK, rank_for(n_entries, shape))
 
 
-def leaves_columns(model: BaseCP) -> bool:
+def leaves_columns(spec: FitSpec) -> bool:
     """Whether an estimator leaves it open which parts a stream has beside the components."""
-    return is_auto(model.interactions) and not _needs_cp(model)
+    return is_auto(spec.interactions) and not _needs_cp(spec)
 
 
-def wide_columns(model: BaseCP, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
+def wide_columns(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part of a stream that begins with so many entries and has every part."""
-    return every_column(given_int("rank", model.rank, stream_rank(model, n_entries, shape)), shape)
+    return every_column(given_int("rank", spec.rank, stream_rank(spec, n_entries, shape)), shape)
 
 
-def _needs_cp(model: BaseCP) -> bool:
+def _needs_cp(spec: FitSpec) -> bool:
     """Whether what was given fits the columns of the CP component alone."""
-    return isinstance(model.prior, Prior) or not is_random(model.init)
+    return isinstance(spec.prior, Prior) or not is_random(spec.init)
 
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
@@ -271,19 +221,19 @@ def sampler_sweeps(n_entries: int, name: str, likelihood: Likelihood) -> int:
     return int(np.clip(VISITS / max(1, n_entries), *(PROPOSING_SWEEPS if proposes_rows(name, likelihood) else usual)))
 
 
-def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:
+def options_of(spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:
     """What a fit may be, best first: with fewer columns, then by a method that takes less memory, where "auto" lets it.
 
     A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
     """
-    name, settings = checked_method(model.method)
-    fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(model.rank) and not streaming else range(rank, rank + 1)
-    if name != "auto" or streaming or model.revisit:
+    name, settings = checked_method(spec.method)
+    fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(spec.rank) and not streaming else range(rank, rank + 1)
+    if name != "auto" or streaming or spec.revisit:
         yield from ((name if name != "auto" else "cep", settings, r) for r in fewer)
         return
     name = SAMPLERS.get(asked.name, OTHERWISE.get(asked.name, "cep"))
-    by_mode = isinstance(getattr(model, "dispersion", None), str) and model.dispersion != "learned"
-    plain = not wild and asked.zeros is None and coupled(model.prior) is None and not by_mode
+    by_mode = isinstance(spec.target.dispersion, str) and spec.target.dispersion != "learned"
+    plain = not wild and asked.zeros is None and coupled(spec.prior) is None and not by_mode
     if asked.name in OTHERWISE and n <= SOME_COUNTS and plain:
         own = None if n <= FEW_COUNTS else SETTINGS["gibbs"]().set_params(n_chains=CHAINS_OF_MANY)
         yield from (("gibbs", own, r) for r in fewer)
@@ -294,6 +244,6 @@ def options_of(model: BaseCP, asked: Likelihood, rank: int, streaming: bool, n: 
         many = METHODS[name].sampler and n >= MANY_ENTRIES
         yield from ((name, SETTINGS[name]().set_params(n_chains=CHAINS_OF_MANY) if many else None, r) for r in fewer)
         yield from ((one, None, r) for one in others[:1] for r in fewer)
-    even = getattr(model, "noise", "one") == "one"  # otherwise CEP would refuse it
+    even = spec.target.noise == "one"  # otherwise CEP would refuse it
     if not asked.censored and asked.zeros is None and even:
         yield from (("cep", CEP(messages="averaged"), r) for r in fewer)

@@ -1,13 +1,13 @@
 """The rows' prior of a fit and the row means that it starts from: all that the estimators know of priors.
 
-Prior and starting means of a model with main effects and interactions (`tensorcep.cp.model.columns`).
+Prior and starting means of a spec with main effects and interactions (`tensorcep.cp.model.columns`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.model.columns import CLAMPED
-from tensorcep.cp.plan.auto import INITS, SCALES
+from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.drifting import with_series
@@ -25,9 +25,6 @@ from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.record import RowPrior
 from tensorcep.priors.regressed import with_features
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 # Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
 Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
@@ -127,7 +124,7 @@ class Rows(NamedTuple):
 
 
 def plan_rows(
-    model: BaseCP,
+    spec: FitSpec,
     y: np.ndarray,
     shape: tuple[int, ...],
     kind: Any,
@@ -143,7 +140,7 @@ def plan_rows(
 
     Parameters
     ----------
-    model : BaseCP
+    spec : FitSpec
     y : (N,) float64
         Values as the likelihood has them, in an order that does not depend on that of the input.
     shape : tuple of int
@@ -161,21 +158,21 @@ def plan_rows(
     ValueError
         If a parameter of the prior or the start is not allowed.
     """
-    scale = word_or_range("prior_scale", model.prior_scale, ("auto",), *SCALES)
+    scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
 
     def scale_of(values: np.ndarray, order: int, rank: int) -> float:
-        return model._auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
+        return spec.target.auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
 
-    values = model._latent_guess(y, likelihood, weight)
+    values = spec.target.latent_guess(y, likelihood, weight)
     if free.all():
-        return _component_rows(model, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
-    intercept, centred = model._intercept(y, likelihood, weight), room_of(values).empty(len(values))
+        return _component_rows(spec, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
+    intercept, centred = spec.target.intercept(y, likelihood, weight), room_of(values).empty(len(values))
     np.subtract(values, weighted_mean(values, weight), out=centred)
-    return _structured_rows(model, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
+    return _structured_rows(spec, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
 
 
 def _component_rows(
-    model: BaseCP,
+    spec: FitSpec,
     values: np.ndarray,
     shape: tuple[int, ...],
     kind: Any,
@@ -185,9 +182,9 @@ def _component_rows(
     random_state: Any,
 ) -> Rows:
     """The rows of a CP component alone."""
-    given = checked_init(model.init, shape, rank)
-    mean = word_or_range("prior_mean", model.prior_mean, ("uniform",), -np.inf)
-    if isinstance(kind, Prior) and (model.prior_scale != "auto" or mean != "uniform"):
+    given = checked_init(spec.init, shape, rank)
+    mean = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
+    if isinstance(kind, Prior) and (spec.prior_scale != "auto" or mean != "uniform"):
         fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
     scale = 1.0 if isinstance(kind, Prior) else scale_of(values, len(shape), rank)
     learner: Learner | None = None
@@ -219,7 +216,7 @@ def _start(given: Any, scale: float, n_rows: int, rank: int, rng: np.random.Gene
 
 
 def _structured_rows(
-    model: BaseCP,
+    spec: FitSpec,
     values: np.ndarray,
     shape: tuple[int, ...],
     kind: Any,
@@ -229,13 +226,13 @@ def _structured_rows(
     scale_of: Callable[[np.ndarray, int, int], float],
     random_state: Any,
 ) -> Rows:
-    """The rows of a model with main effects or interactions."""
+    """The rows of a spec with main effects or interactions."""
     if isinstance(kind, Prior):
         fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
-    given = checked_init(model.init, shape, free.shape[1])
+    given = checked_init(spec.init, shape, free.shape[1])
     if isinstance(given, str) and given == "prior":
         fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
-    centre = 0.0 if model.prior_mean == "uniform" else check_range("prior_mean", model.prior_mean)
+    centre = 0.0 if spec.prior_mean == "uniform" else check_range("prior_mean", spec.prior_mean)
     columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(values, j, n))
     prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
     rng = check_random_state(random_state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from tensorcep.cp.plan.auto import check_storable, choose
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Paired, Pilot, Plan
 from tensorcep.cp.plan.priors import Rows, plan_rows
-from tensorcep.cp.plan.spec import checked_options, is_random, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, checked_options, is_random, with_numbers
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.settings.registry import SETTINGS
@@ -53,16 +53,13 @@ from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
-
 # So many overdispersed counts have a pilot of all but pairs of modes, too: in noise that begins large these take what
 # components would explain. A tenth of fewer can't tell, and of more the pilot of all columns finds what there is.
 WITHOUT_PAIRS = 1000, 20_000
 
 
 def pilots_of(
-    model: BaseCP,
+    spec: FitSpec,
     chosen: Chosen,
     method: AnyMethod,
     entries: tuple[Likelihood, int, int],
@@ -80,7 +77,7 @@ def pilots_of(
     settings = with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter)
     some = {"all columns": chosen.parts}
     stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if method.sampler and stacked and isinstance(model.interactions, str) and model.interactions == "auto":
+    if method.sampler and stacked and isinstance(spec.interactions, str) and spec.interactions == "auto":
         some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= n_entries < WITHOUT_PAIRS[1]
         if few and likelihood.name == "negbinomial" and chosen.parts["pair"]:
@@ -118,7 +115,7 @@ def with_pairs_alone(
     `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
     Not of rows of which features or an axis are known: these say what components share.
     """
-    work, known = plan.work, plan.attributes
+    work, known = plan.work, plan.facts
     parts, problem = known["interactions_"], work.problem
     plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
     if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
@@ -128,7 +125,7 @@ def with_pairs_alone(
         own, rows = in_columns(own_parts)
         # the seed of the whole tells which entries are left out
         alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
-        paired.append(plan._replace(work=alone, prior=rows.prior, attributes=known | {"interactions_": own_parts}))
+        paired.append(plan._replace(work=alone, prior=rows.prior, facts=known | {"interactions_": own_parts}))
     asked = tuple(Paired(one.work, left_open) for one in paired)
     return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))
 
@@ -162,8 +159,8 @@ class FitPlan(NamedTuple):
     prior : Prior
         Of the rows, as the fit begins with it.
     labels : tuple of Labels or None
-    attributes : dict
-        Fitted attributes that are decided: method_, rank_, prior_, ...
+    facts : dict
+        What is decided, by its names in files: method_, rank_, prior_, ...
     paired : tuple of FitPlan
         The same of fits that may stand in for it.
     """
@@ -171,7 +168,7 @@ class FitPlan(NamedTuple):
     work: Plan
     prior: Prior
     labels: tuple[Any, ...]
-    attributes: dict[str, Any]
+    facts: dict[str, Any]
     paired: tuple[FitPlan, ...] = ()
 
     def of(self, result: Run) -> FitPlan:
@@ -180,7 +177,7 @@ class FitPlan(NamedTuple):
 
 
 def plan_fit(
-    model: BaseCP,
+    spec: FitSpec,
     entries: tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]],
     source: Any,
     streaming: bool = False,
@@ -194,7 +191,7 @@ def plan_fit(
 
     Parameters
     ----------
-    model : BaseCP
+    spec : FitSpec
     entries : tuple
         Coordinates, values, shape and labels, as `training_entries` gives them.
     source : object
@@ -218,21 +215,21 @@ def plan_fit(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
-    if model.revisit:
-        check_revisit(model)
+    if spec.revisit:
+        check_revisit(spec)
     stored = isinstance(coords, Columns)
     told_values = values[telling(power)]
     n_told = len(told_values)
-    chosen = choose(model, n_told, shape, streaming, prior, limit, stored, model._is_wild(told_values))
-    likelihood, own = decided or model._decide_likelihood(values, chosen, coords, extent, power)
-    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(model.prior))
+    chosen = choose(spec, n_told, shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
+    likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
-    shape, labels, designs, clocks = described(model.prior, shape, labels, columns)
+    shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
     check_known(designs, clocks, chosen.method, likelihood)
-    local = local_of(model.prior, labels, clocks)
-    uneven, told = model._decide_noise(labels, chosen, streaming)
-    own = own | told | model._source_attributes(source, first=True)
-    options = checked_options(model)
+    local = local_of(spec.prior, labels, clocks)
+    uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
+    own = own | told | spec.target.of_source(source)
+    options = checked_options(spec)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
@@ -241,34 +238,34 @@ def plan_fit(
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
-    spectral = isinstance(model.init, str) and model.init == "auto"
+    spectral = isinstance(spec.init, str) and spec.init == "auto"
     has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     how = (chosen.method, chosen.settings, uneven)
-    packed, values, weight = _packed(model, (coords, values, shape, labels), likelihood, how, extent, power)
-    several = method.trial_sweeps(settings) > 0 and is_random(model.init)
+    packed, values, weight = _packed(spec, (coords, values, shape, labels), likelihood, how, extent, power)
+    several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     data = Data(packed, values, shape, likelihood, designs, clocks, uneven, weight)
     if told.get("noise_") == "auto":
-        data = data._replace(uneven=_chosen_noise(model, data, chosen))
+        data = data._replace(uneven=_chosen_noise(spec, data, chosen))
         own = own | {"noise_": name_of_noise(data.uneven, labels)}
     if isinstance(own.get("power_"), tuple):
         powers = in_stream(own["power_"]) if streaming else own["power_"]
-        data, told = _with_best_power(model, data, (*entries[:2], power), chosen, powers)
+        data, told = _with_best_power(spec, data, (*entries[:2], power), chosen, powers)
         own = own | told
     options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
 
     def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
-        problem, rows = _in_columns(model, data, chosen, chosen.parts, n_starts, seed)
+        problem, rows = _in_columns(spec, data, chosen, chosen.parts, n_starts, seed)
         if problem.power is not None:
             check_power(method.name, problem)
         pilots: tuple[Pilot, ...] = ()
         if spectral and has_pilots:
             own, told = problem.seed, (data.likelihood, n_told, len(shape))
             pilots = pilots_of(
-                model, chosen, method, told, lambda parts: _in_columns(model, data, chosen, parts, 1, seed=own)[0]
+                spec, chosen, method, told, lambda parts: _in_columns(spec, data, chosen, parts, 1, seed=own)[0]
             )
         runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
         after = after_pilot(settings, chosen) if pilots else None
@@ -277,7 +274,7 @@ def plan_fit(
 
     if spectral and has_pilots and not streaming:
         chosen = with_best_columns(
-            model,
+            spec,
             chosen,
             n_told,
             shape,
@@ -297,13 +294,13 @@ def plan_fit(
     known = {"_features": designs, "_series": clocks, "_expected": expected}
     return with_pairs_alone(
         FitPlan(work, rows.prior, labels, {**settled, **known, **own}),
-        isinstance(model.method, str),
-        lambda parts: _in_columns(model, data, chosen, parts, n_starts, seed=problem.seed),
+        isinstance(spec.method, str),
+        lambda parts: _in_columns(spec, data, chosen, parts, n_starts, seed=problem.seed),
     )
 
 
 def _packed(
-    model: BaseCP,
+    spec: FitSpec,
     entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
     likelihood: Likelihood,
     how: tuple[str, Any, Any],
@@ -316,10 +313,10 @@ def _packed(
         check_storable(*how, [likelihood])
         checked = room_of(values).empty(len(values))
         for at in pieces(len(values)):
-            checked[at] = model._checked_targets(values[at], likelihood)
+            checked[at] = spec.target.checked(values[at], likelihood)
         packed = pack_stored(coords, checked, shape)
         return packed, packed.y.ravel()[: len(values)], None
-    values = model._checked_targets(values, likelihood)
+    values = spec.target.checked(values, likelihood)
     packed = with_extents(pack_entries(coords, values, shape), likelihood, extent)
     order = packed.permutation
     plain = plain_values(values, likelihood, extent, weight)[order]
@@ -332,12 +329,12 @@ def _worth_threads(size: Size) -> bool:
 
 
 def _in_columns(
-    model: BaseCP, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
+    spec: FitSpec, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
 ) -> tuple[Problem, Rows]:
     """The problem in the columns of these parts, with what is expected of its rows."""
     shape, free = data.shape, free_columns(parts, len(data.shape))
-    given = model.random_state if seed is None else seed
-    rows = plan_rows(model, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given, data.weight)
+    given = spec.random_state if seed is None else seed
+    rows = plan_rows(spec, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given, data.weight)
     problem = Problem(
         entries=data.entries,
         shape=shape,
@@ -345,7 +342,7 @@ def _in_columns(
         likelihood=data.likelihood,
         prior=rows.prior_of_rows(shape, free.shape[1], data.designs, data.clocks),
         start=rows.starts[0],
-        noise_prior=model._noise_prior(data.values, data.weight),
+        noise_prior=spec.target.gamma_noise(data.values, data.weight),
         seed=rows.seed,
         free=None if free.all() else free,
         uneven=data.uneven,
@@ -353,31 +350,31 @@ def _in_columns(
     return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
 
 
-def _chosen_noise(model: BaseCP, data: Data, chosen: Chosen) -> Uneven | None:
+def _chosen_noise(spec: FitSpec, data: Data, chosen: Chosen) -> Uneven | None:
     """The kind of noise that mean-field fits find; no random number is drawn from the estimator's."""
-    problem, _ = _in_columns(model, data, chosen, chosen.parts, 1, seed=0)
+    problem, _ = _in_columns(spec, data, chosen, chosen.parts, 1, seed=0)
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     return kinds[
-        best_problem([problem._replace(uneven=kind) for kind in kinds], METHODS["vmp"], settings, tol=model.tol)
+        best_problem([problem._replace(uneven=kind) for kind in kinds], METHODS["vmp"], settings, tol=spec.tol)
     ]
 
 
 def _with_best_power(
-    model: Any, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
+    spec: FitSpec, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
 ) -> tuple[Data, dict[str, Any]]:
     """The entries with the power of their values that mean-field fits find, and the attributes that tell it.
 
     `entries` are their coordinates, values and weights.
     """
     coords, values, weight = entries
-    tried = [likelihood_of(power, values, model._has_intercept(chosen), weight) for power in powers]
+    tried = [likelihood_of(power, values, spec.target.has_intercept(chosen), weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
         how = (chosen.method, chosen.settings, None)
-        packed, own, ordered = _packed(model, (coords, values, data.shape, None), likelihood, how, None, weight)
+        packed, own, ordered = _packed(spec, (coords, values, data.shape, None), likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [_in_columns(model, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    problems = [_in_columns(spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
-    best = best_problem(problems, METHODS["vmp"], settings, tol=model.tol)
+    best = best_problem(problems, METHODS["vmp"], settings, tol=spec.tol)
     return each[best], tried[best][1]

@@ -1,22 +1,38 @@
-"""Parameters of the CP estimators after their checks, and numbers for what is "auto" in the settings of a method."""
+"""What a user asks of a fit: the parameters of a CP estimator, their checks, numbers for settings that are "auto"."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_int, check_range
+from tensorcep.core.checks import (
+    check_choice,
+    check_int,
+    check_random_state,
+    check_range,
+    check_shape,
+    fail_value,
+    word_or_range,
+)
 from tensorcep.core.executor import MOST_VERBOSE, n_threads
 from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
-from tensorcep.core.sweep_tasks import sweep_callbacks
+from tensorcep.cp.inputs.side_information import check_mode_priors
+from tensorcep.cp.model.columns import parts_of
+from tensorcep.cp.settings.registry import checked_method
 from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.cp.targets.base import Target
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors import LEARNED
+from tensorcep.priors.fixed import Prior
 
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
-
+PRIORS = ("auto", "fixed", *LEARNED)
+INITS = ("auto", "random", "prior")
+# Scales of the prior between which precisions and the squares of products stay finite.
+SCALES = (1e-70, 1e70)
 # Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
 # parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
 AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): "adaptive"}
@@ -25,6 +41,67 @@ AUTO_DAMPING_OTHERWISE = 0.5
 # is learned finds its scale afterwards, and needs less.
 AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 15}
 AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
+
+
+class FitSpec(NamedTuple):
+    """The parameters of a CP estimator: those of the rows and of the run, which all share, and its target.
+
+    `sweep_callbacks` are told of every sweep beside `callbacks`. The others are as in `CPRegressor`.
+    """
+
+    target: Target
+    rank: int | str
+    method: str | Settings
+    prior: Any
+    prior_scale: float | str
+    prior_mean: float | str
+    interactions: str | dict[str, int]
+    max_iter: int | str
+    tol: float
+    init: Any
+    shape: tuple[int, ...] | None
+    unknown: str
+    forget: float
+    revisit: int
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+    sweep_callbacks: tuple[Callback, ...] = ()
+
+    @property
+    def asked(self) -> Likelihood:
+        """The likelihood that a method is chosen for."""
+        return self.target.asked(checked_method(self.method)[0])
+
+    def knowing(self, coding: Mapping[str, Any]) -> FitSpec:
+        """The same, where the target is to know how entries are coded."""
+        return self._replace(target=self.target.knowing(coding))
+
+
+def check_parameters(spec: FitSpec) -> None:
+    """Refuse parameters that no fit takes, whatever the entries.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    checked_options(spec)
+    for name, value in (("rank", spec.rank), ("max_iter", spec.max_iter)):
+        given_int(name, value, 1)
+    name, _ = checked_method(spec.method)
+    checked_prior_kind(spec.prior)
+    word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
+    word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
+    if not is_auto(spec.interactions):
+        parts_of(spec.interactions, 1)
+    if isinstance(spec.init, str):
+        check_choice("init", spec.init, INITS)
+    if spec.shape is not None:
+        check_shape(spec.shape)
+    check_random_state(spec.random_state)
+    spec.target.asked(name)
+    spec.target.check()
 
 
 class RunOptions(NamedTuple):
@@ -36,7 +113,7 @@ class RunOptions(NamedTuple):
     verbose: bool
 
 
-def checked_options(model: BaseCP) -> RunOptions:
+def checked_options(spec: FitSpec) -> RunOptions:
     """The parameters that say how to run, after the checks of all parameters that no other function checks.
 
     Raises
@@ -44,18 +121,18 @@ def checked_options(model: BaseCP) -> RunOptions:
     ValueError, TypeError
         If one is not allowed.
     """
-    check_choice("unknown", model.unknown, ("prior", "error"))
-    check_range("forget", model.forget, 0.0, 1.0, include_high=False)
-    check_int("revisit", model.revisit, 0)
-    callbacks = () if model.callbacks is None else model.callbacks
+    check_choice("unknown", spec.unknown, ("prior", "error"))
+    check_range("forget", spec.forget, 0.0, 1.0, include_high=False)
+    check_int("revisit", spec.revisit, 0)
+    callbacks = () if spec.callbacks is None else spec.callbacks
     callbacks = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
-        raise TypeError(f"callbacks must be a callable, a list of callables or None; got {model.callbacks!r}.")
-    tol = check_range("tol", model.tol, 0.0)
-    callbacks = (*callbacks, *sweep_callbacks(model))
-    shows = model.verbose
+        raise TypeError(f"callbacks must be a callable, a list of callables or None; got {spec.callbacks!r}.")
+    tol = check_range("tol", spec.tol, 0.0)
+    callbacks = (*callbacks, *spec.sweep_callbacks)
+    shows = spec.verbose
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
-    return RunOptions(tol, n_threads(model.n_jobs), callbacks, bool(shows))
+    return RunOptions(tol, n_threads(spec.n_jobs), callbacks, bool(shows))
 
 
 def with_numbers(
@@ -90,11 +167,6 @@ def _auto_anneal(likelihood: str, learned: bool) -> int:
     return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
 
 
-def matching_scale(mean_square: float, order: int, rank: int) -> float:
-    """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
-    return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
-
-
 def checked_ensemble(members: int, init: Any) -> int:
     """Refuse a mixture of fits that would all be one."""
     if members > 1 and not is_random(init):
@@ -107,3 +179,28 @@ def checked_ensemble(members: int, init: Any) -> int:
 def is_random(init: Any) -> bool:
     """Whether the starts of a fit differ from one another."""
     return isinstance(init, str) and init in ("auto", "random")
+
+
+def checked_prior_kind(prior: Any) -> Any:
+    """A word of `PRIORS`, or a Prior; of priors per mode "auto", since all of them are learned."""
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, Mapping):
+        check_mode_priors(prior)
+        return "auto"
+    if not isinstance(prior, str):
+        allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series, or Graph"
+        fail_value(f"prior must be {allowed}; got {prior!r}.")
+    return check_choice("prior", prior, PRIORS)
+
+
+def given_int(name: str, value: Any, auto: int) -> int:
+    """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
+    if is_auto(value):
+        return auto
+    return check_int(name, value, instead="'auto' or ")
+
+
+def is_auto(value: Any) -> bool:
+    """Whether it is the word that leaves a parameter open."""
+    return isinstance(value, str) and value == "auto"

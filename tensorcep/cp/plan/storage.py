@@ -6,7 +6,7 @@ scratch, a start is found from a sample of so many, which is chosen by a hash of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +18,13 @@ from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled
 from tensorcep.cp.plan.auto import check_storable, choose
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
-from tensorcep.cp.plan.spec import with_numbers
+from tensorcep.cp.plan.spec import FitSpec, with_numbers
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.io.columns import Files, InMemory, read_columns
 from tensorcep.entries.io.layout import LAST, Reading
 from tensorcep.entries.tables import UNSAID
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 
 class Place(NamedTuple):
@@ -42,23 +39,23 @@ class Place(NamedTuple):
             self.room.tables.clear()
 
 
-def checked_place(model: BaseCP, scratch: Any, memory: Any, others: dict[str, Any]) -> Place:
+def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, Any]) -> Place:
     """What `scratch` and `memory` of a fit say.
 
     Raises
     ------
     ValueError
-        If they are not allowed, or not with what else is given, or the model cannot be fitted on scratch.
+        If they are not allowed, or not with what else is given, or the spec cannot be fitted on scratch.
     """
     place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
     if place.room is None and place.limit is None:
         return place
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
-        name, settings = checked_method(model.method)
-        asked = model._asked_likelihood()
-        even = getattr(model, "noise", "one") == "one"
-        check_storable(name, settings, None if even else model.noise, [asked, *model._likelihoods()])
+        name, settings = checked_method(spec.method)
+        asked = spec.asked
+        even = spec.target.noise == "one"
+        check_storable(name, settings, None if even else spec.target.noise, [asked, *spec.target.likelihoods()])
     return place
 
 
@@ -75,7 +72,7 @@ def check_alone(name: str, others: dict[str, Any]) -> None:
 
 
 def entries_of_files(
-    model: BaseCP, source: Any, modes: Any, value: Any, place: Place
+    spec: FitSpec, source: Any, modes: Any, value: Any, place: Place
 ) -> tuple[Entries, dict[str, Any]]:
     """The entries in files, on scratch where there is some, and fitted attributes that say how they were coded."""
     files, room = source, place.room
@@ -83,22 +80,22 @@ def entries_of_files(
         files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))
     found = read_columns(files, InMemory if room is None else room.growing)
     shape = found.shape
-    if model.shape is not None:
-        shape = check_shape(model.shape, len(shape))
+    if spec.shape is not None:
+        shape = check_shape(spec.shape, len(shape))
         fits = all(n == m if own else n >= m for own, n, m in zip(found.labels, shape, found.shape, strict=True))
         if not fits:
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
-        coding = model._code_columns(found.values)
+        coding = spec.target.code_columns(found.values)
         return (Columns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
     cells = np.stack(found.columns, axis=1).astype(np.int64)
     if files.distinct:
         merge_duplicates(cells, found.values, shape, "error")
-    (coords, values, *_), coding = model._training_entries(cells, found.values)
+    (coords, values, *_), coding = spec.target.entries(cells, found.values, spec.shape)
     return (coords, values, shape, found.labels), coding
 
 
-def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
+def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory.
 
     Raises
@@ -111,8 +108,8 @@ def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
     coords: Any = entries[0]
     _, values, shape, labels = entries
     n, stored = len(values), isinstance(coords, Columns)
-    few = place.room is not None and proposes_rows(choose(model, n, shape, False).method, model._asked_likelihood())
-    needed = 0.0 if place.limit is None else _bytes_in_memory(model, n, shape, place.limit)
+    few = place.room is not None and proposes_rows(choose(spec, n, shape, False).method, spec.asked)
+    needed = 0.0 if place.limit is None else _bytes_in_memory(spec, n, shape, place.limit)
     if few or (place.limit is not None and needed <= place.limit):
         if not stored:
             return entries
@@ -127,7 +124,7 @@ def laid(model: BaseCP, entries: Entries, place: Place) -> Entries:
         )
     if place.room is None:
         return entries
-    place.room.check_free(scratch_bytes(n, len(shape), model._asked_likelihood().name != "gaussian"))
+    place.room.check_free(scratch_bytes(n, len(shape), spec.asked.name != "gaussian"))
     columns, values = (coords, values) if stored else spilled(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
 
@@ -136,11 +133,11 @@ def _stacked(source: Any) -> np.ndarray:
     return np.stack(source.columns, axis=1).astype(np.int64)
 
 
-def _bytes_in_memory(model: BaseCP, n: int, shape: tuple[int, ...], limit: float) -> float:
+def _bytes_in_memory(spec: FitSpec, n: int, shape: tuple[int, ...], limit: float) -> float:
     """The bytes of the fit that memory would see, at its peak."""
-    chosen = choose(model, n, shape, False, limit=limit)
+    chosen = choose(spec, n, shape, False, limit=limit)
     size = within(size_of(n, shape, chosen.parts), limit, False)
-    learned, likelihood = chosen.prior_name == "learned", model._asked_likelihood().name
+    learned, likelihood = chosen.prior_name == "learned", spec.asked.name
     most = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood, learned, chosen.max_iter, most)
     return float(peak(settings, size, chosen.max_iter).total)

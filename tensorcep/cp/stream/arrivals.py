@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
+from tensorcep.cp.targets.base import Coder
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.frames import check_mode_columns, labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
@@ -48,10 +49,6 @@ def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...]
     return coords, sizes, tuple(known)
 
 
-# Values of labels as likelihoods know them, and the labels.
-Code = Callable[[Any], tuple[Any, list[Any]]]
-
-
 class Arrivals(NamedTuple):
     """How to cut DataFrames and files into batches, and how `tensorcep.entries.io.read_batches` reads files."""
 
@@ -61,7 +58,7 @@ class Arrivals(NamedTuple):
     batch_size: int
     first_batch: int | None
     reading: dict[str, Any]
-    code: Code | None = None
+    code: Coder | None = None
     weight: Any = None
     extent: str | None = None
 
@@ -76,7 +73,7 @@ def with_extents(batch: Batch, extents: Any, column: str | None = None) -> Batch
     return batch._replace(extents=values, column=column)
 
 
-def as_batch(X: Any, y: Any, time: Any = None, code: Code | None = None) -> Batch:
+def as_batch(X: Any, y: Any, time: Any = None, code: Coder | None = None) -> Batch:
     """The batch that `partial_fit` got as X and y; ``code(y)`` gives values of labels, and the labels.
 
     Raises

@@ -17,10 +17,9 @@ against those of a fit to the earlier half.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,14 +38,12 @@ from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState
 from tensorcep.cp.stream.attempts import may_be_bold
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 from tensorcep.cp.stream.standing import LEAST_SCORE, MOST, WARNED, Kept, Predicted, Standing
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
 
 # Entries that are kept: so many for each element of the factors, and not more than the last number.
 PER_ELEMENT, MOST_KEPT = 20, 100_000
@@ -87,35 +84,36 @@ class Begun(NamedTuple):
     watched: Kept | None = None
 
 
-def chooses_prior(model: BaseCP) -> bool:
+def chooses_prior(spec: FitSpec) -> bool:
     """Whether the prior of a stream is left to it."""
-    return isinstance(model.prior, str) and model.prior == "auto"
+    return isinstance(spec.prior, str) and spec.prior == "auto"
 
 
-def leaves_choice(model: BaseCP) -> bool:
+def leaves_choice(spec: FitSpec) -> bool:
     """Whether entries left out may decide on the prior of a stream or on its columns."""
-    return chooses_prior(model) or isinstance(model.prior, Mapping)
+    return chooses_prior(spec) or isinstance(spec.prior, Mapping)
 
 
-def keeps_entries(model: BaseCP, n: int) -> bool:
+def keeps_entries(spec: FitSpec, n: int) -> bool:
     """Whether a stream keeps its first n entries, to fit them together: to choose, or as its reservoir has all."""
-    return model.forget == 0.0 and (leaves_choice(model) or n <= model.revisit)
+    return spec.forget == 0.0 and (leaves_choice(spec) or n <= spec.revisit)
 
 
 def begin_with(
-    model: BaseCP,
+    spec: FitSpec,
     entries: Entries,
     source: Any,
     standing: Standing = UNKNOWN,
     prior: str | None = None,
     power: np.ndarray | None = None,
     extent: np.ndarray | None = None,
+    has_main: bool = False,
 ) -> Begun:
-    """Fit the first entries of a stream. The estimator is not changed.
+    """Fit the first entries of a stream.
 
     `source` is the tensor that the last of them came in, if one was given; `standing` is that of the stream so far,
     `prior` its prior where there is no more doubt of it, `power` (N,) how much each entry counts, `extent` (N,) their
-    exposures or numbers of trials.
+    exposures or numbers of trials; `has_main` says whether the fit so far has main effects.
 
     Raises
     ------
@@ -124,64 +122,64 @@ def begin_with(
     """
     coords, values, shape, _ = entries
     beside, n = (power, extent), _number_telling(values, power)
-    if not leaves_choice(model):
-        plan = _plan(model, entries, source, beside)
+    if not leaves_choice(spec):
+        plan = _plan(spec, entries, source, beside)
         rank, first = plan.work.problem.rank, Kept(coords, values, len(values), None, power, extent)
         begun = Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), None)
-        if keeps_entries(model, len(values)):
+        if keeps_entries(spec, len(values)):
             return begun._replace(kept=first if n < enough(shape, rank) else None)
-        if model.forget == 0.0 and GROWTH * len(values) <= _watched_to(shape, rank):
+        if spec.forget == 0.0 and GROWTH * len(values) <= _watched_to(shape, rank):
             return begun._replace(watched=first._replace(score=np.zeros(len(values))))
         return begun
-    model._checked_targets(values, model._asked_likelihood())
+    spec.target.checked(values, spec.asked)
     run = None
     if prior is None and n >= FEWEST:
-        one, plan, run = _learned(model, entries, source, beside)
+        one, plan, run = _learned(spec, entries, source, beside)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
         standing = _begun(standing, plan, values, beside)._replace(**judged)
         prior = one.way.prior if n >= SETTLED and not one.way.in_batches else None
     else:
-        known = vars(model).get("interactions_", {})  # a prior that stays does so with its columns
-        way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(model) and known.get("main", 0) > 0)
-        plan = _plan(model, entries, source, beside, way)
+        # a prior that stays does so with its columns
+        way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
+        plan = _plan(spec, entries, source, beside, way)
         standing = _begun(standing, plan, values, beside)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = keeps_entries(model, len(values)) and n < enough(shape, plan.work.problem.rank)
+    stays = keeps_entries(spec, len(values)) and n < enough(shape, plan.work.problem.rank)
     return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
 
 
-def _learned(model: BaseCP, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
+def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
     """The entries learned in the way that predicts some of them best."""
-    tried, left_out = _tried(model, entries, source, beside, SETTLED)
+    tried, left_out = _tried(spec, entries, source, beside, SETTLED)
     # more are likelier to be learned better together
     if tried[0].way.in_batches and _number_telling(entries[1], beside[0]) > SETTLED:
-        tried, left_out = _tried(model, entries, source, beside, len(entries[1]))
+        tried, left_out = _tried(spec, entries, source, beside, len(entries[1]))
     # wider columns may come after what they were better than by chance
     ways = [(one, max((other.score for other in tried if other.score < one.score), default=LEAST)) for one in tried]
     # what a trial found may be missed from the same start
-    if _may_need_tries(model, entries) and not tried[0].way.in_batches and not tried[0].way.tries:
+    if _may_need_tries(spec, entries) and not tried[0].way.in_batches and not tried[0].way.tries:
         ways.insert(1, (tried[0]._replace(way=tried[0].way._replace(prior="learned", tries=True)), ways[0][1]))
     for one, other in ways:
-        plan = _plan(model, entries, source, beside, one.way)
-        run = _run(model, plan.work, one.way)
+        plan = _plan(spec, entries, source, beside, one.way)
+        run = _run(spec, plan.work, one.way)
         if run.stopped:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
-        found = weighted_mean(_predicted(model, plan, run, left_out).score, left_out[3])
+        found = weighted_mean(_predicted(spec, plan, run, left_out).score, left_out[3])
         if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
 
 
-def _run(model: BaseCP, work: Plan, way: Way) -> Run:
+def _run(spec: FitSpec, work: Plan, way: Way) -> Run:
     """The run of a plan, in this way."""
     if not way.in_batches:
         return run_plan(work)
-    return run_in_batches(work, may_be_bold(settings_for(model.method, work.method.name)))
+    return run_in_batches(work, may_be_bold(settings_for(spec.method, work.method.name)))
 
 
-def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, way: Way | None = None) -> FitPlan:
-    """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the model says.
+def _plan(spec: FitSpec, entries: Entries, source: Any, beside: Beside, way: Way | None = None) -> FitPlan:
+    """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the spec says.
 
     A `way` tells what that leaves open.
 
@@ -193,13 +191,13 @@ def _plan(model: BaseCP, entries: Entries, source: Any, beside: Beside, way: Way
     power, extent = beside
     how: dict[str, Any] = {"streaming": True, "extent": extent, "power": power}
     if way is None:
-        plan = plan_fit(model, entries, source, **how)
+        plan = plan_fit(spec, entries, source, **how)
     else:
-        plan = plan_fit(_as(model, way, entries), entries, source, prior=way.prior, **how)
+        plan = plan_fit(_as(spec, way, entries), entries, source, prior=way.prior, **how)
     plan = plan if way is not None and way.tries else _without_tries(plan)
-    if model.revisit and extent is not None:
+    if spec.revisit and extent is not None:
         fail_value(PLAIN_REVISITED)
-    if model.revisit and power is not None:
+    if spec.revisit and power is not None:
         fail_value(WHOLE_REVISITED)
     return plan
 
@@ -223,12 +221,12 @@ def enough(shape: Sequence[int], rank: int) -> int:
 
 
 def kept_with(
-    model: BaseCP,
+    spec: FitSpec,
     kept: Kept | None,
     batch: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None],
 ) -> Kept | None:
     """The entries that are kept and those of a batch (coords, values, powers, extents); None where none are kept."""
-    if kept is None or not keeps_entries(model, len(kept.values) + len(batch[1])):
+    if kept is None or not keeps_entries(spec, len(kept.values) + len(batch[1])):
         return None
     return _with_batch(kept, batch)
 
@@ -273,7 +271,7 @@ def watched_with(
 
 
 def compared(
-    model: BaseCP, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
+    spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit if one is due.
 
@@ -282,7 +280,7 @@ def compared(
     """
     coords, values, score = watched.coords, watched.values, watched.score
     n, end = len(values), _watched_to(state.sizes, state.rank)
-    if model.forget or score is None:  # what it is to forget, a fit would not
+    if spec.forget or score is None:  # what it is to forget, a fit would not
         return None, standing
     if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
         return watched, standing
@@ -293,9 +291,9 @@ def compared(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
-        plan = _plan(model, (coords[first], values[first], state.sizes, labels), source, (weight, known))
+        plan = _plan(spec, (coords[first], values[first], state.sizes, labels), source, (weight, known))
         run = run_plan(plan.work._replace(callbacks=(), verbose=False))
-        fitted = _predicted(model, plan, run, (coords[rest], values[rest], extent, None)).score
+        fitted = _predicted(spec, plan, run, (coords[rest], values[rest], extent, None)).score
     likelihood = plan.work.problem.likelihood
     before = Standing().after(likelihood, values[first], None, known, weight)
     constant = before.constant(likelihood, values[rest], extent)
@@ -327,7 +325,7 @@ class _Tried(NamedTuple):
 _LeftOut = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
-def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: int) -> tuple[list[_Tried], _LeftOut]:
+def _tried(spec: FitSpec, entries: Entries, source: Any, beside: Beside, most: int) -> tuple[list[_Tried], _LeftOut]:
     """The ways to learn, that which predicts entries best that were left out first; of so many entries at most.
 
     Which entries these are follows from what all of them are, not from their order.
@@ -347,17 +345,17 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
     def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
-            plan = _plan(model, some, source, apart, way)
-            run = _run(model, plan.work._replace(callbacks=(), verbose=False), way)
-            predicted = _predicted(model, plan, run, left_out)
+            plan = _plan(spec, some, source, apart, way)
+            run = _run(spec, plan.work._replace(callbacks=(), verbose=False), way)
+            predicted = _predicted(spec, plan, run, left_out)
         likelihood = plan.work.problem.likelihood
         standing = Standing().after(likelihood, values[used], None, apart[1], apart[0])
         standing = standing.after(likelihood, values[held], predicted, extent, weight)
         return _Tried(way, standing, predicted.score, weight)
 
-    found = [trial(way) for way in _ways(model, n_used)]
+    found = [trial(way) for way in _ways(spec, n_used)]
     nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
-    if nothing and _may_need_tries(model, entries):
+    if nothing and _may_need_tries(spec, entries):
         found.append(trial(Way("learned", tries=True)))
     found.sort(key=lambda one: -one.score)
     if len(found) > 1 and found[0].way.wide and not falls_short(found[1].scores, found[0].scores):
@@ -365,48 +363,41 @@ def _tried(model: BaseCP, entries: Entries, source: Any, beside: Beside, most: i
     return found, left_out
 
 
-def _may_need_tries(model: BaseCP, entries: Entries) -> bool:
+def _may_need_tries(spec: FitSpec, entries: Entries) -> bool:
     """Whether many quick starts may find what one does not: products of more than three modes.
 
     Of three, no stream was found that gained by them; of labels there are none.
     """
-    return len(entries[2]) > 3 and model._asked_likelihood().observes not in ("labels", "levels")
+    return len(entries[2]) > 3 and spec.asked.observes not in ("labels", "levels")
 
 
-def _ways(model: BaseCP, n: int) -> list[Way]:
+def _ways(spec: FitSpec, n: int) -> list[Way]:
     """The ways to learn n entries."""
-    wide = [Way("learned", wide=True)] if leaves_columns(model) else []
-    if not chooses_prior(model):
+    wide = [Way("learned", wide=True)] if leaves_columns(spec) else []
+    if not chooses_prior(spec):
         return [Way("learned"), *wide]
     # entries that are revisited need the messages of one fit
-    if model._asked_likelihood().observes not in ("labels", "counts") or model.revisit or n <= BATCH:
+    if spec.asked.observes not in ("labels", "counts") or spec.revisit or n <= BATCH:
         return [*map(Way, PRIORS), *wide]
     return [Way("learned"), Way("fixed", in_batches=True), *wide]
 
 
-def _as(model: BaseCP, way: Way, entries: Entries) -> BaseCP:
-    """The estimator to learn entries in this way.
-
-    A dispersion that is learned beside rows of which hardly anything is known explains all that these could, and later
-    batches hardly bring it back: counts that are learned batch by batch are Poisson ones, if that is left open.
-    """
-    own = vars(model)
-    left_open = [own.get(name) for name in ("likelihood", "dispersion")] == ["auto", "learned"]
-    known = copy.copy(model)
-    if way.in_batches and left_open:
-        known.likelihood = "poisson"
+def _as(spec: FitSpec, way: Way, entries: Entries) -> FitSpec:
+    """The parameters to learn entries in this way."""
+    if way.in_batches:
+        spec = spec._replace(target=spec.target.for_batches())
     if way.wide:
-        known.interactions = wide_columns(model, len(entries[1]), entries[2])
-    return known
+        spec = spec._replace(interactions=wide_columns(spec, len(entries[1]), entries[2]))
+    return spec
 
 
-def _predicted(model: BaseCP, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
+def _predicted(spec: FitSpec, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
     """Predictions of entries, with least log scores where a fit goes astray."""
     (coords, values, extent, _), posterior = left_out, run.posterior
     least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)
     belief, rows = posterior.components(), coords + offsets(posterior.shape)[:-1]
-    score = observed_logpdf(likelihood, belief, rows, model._checked_targets(values, likelihood), extent=extent)
+    score = observed_logpdf(likelihood, belief, rows, spec.target.checked(values, likelihood), extent=extent)
     mean = observed_moments(likelihood, belief, rows, extent=extent)[0]
     return Predicted(mean, np.where(np.isfinite(score), score, least))

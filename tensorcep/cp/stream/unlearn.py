@@ -1,4 +1,4 @@
-"""`forget_entries` and `forget_rows` of a model that learns from a stream: from the entries that the stream keeps.
+"""`forget_entries` and `forget_rows`: of a fit that kept its messages, or that is done again, and of a stream.
 
 A stream that is beginning keeps every entry, and fits those that are left together, as it would have. Later a reservoir
 (``revisit=``) holds entries with their messages, which are divided out (`tensorcep.cp.stream.unlearn`).
@@ -14,26 +14,41 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_flag, check_not_empty, fail_value
+from tensorcep.cp.fit.outcome import fit_entries
+from tensorcep.cp.fit.refit import runner_of
+from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fitted.model import FitResult, FittedModel
+from tensorcep.cp.inputs.coordinates import (
+    Entries,
+    Read,
+    coords_to_predict,
+    lines_among,
+    mode_of,
+    names_of,
+    rows_of,
+    rows_of_column,
+)
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
+from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.stream.adf import ModeRows, Stream, StreamState, absorbed
 from tensorcep.cp.stream.checks import check_stream
 from tensorcep.cp.stream.cold_start import begin_with, leaves_choice
 from tensorcep.cp.stream.featured import at_time
-from tensorcep.cp.stream.learn import engine_of, learned_by
+from tensorcep.cp.stream.learn import Commit, begin_again, engine_of, learned_by, streamed
 from tensorcep.cp.stream.reservoir import Reservoir, Sample
 from tensorcep.cp.stream.revisit import MIN_NOISE_SHARE, revisit, subtracted, unsound, widest
 from tensorcep.cp.stream.standing import Kept
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
-
-if TYPE_CHECKING:
-    from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.priors.graph import Net
 
 
 class Without(NamedTuple):
@@ -137,20 +152,21 @@ Dropped = tuple[int, np.ndarray]
 
 
 def forget_in_stream(
-    model: BaseCP, gone_of: GoneOf, said: dict[str, Any], dropped: Dropped | None, partly: bool
-) -> Any:
-    """Take entries, and rows of a mode, out of a stream; the model is changed in one step at the end.
+    model: FittedModel, gone_of: GoneOf, said: dict[str, Any], dropped: Dropped | None, partly: bool, commit: Commit
+) -> None:
+    """Take entries, and rows of a mode, out of a stream, and commit the result.
 
     Raises
     ------
     ValueError
         If the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
     """
-    check_stream(model)
-    stream: Stream = model._stream
-    if stream.reservoir is not None and not leaves_choice(model):  # it has messages that can be divided out
+    fit, spec = model
+    check_stream(spec, fit)
+    stream: Stream = fit.stream
+    if stream.reservoir is not None and not leaves_choice(spec):  # it has messages that can be divided out
         stream = stream._replace(kept=None)
-    coords, n = _held(stream), int(model.n_samples_seen_)
+    coords, n = _held(stream), int(fit.n_samples_seen)
     gone, whole = gone_of(coords), len(coords) == n
     if not whole and not partly:
         fail_value(
@@ -164,10 +180,9 @@ def forget_in_stream(
         fail_value("these are all entries of the stream; there must be one left.")
     record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
     if stream.kept is not None:
-        _begin_again(model, stream, gone, dropped, record)
-    else:
-        _divide_out(model, stream, gone, dropped, whole, record)
-    return model
+        _fit_rest(model, stream, gone, dropped, record, commit)
+    elif stream.reservoir is not None:
+        commit(_divide_out(model, stream, gone, dropped, whole, record))
 
 
 def _held(stream: Stream) -> np.ndarray:
@@ -186,16 +201,22 @@ def _held(stream: Stream) -> np.ndarray:
     return stream.reservoir.sample.coords
 
 
-def _begin_again(
-    model: BaseCP, stream: Stream, gone: np.ndarray, dropped: Dropped | None, record: dict[str, Any]
+def _fit_rest(
+    model: FittedModel,
+    stream: Stream,
+    gone: np.ndarray,
+    dropped: Dropped | None,
+    record: dict[str, Any],
+    commit: Commit,
 ) -> None:
     """Fit the entries that are left of a stream that is beginning, as it would."""
     if stream.kept is None:
         return
-    lost = lost_knowledge(model)
+    fit, spec = model
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
     if lost is not None:
         fail_value(lost)
-    kept, labels, sizes = kept_without(stream.kept, gone), list(model.labels_), list(stream.state.sizes)
+    kept, labels, sizes = kept_without(stream.kept, gone), list(fit.labels), list(stream.state.sizes)
     coords = kept.coords
     if dropped is not None:
         k, rows = dropped
@@ -203,23 +224,34 @@ def _begin_again(
         coords, sizes[k] = moved_up(coords, k, rows), sizes[k] - len(rows)
         if known is not None:
             labels[k] = Labels(list(np.delete(known.index, rows)), name=known.name)
-    rate = getattr(model, "_sampled_rate", None)
+    rate = fit.observation.facts.get("_sampled_rate")
     source = None if rate is None else SparseTensor(coords[:0], kept.values[:0], tuple(sizes), zero_rate=rate)
     entries = (coords, kept.values, tuple(sizes), tuple(labels))
-    begun = begin_with(model, entries, source, stream.standing, kept.prior, kept.power, kept.extent)
+    has_main = fit.interactions.get("main", 0) > 0
+    begun = begin_with(spec, entries, source, stream.standing, kept.prior, kept.power, kept.extent, has_main)
     record |= {"how": "fitted again", "sweeps": begun.run.n_iter}
-    told = {"n_batches_": model.n_batches_, "forgotten_": [*model.forgotten_, record]}
-    model._begin(begun, coords, kept.values, stream.state.time, stream.reservoir, **told)
+    begin_again(
+        spec,
+        begun,
+        coords,
+        kept.values,
+        stream.state.time,
+        commit,
+        stream.reservoir,
+        earlier=fit.observation.facts,
+        n_batches=fit.n_batches,
+        forgotten=(*fit.forgotten, record),
+    )
 
 
 def _divide_out(
-    model: BaseCP, stream: Stream, gone: np.ndarray, dropped: Dropped | None, whole: bool, record: dict[str, Any]
-) -> None:
-    """Divide messages out, and learn what is left of the reservoir again."""
-    if stream.reservoir is None:
-        return
-    keep, engine, likelihood = 1.0 - model.forget, engine_of(model), model._likelihood()
-    state, reservoir, reset = without_entries(stream.state, stream.reservoir, gone, keep, whole)
+    model: FittedModel, stream: Stream, gone: np.ndarray, dropped: Dropped | None, whole: bool, record: dict[str, Any]
+) -> FitResult:
+    """The result with messages divided out, and what is left of the reservoir learned again."""
+    fit, spec = model
+    held: Any = stream.reservoir
+    keep, engine, likelihood = 1.0 - spec.forget, engine_of(spec, fit), fit.likelihood
+    state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
     keys = list(stream.keys)
     if dropped is not None:
         k, rows = dropped
@@ -228,7 +260,7 @@ def _divide_out(
         keys[k] = None if known is None else positions_of(list(known), rows)
     left, n_iter = reservoir.sample, 0
     how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}
-    attributes: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if len(left.y):
         visit = revisit(state, reservoir, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
         reservoir = visit.reservoir
@@ -236,19 +268,186 @@ def _divide_out(
         result, posterior, learned, _ = learned_by(engine, visit.batch, visit)
         state, reservoir, n_iter = absorbed(state, visit.batch, posterior), learned or reservoir, result.n_iter
         trace = {name: values for name, values in result.trace.items() if name != "seconds"}
-        attributes = {"converged_": result.converged, "n_iter_": n_iter, "trace_": trace}
+        fields = {"converged": result.converged, "n_iter": n_iter, "trace": trace}
     record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
     changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "keys": tuple(keys), "watched": None}
-    model._assign(
-        {
-            **attributes,
-            "_stream": stream._replace(**changed),
-            "shape_": state.sizes,
-            "n_samples_seen_": record["entries_left"],
-            "forgotten_": [*model.forgotten_, record],
-        }
-    )
+    fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
+    return streamed(spec, fit, stream._replace(**changed), **fields)
 
 
 def _with_coords(reservoir: Reservoir, coords: np.ndarray) -> Reservoir:
     return reservoir._replace(sample=reservoir.sample._replace(coords=coords))
+
+
+def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
+    """Remove entries, by their cells, from a fit or a stream, and commit the result."""
+    if _is_stream(model, data, partly):
+        modes, cells = _named_cells(model, X)
+        forget_in_stream(model, lambda at: lines_among(at[:, modes], cells), {"rows": {}}, None, partly, commit)
+        return
+    left = _entries_of_fit(model, data, y)
+    modes, cells = _named_cells(model, X)
+    gone = lines_among(left.coords[:, modes], cells)
+    entries = (left.coords, left.values, model.fit.shape, model.fit.labels)
+    _refit_without(model, gone, entries, left, {"entries": int(gone.sum()), "rows": {}}, commit)
+
+
+def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
+    """Remove rows of a mode with all their entries, and commit the result."""
+    fit, name = model.fit, names_of(model.fit.labels)
+    k = mode_of(fit.labels, mode)
+    if fit.features and fit.features[k] is not None:
+        fail_value(
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which has features; take them out of its Features and "
+            "of the entries, and fit again."
+        )
+    coupled = fit.series[k] if fit.series else None
+    if coupled is not None:
+        where = "of its Graph and of the entries" if isinstance(coupled, Net) else "of the entries"
+        fail_value(
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, and "
+            "fit again."
+        )
+    is_stream = _is_stream(model, data, partly)
+    dropped = np.unique(rows_of(fit.labels, fit.shape, k, rows))
+    left = np.setdiff1d(np.arange(fit.shape[k]), dropped)
+    check_not_empty(len(left), f"mode {name[k]!r} without these rows")
+    said: dict[str, Any] = {"rows": {str(name[k]): _named_rows(model, k, dropped)}}
+    if is_stream:
+        forget_in_stream(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), partly, commit)
+        return
+    held = _entries_of_fit(model, data, y)
+    place = np.full(fit.shape[k], -1)
+    place[left] = np.arange(len(left))
+    moved = held.coords.copy()
+    moved[:, k] = place[held.coords[:, k]]
+    labels, known = list(fit.labels), fit.labels[k]
+    if known is not None:
+        labels[k] = Labels(known.index[left], name=known.name)
+    shape = tuple(len(left) if j == k else n for j, n in enumerate(fit.shape))
+    gone = moved[:, k] < 0
+    means = np.delete(fit.aligned.mean, fit.layout.rows[k].start + dropped, axis=0)
+    sampled = fit.sampled
+    if sampled is not None:
+        sampled = np.column_stack([place[at] if j == k else at for j, at in enumerate(sampled.T)])
+        sampled = sampled[sampled[:, k] >= 0].astype(np.int32)
+    entries = (moved, held.values, shape, tuple(labels))
+    _refit_without(model, gone, entries, held, {"entries": int(gone.sum()), **said}, commit, means, sampled)
+
+
+class Held(NamedTuple):
+    """The entries of a fit, as far as rows are known, what it kept, and what it was given."""
+
+    coords: np.ndarray
+    values: np.ndarray
+    kept: Any
+    source: Any
+
+
+def _is_stream(model: FittedModel, data: Any, partly: bool) -> bool:
+    """Whether the model learns from a stream, from whose own entries it forgets."""
+    is_stream = model.fit.stream is not None and data is None
+    if check_flag("partly", partly) and not is_stream:
+        fail_value("partly=True is for streams without data=; leave it out.")
+    return is_stream
+
+
+def _named_rows(model: FittedModel, k: int, rows: np.ndarray) -> list[Any]:
+    """Rows of mode k as an audit record names them."""
+    known = model.fit.labels[k]
+    return list(rows.tolist() if known is None else known.index[rows].astype(str).tolist())
+
+
+def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
+    """The entries of the fit."""
+    if model.fit.observation.has_extents:
+        fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
+    if model.fit.apart:
+        had = " and ".join(f"{name}=" for name in model.fit.apart)
+        fail_value(f"the fit had {had}, which a fit without some entries would lose; fit the others, with {had}.")
+    if model.fit.kept is not None and data is None:
+        kept = model.fit.kept
+        return Held(kept.coords, kept.values, kept, kept.source)
+    if data is None:
+        fail_value(
+            "the fit kept neither entries nor messages: fit with method=CEP(keep_messages=True), or pass the "
+            "entries of the fit as data=, from which the model is then fitted again."
+        )
+    table = as_frame(data)
+    values = data.values if y is None and isinstance(data, SparseTensor) else y
+    if values is None:
+        fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
+    coords = coords_to_predict(table, model.fit.labels)
+    known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
+    _check_entries_of_fit(model, coords[known])
+    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
+    return Held(coords[known], coded[known], None, data)
+
+
+def _check_entries_of_fit(model: FittedModel, coords: np.ndarray) -> None:
+    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known.
+
+    Raises
+    ------
+    ValueError
+    """
+    n, cells = int(model.fit.n_samples_seen), model.fit.cells
+    if model.fit.stream is not None:
+        return
+    what = "data= must hold the entries of the fit, without those that were forgotten since"
+    if cells is not None:
+        others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
+        if others.any() or lost.any():
+            fail_value(
+                f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
+                f"{len(cells)} cells of the fit; pass these, or fit again."
+            )
+    if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
+        fail_value(
+            f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
+        )
+
+
+def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
+    """The modes that cells are named by, and their rows there."""
+    table, names = as_frame(X), names_of(model.fit.labels)
+    if not isinstance(table, pd.DataFrame):
+        return list(range(len(names))), coords_to_predict(table, model.fit.labels)
+    modes = [j for j, name in enumerate(names) if name in table.columns]
+    if not modes:
+        columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
+        fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
+    return modes, np.stack([rows_of_column(model.fit.labels, j, table[names[j]]) for j in modes], axis=1)
+
+
+def _refit_without(
+    model: FittedModel,
+    gone: np.ndarray,
+    entries: Entries,
+    held: Held,
+    said: dict[str, Any],
+    commit: Commit,
+    means: np.ndarray | None = None,
+    sampled: np.ndarray | None = None,
+) -> None:
+    """Fit the entries that are left, from what the model knows, and commit the result."""
+    fit, spec = model
+    if not gone.any() and not said["rows"]:
+        fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
+    if gone.all():
+        fail_value("these are all entries of the fit; there must be one left.")
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
+    if lost is not None:
+        fail_value(lost)
+    coords, values, shape, labels = entries
+    start = fit.aligned.mean if means is None else means
+    free = free_columns(fit.interactions, len(fit.shape))
+    runner = runner_of(held.kept, ~gone, (start, free), run_plan)
+    left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
+    zeros = fit.sampled if sampled is None else sampled
+    found = fit_entries(spec, left, runner, earlier=fit.observation.facts, sampled=zeros)
+    how = "messages divided out" if held.kept is not None else "fitted again from the factors"
+    n_left = int((~gone).sum())
+    record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}
+    commit(found.result.changed(forgotten=(*fit.forgotten, record)))
+    found.tell()

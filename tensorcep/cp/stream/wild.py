@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.checks import printable, warn_user
+from tensorcep.cp.inputs.outliers import ERRORS, outweighing
 from tensorcep.cp.stream.standing import Standing
 from tensorcep.entries.batch import Batch
 
@@ -25,12 +26,9 @@ from tensorcep.entries.batch import Batch
 SURPRISING = 50.0
 # So many standard deviations about their mean hold 95 % of any law with one peak (Vysochanskij and Petunin, 1980).
 OUTSIDE = 3.0
-# The share of errors that a stream may have, and that of wild values after a change. A change that is none is found
-# once in about e^CERTAIN entries; five wild values in a row are one.
-ERRORS, CHANGED, CERTAIN = 0.1, 0.5, float(np.log(1000.0))
-# A value that nothing predicts outweighs all others if its square, or its count, is so many times that of these
-# together. Fewer values tell nothing of one of them.
-OUTWEIGHS, FEWEST = 100.0, 20
+# The share of wild values after a change. A change that is none is found once in about e^CERTAIN entries; five wild
+# values in a row are one.
+CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
 
 
 def wild_values(values: np.ndarray, surprise: np.ndarray, n: int, standing: Standing, counts: bool) -> np.ndarray:
@@ -48,49 +46,6 @@ def change_after(before: float, wild: np.ndarray) -> float:
     k, n = int(wild.sum()), len(wild)
     found = before + k * np.log(CHANGED / ERRORS) + (n - k) * np.log((1.0 - CHANGED) / (1.0 - ERRORS))
     return float(np.clip(found, 0.0, CERTAIN))
-
-
-def outweighing(size: np.ndarray, least: float = 0.0, times: float = 1.0) -> np.ndarray:
-    """Which of some sizes (N,) are each larger than so many times all smaller ones and `least` together, (N,) bool.
-
-    Of equal ones, or such as hide others, all are.
-    """
-    order = np.argsort(size, kind="stable")
-    rest = least + np.append(0.0, np.cumsum(size[order])[:-1])
-    out, found = np.zeros(len(size), dtype=bool), np.flatnonzero((size[order] > times * rest) & (rest > 0.0))
-    first = found[found >= len(size) // 2]  # the most are no exceptions
-    out[order[first.min(initial=len(size)) :]] = True
-    return out
-
-
-def deciding(values: np.ndarray, counts: bool) -> np.ndarray:
-    """Which values (N,) that nothing predicts are errors, so far as they outweigh all others by far, (N,) bool.
-
-    A tenth at most are: by their squares about the median, or as counts.
-    """
-    none = np.zeros(len(values), dtype=bool)
-    apart = values if counts else np.abs(values - np.median(values))
-    if len(values) < FEWEST or not apart.max() > 0.0:
-        return none
-    # Those between the median and the errors weigh at least this much, so that most data need not be sorted.
-    typical, others = float(np.median(apart)), (0.5 - ERRORS) * len(values)
-    if float(apart.max()) <= typical * (OUTWEIGHS * others) ** (1.0 if counts else 0.5):
-        return none
-    out = outweighing(apart, 1.0, OUTWEIGHS) if counts else outweighing((apart / apart.max()) ** 2, times=OUTWEIGHS)
-    return out if out.sum() <= ERRORS * len(values) else none
-
-
-def warn_of_deciding(y: np.ndarray) -> None:
-    """Warn of real values (N,) of a fit that outweigh all others."""
-    out = deciding(y, counts=False)
-    if out.any():
-        farthest, n = y[np.argmax(np.abs(y - np.median(y)))], int(out.sum())
-        which = "a value" if n == 1 else f"{n} values"
-        warn_user(
-            f"{which} of {len(y)} ({farthest:g} is the farthest) outweigh all others together and can decide the fit, "
-            "most of all one by a named method; check them, or leave them out.",
-            UserWarning,
-        )
 
 
 def without(batch: Batch, out: np.ndarray) -> Batch:

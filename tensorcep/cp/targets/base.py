@@ -1,12 +1,33 @@
-"""What the values of a fit are: what the user said of them, and what the fit decided."""
+"""What the values of a fit are: what a user says of them (`Target`), and what a fit decided (`Observation`).
+
+An estimator is parameters of the rows, which all of them share (`tensorcep.cp.plan.spec.FitSpec`), and a target: real
+values, two labels, ordered levels, or counts. Adding one is a file here with both classes, and an estimator that names
+it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
+
+from tensorcep.core.belief import GammaNoise
+from tensorcep.core.checks import fail_value
+from tensorcep.core.components import EntryTheta
 from tensorcep.core.settings import Settings
+from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
+from tensorcep.cp.inputs.weights import Weighted
+from tensorcep.cp.model.problem import Uneven
+from tensorcep.entries.batch import Batch
+from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
+
+Known = TypeVar("Known", bound="Observation")
+# Codes the labels of a batch: gives numbers and the labels that they stand for.
+Coder = Callable[[Any], tuple[Any, list[Any]]]
 
 
 class Chosen(NamedTuple):
@@ -27,6 +48,8 @@ class Chosen(NamedTuple):
         Whether means of rows are drawn where the prior is fixed.
     from_least : bool
         Whether positive rows stand for values above the least one: in streams that choose their prior.
+    random : bool
+        Whether the starts of rows differ from one another.
     """
 
     method: str
@@ -38,6 +61,7 @@ class Chosen(NamedTuple):
     members: int
     uniform: bool
     from_least: bool
+    random: bool
 
     @property
     def prior_name(self) -> str:
@@ -51,3 +75,194 @@ class Chosen(NamedTuple):
     @property
     def learns_prior(self) -> bool:
         return self.prior_name in LEARNED
+
+
+def matching_scale(mean_square: float, order: int, rank: int) -> float:
+    """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
+    return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """How a fit took its values: decided once, held by its file, asked by every prediction."""
+
+    ESTIMATOR: ClassVar[str]
+    # The name that files give each field.
+    FACTS: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def of(cls: type[Known], facts: Mapping[str, Any]) -> Known:
+        """The observation of which these facts, by their names in files, are known; others are as by default."""
+        return cls(**{field: facts[name] for name, field in cls.FACTS.items() if name in facts})
+
+    def with_facts(self: Known, facts: Mapping[str, Any]) -> Known:
+        """The observation with other facts; of names that it does not have nothing is taken."""
+        told = {field: facts[name] for name, field in self.FACTS.items() if name in facts}
+        return replace(self, **told) if told else self
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The fields by their names in files."""
+        return {name: getattr(self, field) for name, field in self.FACTS.items()}
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the fit."""
+        raise NotImplementedError
+
+    @property
+    def origin(self) -> float:
+        """What a latent value in the units of y is beside the CP sum."""
+        return 0.0
+
+    @property
+    def has_extents(self) -> bool:
+        """Whether the fit had exposures or numbers of trials."""
+        return False
+
+    def coded(self, y: Any) -> Any:
+        """Observations as likelihoods know them."""
+        return y
+
+    def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        """Extents (n,) of entries to predict, None where they have none; `needed`: they cannot be left out."""
+        refuse_others(self.ESTIMATOR, given)
+        return None
+
+    def without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
+        """Entries without a column that holds extents."""
+        return X
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a user says of the values: the parameters that only some estimators have."""
+
+    OBSERVATION: ClassVar[type[Observation]]
+    # What estimators that do not have these parameters mean by them.
+    noise = "one"
+    dispersion = None
+    zero_inflation = False
+
+    def check(self) -> None:
+        """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
+
+    def likelihoods(self) -> list[Likelihood]:
+        """Those that a fit may come to, by its method."""
+        return [self.asked("auto")]
+
+    def asked(self, method: str) -> Likelihood:
+        """The likelihood that a method, which may be "auto", is chosen for, after the checks of what names it."""
+        raise NotImplementedError
+
+    def decide(
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The likelihood of a fit to y at coords (n, K), by weights, and the facts that say so."""
+        raise NotImplementedError
+
+    def decide_noise(
+        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
+    ) -> tuple[Uneven | None, dict[str, Any]]:
+        """How the noise of a fit differs, None where it does not, and the facts that say so."""
+        return None, {}
+
+    def checked(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        """Values as the likelihood has them."""
+        return likelihood.check_y(y)
+
+    def has_intercept(self, chosen: Chosen) -> bool:
+        """Whether the mean of y is subtracted before the fit."""
+        return False
+
+    def is_wild(self, values: np.ndarray) -> bool:
+        """Whether one of the values could decide all of a fit by chains."""
+        return False
+
+    def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise | None:
+        """The prior of the noise precision; None where there is no such noise."""
+        return None
+
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
+        return 0.0
+
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+        """What the latent values that belong to y may be, (n,), from which scales are taken."""
+        return y
+
+    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        """Prior standard deviation of a factor element when prior_scale="auto"."""
+        return 1.0
+
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+        """Checked entries with values as likelihoods know them, and the facts that say how they were coded."""
+        return training_entries(X, y, shape), {}
+
+    def code_columns(self, values: np.ndarray) -> dict[str, Any]:
+        """Code the values of files in place; gives the facts that say how."""
+        return {}
+
+    def knowing(self, coding: Mapping[str, Any]) -> Target:
+        """The target as the plan of a fit sees it, where how entries are coded is needed there."""
+        return self
+
+    def coder(self, before: Any) -> Coder | None:
+        """What codes the labels of batches, as the observation so far (None before the first one) has them."""
+        return None
+
+    def of_batch(self, batch: Batch) -> dict[str, Any]:
+        """The facts that a batch whose labels are coded tells of them."""
+        return {}
+
+    def of_source(self, source: Any, before: Any = None) -> dict[str, Any]:
+        """The facts that the source of entries knows beyond them; `before` is what an earlier batch left."""
+        return {}
+
+    def check_even(self, theta: EntryTheta | None, needs: str) -> None:
+        """Refuse a fit whose noise or dispersion differs; `needs` begins the sentence."""
+        if theta is None or theta.uneven is None:
+            return
+        name, one = ("noise", "one") if self.dispersion is None else ("dispersion", "learned")
+        fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(self, name)!r}; fit with the new rows.")
+
+    def of_new(self, observation: Any, standing: Any = None) -> Likelihood:
+        """The likelihood of observations to predict; `standing` is that of a stream that is mixed with a constant."""
+        return observation.likelihood
+
+    def for_batches(self) -> Target:
+        """The target of values that are learned batch by batch from the first one on."""
+        return self
+
+    def split_extents(self, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
+        """X without a column of exposures, these, and that column; None where there are none."""
+        refuse_others(f"{self.OBSERVATION.ESTIMATOR}.{call}", given)
+        return X, None, None
+
+    def column_of_extents(self, given: dict[str, Any]) -> str | None:
+        """The column of exposures or trials that `stream` was told of; None where there is none."""
+        refuse_others(f"{self.OBSERVATION.ESTIMATOR}.stream", given)
+        return None
+
+    def checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        """The extents of n values, None where they have none."""
+        return None
+
+    def summed(self, weighted: Weighted) -> Weighted:
+        """The entries of a fit with extents, those of one cell as one where the likelihood takes them so."""
+        return weighted
+
+    def in_units(
+        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        """What the fit gets of extents, by weights, and the facts that tell of it; `before` is what it goes on from."""
+        return None, {}
+
+    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, dict[str, Any]]:
+        """A batch whose extents are in the model's unit, and the facts that tell of them."""
+        return batch, {}

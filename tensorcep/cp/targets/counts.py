@@ -1,23 +1,39 @@
-"""Whether counts vary more than Poisson ones about a cheap fit of main effects, and by how much.
-
-What the count estimator learns beside its rows: the dispersions, and the share of structural zeros.
-"""
+"""Counts: their likelihood by how much they vary, dispersions, structural zeros, exposures and numbers of trials."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import logit
 
 from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value, warn_user
+from tensorcep.core.scratch import beside, filled
+from tensorcep.core.sums import mean_square, weighted_mean
+from tensorcep.cp.inputs.coordinates import refuse_others
+from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.model.subsets import sampled_columns, telling
+from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
 from tensorcep.cp.targets.real import uneven_dispersion
+from tensorcep.entries.batch import Batch
+from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.zeros import Zeros, presence
 
+# The likelihoods of counts without an upper limit.
+RATES = ("poisson", "negbinomial")
+# Shares of structural zeros at which a fit may start.
+STARTS_OF_ZEROS = (0.01, 0.9)
 # Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
 ROUNDS = 10
 # Standard errors of the score of Poisson counts from which they count as overdispersed.
@@ -159,16 +175,113 @@ def log_dispersion(likelihood: Likelihood) -> float:
     return 0.0 if likelihood.name != "negbinomial" else float(np.log(start or likelihood.default_theta))
 
 
-# Shares at which a fit may start.
-STARTS = (0.01, 0.9)
+def with_zeros(likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
+    """The likelihood with structural zeros if they are asked for, whose share starts by main effects."""
+    if not asked:
+        return likelihood
+    if likelihood.extent != "exposure":
+        fail_value(
+            f"zero_inflation=True is for likelihood='poisson' or 'negbinomial'; got {likelihood.name!r}; leave it out."
+        )
+    zeros = Zeros() if share is None else Zeros(start=float(np.clip(share, *STARTS_OF_ZEROS)))
+    return zero_inflated(likelihood, zeros)
 
 
-class CountParameters:
-    """The part of an estimator of counts that tells of their dispersion and of structural zeros."""
+@dataclass(frozen=True)
+class CountObservation(Observation):
+    """What a fit to counts decided; `extent_unit` is the mean exposure, None without, and 1 of numbers of trials."""
 
-    _inflated: ClassVar[bool] = False  # until a fit
+    ESTIMATOR: ClassVar[str] = "CPCountRegressor"
+    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "_likelihood_name": "name",
+            "_fixed_dispersion": "fixed_dispersion",
+            "_extent_unit": "extent_unit",
+            "_extent_column": "extent_column",
+            "_inflated": "inflated",
+        }
+    )
 
-    def _given_name(self: Any) -> str:
+    name: str = "poisson"
+    fixed_dispersion: float | None = None
+    extent_unit: float | None = None
+    extent_column: str | None = None
+    inflated: bool = False
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of this name, with the dispersion that was given, and structural zeros if they were asked for."""
+        return with_zeros(with_dispersion(self.name, self.fixed_dispersion), self.inflated)
+
+    @property
+    def origin(self) -> float:
+        """Minus the log of the unit of exposures: latent values are of an exposure of 1."""
+        return 0.0 if self.extent_unit is None else -float(np.log(self.extent_unit))
+
+    @property
+    def has_extents(self) -> bool:
+        """Whether the fit had exposures or numbers of trials."""
+        return self.extent_unit is not None
+
+    def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+        """Exposures in units of those of the fit, or numbers of trials, given or in a column of the table."""
+        kind: Any = self.likelihood.extent
+        X = as_frame(X)
+        _, value, _ = split_extents((kind,), X, given)
+        if value is None and isinstance(X, pd.DataFrame) and self.extent_column in X.columns:
+            value = X[self.extent_column].to_numpy()
+        if value is None and self.extent_unit is None:
+            return None
+        if value is None:
+            name = ARGUMENTS[kind]
+            if needed:
+                fail_value(f"the fit was to counts with {name}=, and so are these to be scored; give theirs.")
+            if kind == "exposure":  # shares of successes are what one trial means
+                warn_user(
+                    "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
+                    "are predicted; give theirs, or exposure=1 if that is meant.",
+                    UserWarning,
+                )
+        return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self.extent_unit or 1.0)
+
+    def without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
+        """Entries without a column that holds extents."""
+        X = as_frame(X)
+        if not isinstance(X, pd.DataFrame):
+            return X
+        columns = [self.extent_column, *(name for name in (given or {}).values() if isinstance(name, str))]
+        return X.drop(columns=[name for name in columns if name is not None and name in X.columns])
+
+
+@dataclass(frozen=True)
+class CountTarget(Target):
+    """What a user says of counts; see the parameters of `CPCountRegressor`."""
+
+    OBSERVATION: ClassVar[type[Observation]] = CountObservation
+
+    likelihood: str = "auto"
+    dispersion: Any = "learned"
+    zero_inflation: bool = False
+
+    def likelihoods(self) -> list[Likelihood]:
+        """Poisson and negative-binomial counts, or what is named."""
+        names = RATES if self._name() == "auto" else (self._name(),)
+        return [with_zeros(get_likelihood(name), self.asks_for_zeros()) for name in names]
+
+    def asked(self, method: str) -> Likelihood:
+        """What is named, or the first that the method serves."""
+        name = self._name()
+        self._dispersion()
+        if name != "auto":
+            return self.likelihoods()[0]
+        fits = [one for one in self.likelihoods() if method == "auto" or not METHODS[method].lacks(one)]
+        return (fits or self.likelihoods())[0]
+
+    def asks_for_zeros(self) -> bool:
+        """The parameter zero_inflation after its check."""
+        return check_flag("zero_inflation", self.zero_inflation)
+
+    def _name(self) -> str:
         """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
         given, name = self.dispersion, check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
         if isinstance(given, str) and given == "learned":
@@ -180,13 +293,13 @@ class CountParameters:
             )
         if not isinstance(given, str):
             return name
-        if self._asks_for_zeros():
+        if self.asks_for_zeros():
             fail_value(
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion={given!r}; leave one out."
             )
         return "negbinomial"
 
-    def _given_dispersion(self: Any) -> float | None:
+    def _dispersion(self) -> float | None:
         """The parameter dispersion after its check; None where it is to be learned."""
         if isinstance(self.dispersion, str):  # which mode it names is known later
             return None
@@ -194,67 +307,139 @@ class CountParameters:
             "dispersion", self.dispersion, 0.0, include_low=False, instead="'learned', the name of a mode, or "
         )
 
-    def _is_wild(self, values: np.ndarray) -> bool:
-        """Whether one of the counts could decide all of a fit by chains."""
-        return has_wild_count(values)
+    def decide(
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The likelihood of the counts, its dispersion starting where main effects leave it."""
+        if isinstance(coords, Columns):  # all counts are checked where they are packed
+            coords, y = sampled_columns(coords, y)
+        y, inflated = get_likelihood("poisson").check_y(y), self.asks_for_zeros()
+        told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
+        if self._name() == "binomial":
+            check_trials(y, extent)
+            return self.asked(chosen.method), {**told, "_likelihood_name": "binomial"}
+        told_by = telling(weight)  # how counts vary, and whether one is wild, is for those to say that weigh
+        coords, y, extent = coords[told_by], y[told_by], None if extent is None else extent[told_by]
+        found, name, fixed = overdispersion_of(coords, y, extent, inflated), self._name(), self._dispersion()
+        if name == "auto":
+            # what rows' effects alone explain costs CEP little: it knows how little these rows tell
+            varies = found.clear if chosen.method == "cep" else found.possible
+            name = "negbinomial" if varies else "poisson"
+            if METHODS[chosen.method].lacks(get_likelihood(name)):
+                name = self.asked(chosen.method).name
+        if name == "poisson" and fixed is not None:
+            warn_user(
+                f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
+                "say likelihood='negbinomial' to keep it.",
+                UserWarning,
+            )
+        record = with_dispersion(name, fixed)
+        if record.parameter is not None:
+            record = record._replace(parameter=record.parameter._replace(start=found.r))
+        warn_of_wild_count(y)
+        warn_of_even_counts(y, found)
+        told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
+        return with_zeros(record, inflated, found.share), told
 
-    def _decide_noise(self: Any, labels: Any, chosen: Chosen, streaming: bool) -> tuple[Uneven | None, dict[str, Any]]:
+    def decide_noise(
+        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
+    ) -> tuple[Uneven | None, dict[str, Any]]:
         """How the dispersion differs; there is no other noise."""
         return uneven_dispersion(self.dispersion, labels, chosen.method, streaming), {}
 
-    def _with_zeros(self: Any, likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
-        """The likelihood with structural zeros if they are asked for, whose share starts by main effects."""
-        if not asked:
-            return likelihood
-        if likelihood.extent != "exposure":
-            fail_value(
-                f"zero_inflation=True is for likelihood='poisson' or 'negbinomial'; got {likelihood.name!r}; leave it "
-                "out."
-            )
-        zeros = Zeros() if share is None else Zeros(start=float(np.clip(share, *STARTS)))
-        return zero_inflated(likelihood, zeros)
+    def is_wild(self, values: np.ndarray) -> bool:
+        """Whether one of the counts could decide all of a fit by chains."""
+        return has_wild_count(values)
 
-    def _asks_for_zeros(self: Any) -> bool:
-        """The parameter zero_inflation after its check."""
-        return check_flag("zero_inflation", self.zero_inflation)
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        """The log of the mean, or of the odds of success, half a count at least."""
+        if likelihood.extent == "trials":  # y are shares
+            return float(logit(weighted_mean(y, weight)))
+        n = len(y) if weight is None else weight.sum()
+        present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
+        return float(np.log(max(weighted_mean(y, weight), 0.5 / n) / present)) - log_dispersion(likelihood)
 
-    @property
-    def zero_share_(self: Any) -> float | None:
-        """Posterior mean of the share of structural zeros; None where none were looked for."""
-        theta = self._fitted_belief().theta
-        return float(theta.values[:, -1].mean()) if self._inflated and theta is not None else None
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+        """Their logs, with half a count more; of shares of successes their log odds."""
+        if likelihood.extent == "trials":
+            return np.asarray(logit(y))
+        shift = log_dispersion(likelihood)
+        return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
 
-    @property
-    def zero_share_std_(self: Any) -> float | None:
-        """Posterior standard deviation of the share of structural zeros; None where none were looked for."""
-        theta = self._fitted_belief().theta
-        if not self._inflated or theta is None:
-            return None
-        within = 0.0
-        if theta.shares is not None:
-            a, b = theta.shares
-            within = float((a * b / ((a + b) ** 2 * (a + b + 1.0))).mean())
-        return float(np.sqrt(within + theta.values[:, -1].var()))
+    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        """That at which latent values are as large as these logs."""
+        return matching_scale(mean_square(y, weight), order, rank)
 
-    @property
-    def dispersion_(self: Any) -> float | np.ndarray | None:
-        """Posterior mean of r, or the number that was given; None for Poisson and binomial counts."""
-        theta, likelihood = self._fitted_belief().theta, self._likelihood()
-        if likelihood.name != "negbinomial":
-            return None
-        if theta is None:
-            return float(likelihood.default_theta)
-        if theta.mode is not None:
-            return np.asarray(theta.values.mean(axis=0))
-        return float(theta.values[:, 0].mean()) if likelihood.parameter is not None else float(likelihood.default_theta)
+    def for_batches(self) -> Target:
+        """Poisson counts, if that is left open.
 
-    @property
-    def dispersion_std_(self: Any) -> float | np.ndarray | None:
-        """Posterior standard deviation of r; None where it was given or has no law."""
-        theta = self._fitted_belief().theta
-        if theta is None or (theta.gamma is None and len(theta.values) == 1) or self._likelihood().parameter is None:
-            return None
-        within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
-        values = theta.values[:, :1] if self._inflated else theta.values
-        sd = np.sqrt(within + values.var(axis=0))
-        return float(sd[0]) if theta.mode is None else sd
+        A dispersion that is learned beside rows of which hardly anything is known explains all that these could, and
+        later batches hardly bring it back.
+        """
+        left_open = self.likelihood == "auto" and self.dispersion == "learned"
+        return replace(self, likelihood="poisson") if left_open else self
+
+    def split_extents(self, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
+        """X without a column of exposures or trials, these, and that column; None where there are none."""
+        others = {name: value for name, value in given.items() if name not in TAKERS}
+        refuse_others(f"{self.OBSERVATION.ESTIMATOR}.{call}", others)
+        return split_extents(self._kinds(), X, given)
+
+    def column_of_extents(self, given: dict[str, Any]) -> str | None:
+        """The column of exposures or trials that `stream` was told of; None where there is none."""
+        said = {name: value for name, value in given.items() if value is not None}
+        for name, value in said.items():
+            if not isinstance(value, str):
+                fail_value(
+                    f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
+                )
+        split_extents(self._kinds(), pd.DataFrame(columns=list(said.values())), said)
+        return next(iter(said.values()), None)
+
+    def _kinds(self) -> tuple[str, ...]:
+        return tuple({one.extent for one in self.likelihoods() if one.extent is not None})
+
+    def checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
+        """The extents of n counts; of binomial ones without any a trial each."""
+        kind: Any = self.likelihoods()[0].extent
+        extents = 1.0 if extents is None and kind == "trials" else extents
+        return None if extents is None else checked_extents(kind, extents, n)
+
+    def summed(self, weighted: Weighted) -> Weighted:
+        """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
+        (coords, values, shape, labels), power, extents = weighted
+        asked = self.likelihoods()
+        if extents is None or power is not None or len(asked) > 1 or asked[0].name != "poisson" or asked[0].zeros:
+            return weighted
+        values = self.checked(values, asked[0])
+        cells, total = merge_duplicates(coords, values, shape, "sum")
+        return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
+
+    def in_units(
+        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        """Exposures in units of their mean, or of that of an earlier fit; numbers of trials as they are."""
+        known = None if before is None else before.extent_unit
+        if extents is None:
+            return None, {"_extent_unit": known, "_extent_column": None}
+        if self.likelihoods()[0].extent == "trials":
+            several = (extents > 1.0).any() or known is not None
+            return extents, {"_extent_unit": 1.0 if several else None, "_extent_column": column}
+        unit = weighted_mean(extents, weight) if before is None else known or 1.0
+        return extents / unit, {"_extent_unit": unit, "_extent_column": column}
+
+    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, dict[str, Any]]:
+        """A batch whose exposures are in units of those of the first one."""
+        extents = self.checked_extents(batch.extents, len(batch.values))
+        if extents is None and before is not None and before.extent_unit is not None:
+            fail_value("earlier counts had exposure=, and so must these; give theirs.")
+        if self.likelihoods()[0].extent == "trials":
+            check_trials(batch.values, extents)
+        column = batch.column or (None if before is None else before.extent_column)
+        extents, about = self.in_units(extents, column, before, batch.weights)
+        return batch._replace(extents=extents), {**about, "_extent_column": column}

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_unmasked, check_values, fail_value, warn_user
-from tensorcep.likelihoods.ordinal import FEWEST, MOST
+from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, warn_user
+from tensorcep.core.scratch import beside, filled
+from tensorcep.core.sums import leaves
+from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.targets.base import Chosen, Observation, Target
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.likelihoods.arrays import log_density
+from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
+from tensorcep.likelihoods.record import Likelihood
 
 
 def classes_of(y: Any) -> list[Any]:
@@ -89,3 +99,90 @@ def check_none_missing(labels: np.ndarray) -> None:
         fail_value(
             f"y must have no missing labels; got {missing.sum()}, the first at entry {n}; leave such entries out."
         )
+
+
+def _levels(likelihood: Likelihood) -> Any:
+    return likelihood.levels
+
+
+@dataclass(frozen=True)
+class LevelObservation(Observation):
+    """What a fit to ordered levels decided; `shares` (L,) are how often each of the levels was seen."""
+
+    ESTIMATOR: ClassVar[str] = "CPOrdinalClassifier"
+    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType({"link_": "link", "_shares": "shares", "_classes": "classes"})
+
+    link: str = "probit"
+    shares: tuple[float, ...] | list[float] = (1.0, 1.0)
+    classes: tuple[Any, ...] | list[Any] = (0, 1)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the link, with thresholds that start where the shares put them."""
+        return ordinal(self.link, self.shares, worth_of(list(self.classes)))
+
+    def coded(self, y: Any) -> np.ndarray:
+        """Levels as 0, 1, ..."""
+        return coded(y, list(self.classes))
+
+
+@dataclass(frozen=True)
+class LevelTarget(Target):
+    """What a user says of ordered levels; see the parameters of `CPOrdinalClassifier`. `classes` are found in y."""
+
+    OBSERVATION: ClassVar[type[Observation]] = LevelObservation
+
+    link: str = "probit"
+    classes: tuple[Any, ...] = (0, 1)
+
+    def asked(self, method: str) -> Likelihood:
+        """That of the link; how many levels there are makes no difference."""
+        return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
+
+    def decide(
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """That of the link and of how often each level occurs."""
+        shares = shares_of(y, len(self.classes), weight).tolist()
+        return ordinal(self.link, shares, worth_of(list(self.classes))), {"link_": self.link, "_shares": shares}
+
+    def knowing(self, coding: Mapping[str, Any]) -> Target:
+        """The target with the levels that were found."""
+        return replace(self, classes=tuple(coding.get("_classes", self.classes)))
+
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        """The latent value that makes every level as likely as it is among y."""
+        levels = _levels(likelihood)
+        return constant_of("logit" if levels.logistic else "probit", shares_of(y, levels.n, weight))
+
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+        """A step up the log likelihood from the constant."""
+        levels, constant = _levels(likelihood), self.intercept(y, likelihood, weight)
+
+        def guessed(at: slice) -> np.ndarray:
+            low, high = levels.between(y[at], levels.start)
+            return np.asarray(constant + log_density(likelihood.loglik, low, constant, high)[1])
+
+        return filled(beside(y), guessed)
+
+    def code_columns(self, values: np.ndarray) -> dict[str, Any]:
+        """Code the levels of files in place."""
+        classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
+        filled(values, lambda at: coded(values[at], classes))
+        return {"_classes": classes}
+
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+        """Checked entries whose levels are 0, 1, ..., and the levels."""
+        given = X.values if isinstance(X, SparseTensor) and y is None else y
+        if given is None or np.size(given) == 0:
+            return super().entries(X, y, shape)
+        classes = classes_of(given)
+        if isinstance(X, SparseTensor):
+            (coords, values, shape, labels), _ = super().entries(X, y, shape)
+            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
+        return super().entries(X, coded(y, classes), shape)[0], {"_classes": classes}

@@ -1,28 +1,37 @@
-"""Limits at which real values are censored: what a user gives, and what the values show.
-
-`noise` of CPRegressor: the same everywhere, or one per row of a mode, or per entry; and the same of dispersions.
-
-`power` of CPRegressor: which power of y is Gaussian.
-"""
+"""Real values: limits at which they are censored, noise that differs, the power of them that is Gaussian, their level."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorcep.core.belief import Mixture, Posterior
-from tensorcep.core.checks import check_range, fail_value, warn_user, word_or_range
+from tensorcep.core.belief import GammaNoise, Mixture, Posterior
+from tensorcep.core.checks import (
+    LARGEST,
+    check_choice,
+    check_range,
+    check_size,
+    fail_value,
+    warn_user,
+    word_or_range,
+)
 from tensorcep.core.components import EntryTheta
-from tensorcep.core.sums import leaves, weighted_mean
+from tensorcep.core.sums import leaves, mean_square, weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
+from tensorcep.cp.inputs.outliers import warn_of_deciding
 from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
 from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.targets.base import Chosen
-from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER
+from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
+from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
+from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
 from tensorcep.likelihoods.record import Likelihood
 
@@ -171,14 +180,6 @@ def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: 
         fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
 
 
-def check_even(model: Any, theta: EntryTheta | None, needs: str) -> None:
-    """Refuse a model whose noise or dispersion differs; `needs` begins the sentence."""
-    if theta is None or theta.uneven is None:
-        return
-    name, one = ("dispersion", "learned") if hasattr(model, "dispersion") else ("noise", "one")
-    fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(model, name)!r}; fit with the new rows.")
-
-
 def has_common_law(result: Any) -> bool:
     """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
     first = result.members[0] if isinstance(result, Mixture) else result
@@ -295,3 +296,139 @@ def gain_of(power: float, y: np.ndarray) -> float:
         spread = logs.std() if power == 0.0 else (y**power).std() / power
         gain = np.log(y.std()) - np.log(spread) + (power - 1.0) * logs.mean()
     return float(gain) if np.isfinite(gain) else -np.inf
+
+
+# The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
+LEAST_RATE = 1e-150
+
+
+@dataclass(frozen=True)
+class RealObservation(Observation):
+    """What a fit to real values decided; see the attributes of `CPRegressor`."""
+
+    ESTIMATOR: ClassVar[str] = "CPRegressor"
+    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {f"{name}_": name for name in ("lower_limit", "upper_limit", "level", "noise", "power")}
+    )
+
+    lower_limit: float | None = None
+    upper_limit: float | None = None
+    level: float = 0.0
+    noise: str | int = "one"
+    power: float = 1.0
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Normal about the level, in a power of the values, or censored at a limit."""
+        if self.upper_limit is not None:
+            return censored_at(self.upper_limit, UPPER)
+        return of_power(self.power, self.level) if self.lower_limit is None else censored_at(self.lower_limit)
+
+    @property
+    def origin(self) -> float:
+        """The level, or the limit, from which latent values are counted."""
+        return self.level + (self.lower_limit or self.upper_limit or 0.0)
+
+
+@dataclass(frozen=True)
+class RealTarget(Target):
+    """What a user says of real values; see the parameters of `CPRegressor`."""
+
+    OBSERVATION: ClassVar[type[Observation]] = RealObservation
+
+    noise_prior: tuple[float, float] | None = None
+    noise: Any = "one"
+    lower_limit: float | str | None = "auto"
+    upper_limit: float | None = None
+    power: float | str | None = None
+    fit_intercept: bool | str = "auto"
+
+    def check(self) -> None:
+        """Refuse parameters that no fit takes."""
+        self.gamma_noise(np.ones(1))
+        given_power(self.power, None, "one")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            check_choice("fit_intercept", self.fit_intercept, ("auto",))
+
+    def asked(self, method: str) -> Likelihood:
+        """Normal values, or those with the limit that is given."""
+        limit, _ = given_limit(self.lower_limit, self.upper_limit)
+        return GAUSSIAN if limit in ("auto", None) else TOBIT
+
+    def decide(
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The limit, the power (several, where entries left out are to decide) and the level of the values."""
+        check_size("y", y)
+        limit, side = given_limit(self.lower_limit, self.upper_limit)
+        power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
+        limit = limit if power in (1.0, None) else None
+        if limit == "auto":
+            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
+        elif limit is not None:
+            check_limit(limit, side, y, chosen)
+        decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
+        centred = self.has_intercept(chosen)
+        open_to = power if centred or power is not None else 1.0
+        powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
+        if powers == (1.0,) and not isinstance(coords, Columns):  # of logarithms and roots few values are far away
+            warn_of_deciding(y)
+        if limit is not None:
+            return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
+        if powers != (1.0,):
+            likelihood, told = likelihood_of(powers[0], y, centred, weight)
+            return likelihood, {**decided, **told, "power_": powers if len(powers) > 1 else powers[0]}
+        level = 0.0
+        if centred:
+            level = weighted_mean(y, weight)
+        elif self.fit_intercept == "auto" and self._has_least(chosen):
+            level = float(np.min(y[telling(weight)]))
+        return gaussian_about(level), {**decided, "level_": level}
+
+    def has_intercept(self, chosen: Chosen) -> bool:
+        """Whether the mean is subtracted before the fit."""
+        if isinstance(self.fit_intercept, (bool, np.bool_)):
+            return bool(self.fit_intercept)
+        check_choice("fit_intercept", self.fit_intercept, ("auto",))
+        return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
+
+    def _has_least(self, chosen: Chosen) -> bool:
+        """Whether the least value is subtracted before the fit."""
+        return chosen.from_least and chosen.has_positive_rows and chosen.random
+
+    def decide_noise(
+        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
+    ) -> tuple[Uneven | None, dict[str, Any]]:
+        """How the noise differs, as `noise` says."""
+        given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
+        return uneven_noise(self.noise, labels, chosen.method, streaming, prior)
+
+    def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
+        """The prior that is given, or the paper's in units of the data."""
+        if self.noise_prior is None:
+            return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
+        try:
+            a, b = self.noise_prior
+        except (TypeError, ValueError):
+            fail_value(f"noise_prior must be None or a pair (a, b) of positive numbers; got {self.noise_prior!r}.")
+        return GammaNoise(
+            check_range("noise_prior[0]", a, 0.0, 1.0 / LEAST_RATE, include_low=False),
+            check_range("noise_prior[1]", b, LEAST_RATE, LARGEST**2),
+        )
+
+    def checked(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
+        """Values whose squares are numbers."""
+        return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
+
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        """The mean."""
+        return weighted_mean(y, weight)
+
+    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
+        """That at which latent values are as large as the values."""
+        return matching_scale(mean_square(y, weight), order, rank)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -12,15 +10,15 @@ import numpy as np
 from tensorcep.core.belief import Mixture, Posterior, Result
 from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
-from tensorcep.core.records import RECORD, Sized, read_as
-from tensorcep.core.store import Arrays, StoredModel, below, check_names, fitted_record, traces
+from tensorcep.core.records import Sized, read_as
+from tensorcep.core.store import StoredModel, check_names, fitted_record
 from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream.adf import ModeRows
-from tensorcep.cp.stream.reservoir import Sample
 from tensorcep.cp.stream.slopes import Expected
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
+from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
@@ -31,8 +29,8 @@ from tensorcep.priors.series import Clock
 LARGEST = 1e300
 # What a row of logarithms may reach: counts are within 64 bits, and products of several rows may cancel.
 LARGEST_LOG = 1e6
-# The record of each kind of result under format version 1.
-RESULTS = {"gaussian": "Posterior", "draws": "Draws", "point": "PointEstimate", "mixture": "Mixture"}
+# What parameters came to; files name them as attributes of the estimator.
+DECIDED = ("method", "rank", "max_iter", "prior", "interactions")
 
 
 class FittedCP(NamedTuple):
@@ -64,37 +62,44 @@ class FittedCP(NamedTuple):
         return {name: size for name, size in self.posterior.dims().items() if name != "m"}
 
 
-def write_model(path: str | os.PathLike[str], model: Any, extra: dict[str, Any] | None = None) -> None:
+def facts_of(fit: FitResult) -> dict[str, Any]:
+    """What a result decided, as plain values, by its names in files."""
+    decided = {f"{name}_": getattr(fit, name) for name in DECIDED}
+    return {**decided, "forgotten_": list(fit.forgotten), **fit.observation.facts}
+
+
+def write_model(path: str | os.PathLike[str], estimator: Any, extra: dict[str, Any] | None = None) -> None:
     """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
 
     A model that learns from a stream brings the state of the stream. `extra` is added to the header.
     """
-    stream = model.__dict__.get("_stream")
+    fit: FitResult = estimator._result
     fitted = FittedCP(
-        posterior=model.posterior_,
-        unseen_mean=model._unseen_mean,
-        unseen_cov=model._unseen_cov,
-        labels=stored_labels(model.labels_),
-        n_iter=int(model.n_iter_),
-        converged=bool(model.converged_),
-        n_samples_seen=int(model.n_samples_seen_),
-        n_batches=int(model.n_batches_),
-        own={name: getattr(model, name) for name in model._own_attributes},
-        trace=model.trace_,
-        stream=None if stream is None else stored_stream(stream),
-        diagnostics=model.diagnostics_,
-        cells=model._cells,
-        features=model._features,
-        series=model._series,
-        expected=model._expected,
-        apart=model._apart,
-        sampled=model._sampled,
+        posterior=fit.posterior,
+        unseen_mean=fit.unseen_mean,
+        unseen_cov=fit.unseen_cov,
+        labels=stored_labels(fit.labels),
+        n_iter=int(fit.n_iter),
+        converged=bool(fit.converged),
+        n_samples_seen=int(fit.n_samples_seen),
+        n_batches=int(fit.n_batches),
+        own=facts_of(fit),
+        trace=fit.trace,
+        stream=None if fit.stream is None else stored_stream(fit.stream),
+        diagnostics=fit.diagnostics,
+        cells=fit.cells,
+        features=fit.features,
+        series=fit.series,
+        expected=fit.expected,
+        apart=fit.apart,
+        sampled=fit.sampled,
     )
-    write_record(path, model, fitted, extra, read=lambda stored: read_attributes(stored, model._own_attributes))
+    kind = type(fit.observation)
+    write_record(path, estimator, fitted, extra, read=lambda stored: read_result(stored, kind))
 
 
-def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
-    """The fitted attributes that `write_model` wrote, by name; `own` are the names of those that are plain values.
+def read_result(stored: StoredModel, observation: type[Observation]) -> FitResult:
+    """The result that `write_model` wrote.
 
     Raises
     ------
@@ -102,37 +107,40 @@ def read_attributes(stored: StoredModel, own: Sequence[str]) -> dict[str, Any]:
         If something is missing or wrong.
     """
     _tell_of_thresholds(stored)
-    fitted: FittedCP = fitted_record(stored, FittedCP, _tree_1)
+    fitted: FittedCP = fitted_record(stored, FittedCP, lambda header, arrays: {})
     labels = fitted.labels.labels()
+    own = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
     check_names(fitted.own, own)
-    missing = [name for name in own if name not in fitted.own and stored.header["version"] > 1]
+    missing = [name for name in own if name not in fitted.own]
     if missing:
         raise KeyError(missing[0])
     _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
-    attributes = {
-        "posterior_": fitted.posterior,
-        "labels_": labels,
-        "shape_": fitted.posterior.shape,
-        "n_features_in_": len(fitted.posterior.shape),
-        "n_iter_": fitted.n_iter,
-        "converged_": fitted.converged,
-        "n_samples_seen_": fitted.n_samples_seen,
-        "n_batches_": fitted.n_batches,
-        "trace_": fitted.trace,
-        "diagnostics_": fitted.diagnostics,
-        "_cells": fitted.cells,
-        "_sampled": fitted.sampled,
-        "_features": fitted.features,
-        "_series": fitted.series,
-        "_expected": fitted.expected,
-        "_apart": fitted.apart,
-        "_unseen_mean": fitted.unseen_mean,
-        "_unseen_cov": fitted.unseen_cov,
-        **fitted.own,
-    }
-    if fitted.stream is None:
-        return attributes
-    return {**attributes, "_stream": stream_of(fitted.stream, labels, fitted.features, fitted.series)}
+    stream = None
+    if fitted.stream is not None:
+        stream = stream_of(fitted.stream, labels, fitted.features, fitted.series)
+    decided = {name: fitted.own[f"{name}_"] for name in DECIDED}
+    return FitResult(
+        rows=rows_of_posterior(fitted.posterior, labels, fitted.unseen_mean, fitted.unseen_cov),
+        observation=observation.of(fitted.own),
+        **decided,
+        shape=fitted.posterior.shape,
+        unseen_mean=fitted.unseen_mean,
+        unseen_cov=fitted.unseen_cov,
+        n_iter=fitted.n_iter,
+        converged=fitted.converged,
+        trace=fitted.trace,
+        n_samples_seen=fitted.n_samples_seen,
+        n_batches=fitted.n_batches,
+        features=fitted.features,
+        series=fitted.series,
+        expected=fitted.expected,
+        apart=fitted.apart,
+        cells=fitted.cells,
+        sampled=fitted.sampled,
+        stream=stream,
+        diagnostics=fitted.diagnostics,
+        forgotten=tuple(fitted.own["forgotten_"]),
+    )
 
 
 def _tell_of_thresholds(stored: StoredModel) -> None:
@@ -264,54 +272,3 @@ def _precisions(member: Posterior) -> np.ndarray:
 
 def _is_positive(numbers: Any) -> bool:
     return bool((np.isfinite(numbers) & (np.asarray(numbers) > 0.0)).all())
-
-
-def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The tree of a file of format version 1, in which all arrays and fields of the posterior lie side by side."""
-    names = [name for name in arrays if name.startswith("labels_")]
-    stream = header.get("stream")
-    return {
-        "posterior": _result_1(header, arrays),
-        "labels": {"described": header["labels"], "arrays": {name: arrays[name] for name in names}},
-        "n_samples_seen": 0,
-        "n_batches": 1,
-        "own": {},
-        **{name: value for name, value in {**header, **arrays}.items() if name not in ("labels", "stream")},
-        "trace": traces(arrays),
-        "stream": None if stream is None else _stream_1(stream, below("stream_", arrays)),
-    }
-
-
-def _result_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-    kind = header.get("result", "gaussian")
-    tree = {RECORD: RESULTS.get(kind, kind), "theta": None, **header, **arrays}
-    if kind == "gaussian":
-        return _posterior_1(tree)
-    if kind == "mixture":
-        common = {name: tree[name] for name in ("shape", "rank", "seen")}
-        each = enumerate(header["members"])
-        return {**tree, "members": [_posterior_1({**common, **own, **below(f"member{c}_", arrays)}) for c, own in each]}
-    return tree
-
-
-def _posterior_1(tree: dict[str, Any]) -> dict[str, Any]:
-    if "dispersion_mode" in tree:
-        tree["dispersion"] = {name: tree[f"dispersion_{name}"] for name in ("mode", "a", "b")}
-    if "prior_mean" in tree:
-        tree["mode_prior"] = {name: tree[f"prior_{name}"] for name in ("mean", "precision")}
-    return {**tree, "noise": _gamma_1(tree["noise"])}
-
-
-def _gamma_1(noise: list[float] | None) -> dict[str, float] | None:
-    return None if noise is None else dict(zip("ab", noise, strict=True))
-
-
-def _stream_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The tree of a stream, whose rows of all modes lie in one array under format version 1."""
-    pairs = list(itertools.pairwise(offsets(header["sizes"])))
-    modes = [{name: arrays[name][a:b].copy() for name in ModeRows._fields} for a, b in pairs]
-    noise = {name: _gamma_1(header[name]) for name in ("noise", "noise_prior")}
-    reservoir = header.get("reservoir")
-    if reservoir is not None:
-        reservoir = {**reservoir, "sample": {name: arrays[f"reservoir_{name}"] for name in Sample._fields}}
-    return {**header, "state": {**header, **noise, "modes": modes}, "reservoir": reservoir}

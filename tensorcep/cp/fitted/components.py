@@ -1,0 +1,355 @@
+"""What a fitted model tells of its components: tables, a report, chains, features, draws for ArviZ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from tensorcep.core.arviz import arviz_container
+from tensorcep.core.belief import Draws, Mixture, ModePrior
+from tensorcep.core.checks import check_fraction, check_int, check_values, fail_value
+from tensorcep.core.components import EntryTheta
+from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
+from tensorcep.core.packing import offsets
+from tensorcep.core.summary import Summary
+from tensorcep.cp.fitted.alignment import mean_squares, shared_scales, signs
+from tensorcep.cp.fitted.model import FitResult, FittedModel
+from tensorcep.cp.fitted.predict import at_rows, latent_components, observations, row_draws, rows_at, sample_posterior
+from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.entries.interop import column_names
+from tensorcep.entries.tables import UNSAID, as_frame, split_like
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.priors.design import Design
+from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.regressed import with_features
+
+# A component whose mean square is below this share of the largest one's is switched off.
+NEGLIGIBLE = 1e-3
+
+
+# Draws of the factors that effects are drawn for, those of the first that are not kept, and the smallest standard
+# deviation of a column beside the largest.
+DRAWS, FIRST, LEAST_SCALE = 100, 5, 1e-6
+
+
+def columns_table(values: dict[str, np.ndarray], columns: list[int], index: Any) -> pd.DataFrame:
+    """Some columns of arrays (n_k, R), one row per row of the mode; column labels (component, name of the array)."""
+    labels = pd.MultiIndex.from_product([columns, list(values)], names=["component", None])
+    each = np.stack([array[:, columns] for array in values.values()], axis=2)
+    return pd.DataFrame(each.reshape(len(each), -1), index=index, columns=labels)
+
+
+def to_tensorly(model: FittedModel) -> Any:
+    """The posterior means as a TensorLy CPTensor: factors with columns of norm 1, the largest weight first."""
+    from tensorly.cp_tensor import CPTensor
+
+    norms = np.stack([np.linalg.norm(factor, axis=0) for factor in model.fit.factors])
+    weights = norms.prod(axis=0)
+    order = np.argsort(-weights, kind="stable")
+    safe = np.where(norms > 0.0, norms, 1.0)
+    return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(model.fit.factors, safe, strict=True)]))
+
+
+def components_frame(model: FittedModel, mode: Any) -> pd.DataFrame:
+    """Means and standard deviations of the factors of a mode, the most relevant component first."""
+    k, columns, index = columns_of(model, mode)
+    found, layout = model.fit.aligned, model.fit.layout
+    scale = shared_scales(found.mean, layout)[k] * signs(model.fit.factors, model.fit.column_modes)[k]
+    own = layout.rows[k]
+    values = {"mean": found.mean[own] * scale, "sd": np.sqrt(found.variance[own]) * np.abs(scale)}
+    return columns_table(values, columns, index)
+
+
+def columns_of(model: FittedModel, mode: Any) -> tuple[int, list[int], Any]:
+    """A mode, its columns, the most relevant first, and the labels of its rows."""
+    k = mode_of(model.fit.labels, mode)
+    order = np.argsort(-model.fit.relevance, kind="stable")
+    columns = [int(r) for r in order if k in model.fit.column_modes[r]]
+    labels = model.fit.labels[k]
+    return k, columns, None if labels is None else labels.index
+
+
+def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
+    """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains."""
+    k, columns, index = columns_of(model, mode)
+    belief = model.fit.belief
+    if not belief.n_chains:
+        fail_value(f"factor_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
+    draws = model.fit.aligned_draws(belief.mean[:, : sum(model.fit.shape)], model.fit.layout.rows[k])
+    chains = draws.reshape(belief.n_chains, -1, *draws.shape[1:])
+    values = {"r_hat": r_hat(chains), "bulk_size": bulk_size(chains), "tail_size": tail_size(chains)}
+    return columns_table(values, columns, index)
+
+
+def _columns_by_size(model: FittedModel) -> tuple[np.ndarray, np.ndarray]:
+    """The columns by their mean squares, the largest first, and these (R,)."""
+    squares = mean_squares(model.fit.aligned.mean, model.fit.layout)
+    return np.argsort(-squares, kind="stable"), squares
+
+
+def _part_name(model: FittedModel, r: int) -> str:
+    modes, names = model.fit.column_modes[r], names_of(model.fit.labels)
+    several = len(modes) == len(names) and len(modes) > 1
+    return "all modes" if several else " x ".join(str(names[k]) for k in modes)
+
+
+def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataFrame:
+    """The weights of a mode's rows in its components, as a tidy table."""
+    k, z = mode_of(model.fit.labels, mode), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
+    found, layout = model.fit.aligned, model.fit.layout
+    own, turn = layout.rows[k], signs(model.fit.factors, model.fit.column_modes)[k]
+    norms = np.stack([np.linalg.norm(found.mean[rows], axis=0) for rows in layout.rows])
+    safe, name = np.where(norms > 0.0, norms, 1.0), names_of(model.fit.labels)[k]
+    rows = labels_at(model.fit.labels, k, np.arange(model.fit.shape[k]))
+    parts = []
+    for r in (int(r) for r in _columns_by_size(model)[0] if k in model.fit.column_modes[int(r)]):
+        mean = turn[r] * found.mean[own, r] / safe[k, r]
+        sd = np.sqrt(found.variance[own, r]) / safe[k, r]
+        weight = float(norms[list(model.fit.column_modes[r]), r].prod())
+        named = {name: rows, "component": r, "part": _part_name(model, r), "weight": weight}
+        parts.append(pd.DataFrame({**named, "mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def variance_explained(
+    model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
+) -> pd.DataFrame:
+    """What each component explains, the largest first."""
+    order, squares = _columns_by_size(model)
+    total = max(float(squares.sum()), np.finfo(float).tiny)
+    frame = pd.DataFrame({"component": order, "part": [_part_name(model, int(r)) for r in order]})
+    frame["share"] = squares[order] / total
+    precision = noise_precision(model.fit)
+    if precision is not None:
+        frame["share_of_all"] = squares[order] / (total + 1.0 / precision)
+    if X is None:
+        return frame
+    X = as_frame(X)
+    if isinstance(X, pd.DataFrame):
+        X, y = split_like(names_of(model.fit.labels), X, y, modes, value)
+    y = X.values if y is None and isinstance(X, SparseTensor) else y
+    rows = rows_at(model, X)
+    cumulative = _joined_r2(model, rows, check_values(model.fit.observation.coded(y), len(rows), name="y"), order)
+    return frame.assign(r2=np.diff(cumulative, prepend=0.0), cumulative=cumulative)
+
+
+def _joined_r2(model: FittedModel, rows: np.ndarray, y: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Share of the variance of y that the first 1, 2, ... columns explain, constants aside, (R,)."""
+    free = np.array([[k in modes for modes in model.fit.column_modes] for k in range(len(model.fit.shape))])
+    means = np.concatenate([model.fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing
+    left, explained = y - y.mean(), np.empty(len(order))
+    f = np.zeros(len(y))
+    for place, r in enumerate(order):
+        f += np.prod(means[rows, r], axis=1)
+        rest = left - (f - f.mean())
+        total, open_ = float(left @ left), float(rest @ rest)
+        explained[place] = 1.0 - open_ / total if total > 0.0 else float(open_ == 0.0)  # as scikit-learn's R2
+    return explained
+
+
+def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summary:
+    """What was fitted, how far it is to be believed, and what its components look like."""
+    n_rows, n_components = check_int("n_rows", n_rows), check_int("n_components", n_components)
+    names, health = names_of(model.fit.labels), model.fit.diagnostics
+    sizes = " x ".join(f"{n} {name}" for n, name in zip(model.fit.shape, names, strict=True))
+    facts = {
+        "model": f"{model.fit.observation.ESTIMATOR}, likelihood {model.fit.likelihood.name}",
+        "entries": f"{model.fit.n_samples_seen:,} of {sizes}",
+        "method": f"{model.fit.method}, rank {model.fit.rank}, prior {model.fit.prior}, columns {_columns_text(model)}",
+        "sweeps": f"{model.fit.n_iter} {'' if model.fit.converged else 'not '}converged ({model.fit.method})",
+    }
+    facts |= {} if health is None else health.lines()
+    facts["sweeps"] += _seconds(model)
+    explained = variance_explained(model)
+    top = explained.head(n_components)
+    tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
+    for name in names:
+        tables[f"Largest weights of {name}"] = _largest(model, name, top["component"].tolist(), n_rows)
+    return Summary(
+        f"{model.fit.observation.ESTIMATOR} of {sizes}", facts, {t: table for t, table in tables.items() if len(table)}
+    )
+
+
+def _columns_text(model: FittedModel) -> str:
+    return ", ".join(f"{n} {part}" for part, n in model.fit.interactions.items() if n)
+
+
+def _seconds(model: FittedModel) -> str:
+    return f", {model.fit.trace['seconds'].sum():.2g} s" if "seconds" in model.fit.trace else ""
+
+
+def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> pd.DataFrame:
+    """A row per component: its rows of the largest weights, with their standard deviations."""
+    table = components(model, mode)
+    name, lines = table.columns[0], []
+    for r in chosen:
+        own = table[table["component"] == r]
+        own = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
+        if len(own):
+            said = [f"{row} {m:+.2g} ± {s:.1g}" for row, m, s in zip(own[name], own["mean"], own["sd"], strict=True)]
+            lines.append({"component": r, "part": own["part"].iloc[0], "rows": ", ".join(said)})
+    return pd.DataFrame(lines)
+
+
+def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains."""
+    belief = model.fit.belief
+    if not belief.n_chains:
+        fail_value(f"chain_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
+    draws = chain_draws(model, X)
+    return r_hat(draws), bulk_size(draws)
+
+
+def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
+    """The latent values of entries in all draws, (chains, draws, n)."""
+    belief, rows = at_rows(model, X)
+    f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
+    return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
+
+
+def weights(model: FittedModel) -> np.ndarray:
+    """Sizes of the components whose modes have norm 1, (R,), the largest first."""
+    return np.asarray(to_tensorly(model).weights)
+
+
+def n_components(fit: FitResult) -> int:
+    """Number of components that are not switched off; main effects, which are no components, do not count."""
+    several = np.array([len(modes) > 1 for modes in fit.column_modes])
+    shares = fit.relevance[several]
+    return int(np.count_nonzero(shares > NEGLIGIBLE * shares.max(initial=0.0)))
+
+
+def lower_bound(fit: FitResult) -> float:
+    """Lower bound of the log evidence after the last sweep, for methods that compute one."""
+    bounds = fit.trace["lower_bound"]
+    if "member" in fit.trace:  # of a mixture it is that of the best fit, which comes first
+        bounds = bounds[fit.trace["member"] == 0]
+    bound = float(bounds[-1])
+    if np.isnan(bound):
+        raise AttributeError(f"method {fit.method!r} gives no lower bound of the evidence.")
+    return bound
+
+
+def noise_precision(fit: FitResult) -> float | None:
+    """Posterior mean of the noise precision of real values (the estimate, for a method without a posterior)."""
+    if fit.observation.ESTIMATOR != "CPRegressor":
+        return None
+    result: Any = fit.posterior
+    if isinstance(result, Mixture):
+        return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
+    if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
+        return float(np.mean(result.uneven[..., 0]))
+    if hasattr(result, "noise"):
+        return float(result.noise.precision)
+    with np.errstate(over="ignore"):  # of constant values it has no bound
+        return float(np.mean(result.theta))
+
+
+def feature_effects(model: FittedModel) -> pd.DataFrame:
+    """How the rows' factors depend on their features, the surest effects first."""
+    designs = model.fit.features
+    if not designs:
+        raise AttributeError("feature_effects_ needs a fit with features, such as prior={'item': Features(X)}.")
+    factors, parts = sample_posterior(model, DRAWS, random_state=0), []
+    for k, own in enumerate(designs):
+        if own is None:
+            continue
+        columns = np.array([k in modes for modes in model.fit.column_modes])
+        seen = model.fit.layout.seen[k] - model.fit.layout.rows[k].start
+        seen = np.isin(np.arange(len(own.described)), seen)
+        rows = np.asarray(factors[k][:, : len(seen)][:, seen][:, :, columns], dtype=np.float64)
+        coef = _slopes_of_draws(own, seen, rows)
+        parts.append(_effects(names_of(model.fit.labels)[k], own.names, np.flatnonzero(columns), coef))
+    table = pd.concat(parts, ignore_index=True)
+    order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """A draw of the linear map for each draw (S, n, D) of the rows with entries: (S, F, D)."""
+    every = rows.reshape(-1, rows.shape[2])
+    scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
+    nothing, mean = np.zeros((0, len(scale))), every.mean(axis=0)[None]
+    plain = LearnedPrior(nothing, nothing, mean, scale[None], np.ones((1, len(scale)), dtype=bool))
+    prior, rng = with_features(plain, [design]).for_rows([seen]), np.random.default_rng(0)
+    now, found = ModePrior(mean, np.diag(scale**-2.0)[None]), []
+    for s in [0] * FIRST + list(range(len(rows))):
+        now = prior.draw(now, [rows[s]], rng)
+        own: Any = now.slopes[0]
+        found.append(own.coef)
+    return np.stack(found[FIRST:])
+
+
+def _effects(mode: Any, names: Sequence[str], columns: np.ndarray, coef: np.ndarray) -> pd.DataFrame:
+    """The lines of a mode, of draws (S, F, D)."""
+    F, D = coef.shape[1:]
+    sd = np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny)
+    return pd.DataFrame(
+        {
+            "mode": [mode] * (F * D),
+            "feature": np.repeat(np.array(names, dtype=object), D),
+            "component": np.tile(columns, F),
+            "mean": coef.mean(axis=0).ravel(),
+            "sd": sd.ravel(),
+        }
+    )
+
+
+DIMS_OF_DRAWS = ("chain", "draw")
+
+
+def export_draws(
+    model: FittedModel, X: Any, y: Any, n_samples: int | None, rng: np.random.Generator, extent: Any = None
+) -> Any:
+    """Return posterior draws, predictive ones at X, and the data y there, in the container of ArviZ.
+
+    ``n_samples`` is None for a sampler, all of whose draws are taken, chain by chain.
+    """
+    chains = max(1, model.fit.belief.n_chains)
+    modes = column_names([None if labels is None else labels.name for labels in model.fit.labels], "component")
+    cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
+    values, theta, f, rows = row_draws(model, n_samples, cells, rng)
+
+    def by_chain(draws: np.ndarray) -> np.ndarray:
+        return draws.reshape(chains, -1, *draws.shape[1:])
+
+    factors = model.fit.aligned_draws(values[:, : sum(model.fit.shape)])
+    posterior: dict[str, Any] = {
+        f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, a:b]))
+        for k, (a, b) in enumerate(itertools.pairwise(offsets(model.fit.shape)))
+    }
+    likelihood = model.fit.likelihood
+    name = None if likelihood.parameter is None else likelihood.parameter.name
+    if likelihood.levels is not None and likelihood.levels.learned:
+        posterior["thresholds"] = ((*DIMS_OF_DRAWS, "threshold"), by_chain(theta.values))
+    if likelihood.zeros is not None:
+        posterior["zero_share"] = (DIMS_OF_DRAWS, by_chain(theta.values[:, -1]))
+    if name is not None:
+        dims, drawn = _parameter(theta, len(values), modes)
+        posterior[name] = (dims, by_chain(drawn))
+    groups: dict[str, Any] = {"posterior": posterior}
+    if X is not None:
+        new = observations(model, f, rows, theta, rng, extent)
+        groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
+        y = X.values if y is None and isinstance(X, SparseTensor) else y
+    if y is not None:
+        groups["observed_data"] = {"y": (("entry",), check_values(model.fit.observation.coded(y), len(rows), name="y"))}
+    coords = {
+        mode: np.asarray(labels.index)
+        for mode, labels in zip(modes, model.fit.labels, strict=True)
+        if labels is not None
+    }
+    return arviz_container(groups, coords, model.fit.method, approximate=n_samples is not None)
+
+
+def _parameter(theta: EntryTheta, n_draws: int, modes: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Dimensions and draws of the likelihood's parameter: one number, or one per row of a mode."""
+    drawn = np.broadcast_to(theta.values, (n_draws, theta.values.shape[1]))
+    if theta.mode is None:
+        return DIMS_OF_DRAWS, drawn[:, 0]
+    return (*DIMS_OF_DRAWS, modes[theta.mode]), drawn

@@ -1,0 +1,276 @@
+"""What a fit leaves (`FitResult`), and that together with the parameters that questions heed (`FittedModel`).
+
+Every question about a fitted model is a function of a `FittedModel`, in the files beside this one. Results are never
+changed: a fit, a batch of a stream, or new rows give another one, which the estimator puts in its place in one step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.belief import Draws, Result
+from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.components import Components
+from tensorcep.core.executor import threads_of
+from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.fitted.alignment import (
+    Aligned,
+    Layout,
+    align,
+    aligned_rows,
+    covariances,
+    layout_of,
+    reference_from,
+    relevance,
+)
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.model.columns import free_columns, modes_of_columns
+from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.targets.base import Observation
+from tensorcep.entries.labels import Labels
+from tensorcep.likelihoods.record import Likelihood
+from tensorcep.priors.design import Design
+from tensorcep.priors.graph import Net
+from tensorcep.priors.series import Clock
+
+# The share of like draws up to which components say little of the fit, and the mean square, in posterior variances,
+# from which on their latent values are not those of the predictions.
+MAJORITY, BEYOND = 0.5, 1.0
+
+
+class FittedRows(NamedTuple):
+    """The posterior of all rows, the same as predictions take it, with unknown rows, and the rows' labels.
+
+    Of a stream there is another class with these attributes, which makes them when somebody asks.
+    """
+
+    posterior: Result
+    belief: Components
+    labels: tuple[Labels | None, ...]
+
+
+def rows_of_posterior(
+    posterior: Result, labels: tuple[Labels | None, ...], unseen_mean: np.ndarray, unseen_cov: np.ndarray
+) -> FittedRows:
+    """Rows with this posterior; `unseen_mean` (K, R) and `unseen_cov` (K, R, R) are of a row without entries.
+
+    Raises
+    ------
+    FloatingPointError
+        If the posterior is not finite.
+    """
+    belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
+    arrays = (array for array in (belief.mean, belief.cov) if array is not None)
+    if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):
+        raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
+    return FittedRows(posterior.within(belief) if isinstance(posterior, Draws) else posterior, belief, labels)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult:
+    """What a fit, or a stream so far, left.
+
+    Attributes
+    ----------
+    rows : FittedRows
+        Or, of a stream, what makes them when somebody asks.
+    observation : Observation
+        How it took its values.
+    method, rank, max_iter, prior, interactions
+        What the parameters came to.
+    shape : tuple of int
+    unseen_mean, unseen_cov : (K, R), (K, R, R) float64
+        Of a row of each mode that has no entries.
+    n_iter, converged, trace, n_samples_seen, n_batches
+    features, series, expected
+        What is known of rows: designs and axes by mode, empty where nothing is, and what was expected of them.
+    apart : tuple of str
+        Which of sample_weight and fixed_modes the fit had, which entries do not tell.
+    cells, sampled : (n, K) int32 or None
+        The cells of the fit, and those of them that hold sampled zeros, as far as they are kept.
+    kept : Kept or None
+        Entries and messages, where they are to be divided out.
+    stream : Stream or None
+        The state of a stream.
+    diagnostics : Diagnostics or None
+    forgotten : list of dict
+        Records of what was forgotten.
+    grown_from : tuple of str
+        Digests of the model itself, and of those that it has the other rows of.
+    """
+
+    _: KW_ONLY
+    rows: Any
+    observation: Observation
+    method: str
+    rank: int
+    max_iter: int
+    prior: str
+    interactions: dict[str, int]
+    shape: tuple[int, ...]
+    unseen_mean: np.ndarray
+    unseen_cov: np.ndarray
+    n_iter: int
+    converged: bool
+    trace: dict[str, np.ndarray]
+    n_samples_seen: int
+    n_batches: int = 1
+    features: tuple[Design | None, ...] = ()
+    series: tuple[Clock | Net | None, ...] = ()
+    expected: Any = None
+    apart: tuple[str, ...] = ()
+    cells: np.ndarray | None = None
+    sampled: np.ndarray | None = None
+    kept: Any = None
+    stream: Any = None
+    diagnostics: Diagnostics | None = None
+    forgotten: tuple[dict[str, Any], ...] = ()
+    grown_from: tuple[str, ...] = ()
+
+    @property
+    def posterior(self) -> Result:
+        """The posterior of the rows."""
+        found: Result = self.rows.posterior
+        return found
+
+    @property
+    def belief(self) -> Components:
+        """The same as predictions take it: with the rows that are not known."""
+        found: Components = self.rows.belief
+        return found
+
+    @property
+    def labels(self) -> tuple[Labels | None, ...]:
+        """The labels of the rows of each mode; None of indices."""
+        found: tuple[Labels | None, ...] = self.rows.labels
+        return found
+
+    def changed(self, **fields: Any) -> FitResult:
+        """The result with other fields."""
+        return dataclasses.replace(self, **fields)
+
+    def with_posterior(self, posterior: Result, **fields: Any) -> FitResult:
+        """The result with another posterior, and other fields."""
+        mean, cov = (fields.get(name, getattr(self, name)) for name in ("unseen_mean", "unseen_cov"))
+        labels = fields.pop("labels", self.labels)
+        return self.changed(rows=rows_of_posterior(posterior, labels, mean, cov), shape=posterior.shape, **fields)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the fit."""
+        return self.observation.likelihood
+
+    @property
+    def layout(self) -> Layout:
+        """Where the rows and columns of the factors are."""
+        return layout_of(self.shape, self.column_modes, self.posterior.seen)
+
+    @property
+    def column_modes(self) -> list[tuple[int, ...]]:
+        """The modes that each column of the factors belongs to; in the others it is 1."""
+        return modes_of_columns(free_columns(self.interactions, len(self.shape)))
+
+    @cached_property
+    def aligned(self) -> Aligned:
+        """Moments of the rows: of aligned draws, or those of the (best) posterior or estimate."""
+        belief, layout = self.belief, self.layout
+        rows, variance = belief.mean[:, : sum(self.shape)], np.zeros(())
+        if belief.n_chains:
+            found = align(rows, layout)
+            self.warn_of_unlike(found)
+            return found
+        if belief.cov is not None:
+            diagonal = np.cumsum(np.arange(1, rows.shape[2] + 1)) - 1
+            variance = belief.cov[0, : rows.shape[1], diagonal].T
+        reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
+        return Aligned(
+            reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]), np.ones(1, dtype=bool)
+        )
+
+    def warn_of_unlike(self, found: Aligned) -> None:
+        """Warn where draws do not agree on the components."""
+        worst = found.unlike(self.layout)
+        if worst.size:
+            which = "cosine with their mean: " + ", ".join(f"{r} ({found.congruence[r]:.2f})" for r in worst[:3])
+        elif found.apart > BEYOND:
+            which = f"their latent values are {found.apart**0.5:.1f} standard deviations from the predicted ones"
+        elif found.alike <= MAJORITY:
+            which = f"{100 * found.alike:.0f} % of them are like a typical one"
+        else:
+            return
+        parts, mean_field = self.interactions, "pg-vb" if self.method == "pg-gibbs" else "vmp"
+        cures = "a lower rank, " if self.rank > 1 else ""
+        cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
+        warn_user(
+            f"the draws of {self.method!r} do not agree on the components even after alignment ({which}), so that "
+            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter), or "
+            f"method={mean_field!r}, or use predictions alone.",
+            UserWarning,
+        )
+
+    def aligned_draws(self, draws: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
+        """Some rows of draws (n, n_rows, R) of the factors, aligned where the belief has several components."""
+        if self.belief.size == 1:
+            return draws[:, rows]
+        return aligned_rows(draws, self.aligned.reference, self.layout, rows)
+
+    @cached_property
+    def factors(self) -> list[np.ndarray]:
+        """Posterior means of the factors, (n_k, R) per mode."""
+        return [self.aligned.mean[own].copy() for own in self.layout.rows]
+
+    @cached_property
+    def factor_covs(self) -> list[np.ndarray]:
+        """Posterior covariances of the rows, (n_k, R, R) per mode."""
+        belief, found, layout = self.belief, self.aligned, self.layout
+        if belief.n_chains:
+            return list(covariances(belief.mean[:, : sum(self.shape)], found, layout))
+        if belief.cov is not None:
+            return [unpack(belief.cov[0, own], self.posterior.rank) for own in layout.rows]
+        return [np.zeros((own.stop - own.start, *2 * (self.posterior.rank,))) for own in layout.rows]
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
+        return relevance(self.aligned.mean, self.layout)
+
+
+class FittedModel(NamedTuple):
+    """A result, and the parameters as they are when something is asked of it."""
+
+    fit: FitResult
+    spec: FitSpec
+
+    @property
+    def likelihood_of_new(self) -> Likelihood:
+        """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
+        return self.spec.target.of_new(self.fit.observation, self.mixed_with)
+
+    @property
+    def mixed_with(self) -> Any:
+        """Of a stream that chooses its prior, how it stands beside a constant; None of others."""
+        stream = self.fit.stream
+        chooses = isinstance(self.spec.prior, str) and self.spec.prior == "auto"
+        return stream.standing if stream is not None and chooses else None
+
+    @property
+    def has_uncertainty(self) -> bool:
+        """Whether the method gave a posterior, not a point estimate."""
+        return self.fit.belief.uncertain
+
+    def check_uncertain(self, what: str) -> None:
+        """Refuse what needs a posterior of a point estimate."""
+        if not self.has_uncertainty:
+            fail_value(
+                f"{what} needs a posterior, but method {self.fit.method!r} gives a point estimate without uncertainty; "
+                "fit with another method, for instance method='cep'."
+            )
+
+    def threads(self) -> Any:
+        """The threads that a question may use, to be entered as a context."""
+        return threads_of(self.spec.n_jobs)

@@ -1,0 +1,204 @@
+"""Labels of two classes: which they are, their link, and the share of the population's zeros that a fit holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import logit, ndtri
+
+from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
+from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.targets.base import Chosen, Coder, Observation, Target
+from tensorcep.cp.targets.levels import check_none_missing
+from tensorcep.entries.batch import Batch
+from tensorcep.entries.tensor import SparseTensor
+from tensorcep.likelihoods import get_likelihood, names_of
+from tensorcep.likelihoods.binary import mixed_with
+from tensorcep.likelihoods.population import for_population, share_in_population
+from tensorcep.likelihoods.record import Likelihood
+
+
+def two_classes(y: Any) -> list[Any]:
+    """The two labels of a fit, sorted; [0, 1] for numbers that equal these.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are fewer or more, or they are neither numbers nor text.
+    """
+    labels = np.asarray(check_unmasked(y, "y"))
+    if not _is_text(labels):
+        check_none_missing(labels)
+        numbers = check_values(labels, name="y")
+        labels = labels if labels.dtype.kind in "iu" else numbers
+    classes = np.unique(labels).tolist()
+    if len(classes) == 1:
+        fail_value(
+            f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class, such as "
+            "ones.concatenate(ones.sample_zeros(n)), since sample_zeros gives the zeros alone."
+        )
+    if len(classes) > 2:
+        fail_value(
+            f"y must hold labels 0 and 1, or any two labels; got {len(classes)} different ones, such as "
+            f"{', '.join(map(repr, classes[:3]))}; use CPOrdinalClassifier for ordered levels such as stars, or fit "
+            "whether y is above one of them."
+        )
+    return [0, 1] if classes == [0, 1] else classes
+
+
+def coded(y: Any, classes: list[Any]) -> Any:
+    """Labels as 0 and 1; as they are where they are numbers and the classes too are 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If one is of no class.
+    """
+    if classes == [0, 1]:
+        return y
+    labels = np.asarray(check_unmasked(y, "y"))
+    check_none_missing(labels)
+    comparable = _is_text(labels) == isinstance(classes[0], str)
+    known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
+    if not known.all():
+        n = int(np.argmin(known))
+        got = labels.ravel()[n : n + 1].tolist()[0]
+        fail_value(f"y must hold labels {classes[0]!r} and {classes[1]!r}; got {got!r} at entry {n}.")
+    return (labels == classes[1]).astype(np.float64)
+
+
+def _is_text(labels: np.ndarray) -> bool:
+    return labels.dtype.kind in "UO" and labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+
+
+@dataclass(frozen=True)
+class LabelObservation(Observation):
+    """What a fit to labels decided; `sampled_rate` is the share of zeros that its SparseTensor knew to hold."""
+
+    ESTIMATOR: ClassVar[str] = "CPClassifier"
+    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"link_": "link", "_sampled_rate": "sampled_rate", "_classes": "classes"}
+    )
+
+    link: str = "probit"
+    sampled_rate: float | None = None
+    classes: tuple[Any, ...] | list[Any] = (0, 1)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the link."""
+        return get_likelihood(self.link)
+
+    def coded(self, y: Any) -> Any:
+        """Labels as 0 and 1."""
+        return coded(y, list(self.classes))
+
+
+@dataclass(frozen=True)
+class LabelTarget(Target):
+    """What a user says of labels; see the parameters of `CPClassifier`."""
+
+    OBSERVATION: ClassVar[type[Observation]] = LabelObservation
+
+    link: str = "auto"
+    zero_rate: float | str = 1.0
+
+    def likelihoods(self) -> list[Likelihood]:
+        """Those of both links, or of the one that is named."""
+        link = self._link()
+        return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
+
+    def _link(self) -> str:
+        """The parameter link after its check."""
+        return check_choice("link", self.link, ("auto", *names_of("labels")))
+
+    def asked(self, method: str) -> Likelihood:
+        """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
+        link = self._link()
+        return get_likelihood("logit" if link == "auto" else link)
+
+    def decide(
+        self,
+        y: np.ndarray,
+        chosen: Chosen,
+        coords: np.ndarray,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> tuple[Likelihood, dict[str, Any]]:
+        """The link that the method serves."""
+        link = self._link()
+        if link == "auto":
+            link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
+        return get_likelihood(link), {"link_": link}
+
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+        """The link of the share of ones, kept off 0 and 1 by half an entry."""
+        ones, n = (np.count_nonzero(y > 0.0), len(y)) if weight is None else (weight[y > 0.0].sum(), weight.sum())
+        share = (ones + 0.5) / (n + 1.0)
+        return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
+
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+        """Checked entries whose labels are 0 and 1, and the two labels."""
+        given = X.values if isinstance(X, SparseTensor) and y is None else y
+        if given is None or np.size(given) == 0:
+            return super().entries(X, y, shape)
+        classes = two_classes(given)
+        if isinstance(X, SparseTensor):
+            (coords, values, shape, labels), _ = super().entries(X, y, shape)
+            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
+        return super().entries(X, coded(y, classes), shape)[0], {"_classes": classes}
+
+    def coder(self, before: Any) -> Coder:
+        """Labels of a batch as 0 and 1, and the two labels: those of the model, or of its first batch."""
+
+        def code(y: Any) -> tuple[Any, list[Any]]:
+            known = None if before is None else before.classes
+            if known is None:
+                labels = np.asarray(check_unmasked(y, "y"))
+                known = [0, 1] if labels.dtype.kind in "biuf" and np.isin(labels, [0, 1]).all() else two_classes(y)
+            return coded(y, known), known
+
+        return code
+
+    def of_batch(self, batch: Batch) -> dict[str, Any]:
+        """The two labels."""
+        return {"_classes": [0, 1] if batch.classes is None else batch.classes}
+
+    def rate(self) -> Any:
+        """The parameter zero_rate after its check."""
+        return word_or_range("zero_rate", self.zero_rate, ("auto",), 0.0, 1.0, include_low=False)
+
+    def rate_of(self, observation: Any) -> float:
+        """The share of the population's zeros that the entries of a fit hold."""
+        rate = self.rate()
+        if rate != "auto":
+            return float(rate)
+        if observation.sampled_rate is None:
+            fail_value("zero_rate='auto' needs a fit to a SparseTensor whose zero_rate is one number; give the number.")
+        return float(observation.sampled_rate)
+
+    def of_source(self, source: Any, before: Any = None) -> dict[str, Any]:
+        """The share of zeros that a SparseTensor knows to hold."""
+        known = source.zero_rate if isinstance(source, SparseTensor) else None
+        if self.rate() == "auto":
+            if known is None:
+                fail_value("zero_rate='auto' needs a SparseTensor whose zero_rate is one number; give the number.")
+            if before is not None and known != before.sampled_rate:
+                fail_value(
+                    "zero_rate='auto' needs batches whose zeros were sampled at one rate; got "
+                    f"{known:g} after {before.sampled_rate}; give the number."
+                )
+        return {"_sampled_rate": known}
+
+    def of_new(self, observation: Any, standing: Any = None) -> Likelihood:
+        """Labels of the population, with its share of zeros; of a stream mixed with the share of ones."""
+        rate = self.rate_of(observation)
+        record = for_population(observation.likelihood, rate)
+        if standing is None or standing.share == 1.0:
+            return record
+        return mixed_with(record, standing.share, share_in_population(standing.share_of_ones, rate))
