@@ -51,7 +51,7 @@ _NAMES = {
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "cp.estimators.regressor": ("CPRegressor",),
-    "cp.select_rank": ("RankSelection",),
+    "model_selection.select_rank": ("RankSelection",),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),

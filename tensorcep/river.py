@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range
 from tensorcep.cp.fit.outcome import STOPPED
+from tensorcep.cp.fitted.predict import observed
 from tensorcep.entries.interop import optional_module
 
 
@@ -52,7 +53,7 @@ class _OneByOne:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # labels that are new
-            mean, _ = self.model._observed(frame)
+            mean, _ = observed(self.model._fitted, frame)
         return float(mean[0])
 
 

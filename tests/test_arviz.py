@@ -85,8 +85,7 @@ def with_draws(rng, theta):
     model = paper(tc.CPRegressor, rank=2, max_iter=3, tol=1e9, anneal=0, random_state=0).fit(*entries("regressor"))
     seen = model.posterior_.seen
     rows = rng.standard_normal((sum(SHAPE), 2)) + 0.1 * rng.standard_normal((2, 7, sum(SHAPE), 2))
-    model.posterior_ = Draws(SHAPE, 2, rows, theta, None, seen)
-    model._set_moments()
+    model._set(model._result.with_posterior(Draws(SHAPE, 2, rows, theta, None, seen)))
     return model
 
 
@@ -117,8 +116,11 @@ def test_arviz_refuses_what_it_cannot_do(rng):
     with pytest.raises(ValueError, match="y must be None without X"):
         fitted("regressor").to_arviz(y=[1.0])
     model = with_draws(rng, None)
-    model.posterior_ = PointEstimate(SHAPE, 2, rng.standard_normal((sum(SHAPE), 2)), 1.0, model.posterior_.seen)
-    model._set_moments()
+    model._set(
+        model._result.with_posterior(
+            PointEstimate(SHAPE, 2, rng.standard_normal((sum(SHAPE), 2)), 1.0, model.posterior_.seen)
+        )
+    )
     with pytest.raises(ValueError, match="to_arviz needs a posterior"):
         model.to_arviz()
 

@@ -11,6 +11,7 @@ import pytest
 import tensorcep as tc
 from tensorcep.cli import build_parser, main
 from tensorcep.cli._knowledge import knowledge_of
+from tensorcep.cp.estimators import updates
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 SMALL = ["--rank", 1, "--method", "vmp", "--max-iter", 15, "-q"]
@@ -165,15 +166,15 @@ def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeyp
     command = ["stream", "sales.csv", "-o", "m.npz", "-q", *how]
     assert cli(*command) == 0
     whole = Path("m.npz").read_bytes()
-    learned = tc.CPRegressor._learn
+    learned = updates.learn_arrival
 
-    def interrupted(self, *args):
-        if getattr(self, "n_batches_", 0) == 2:
+    def interrupted(spec, fit, *args):
+        if fit is not None and fit.n_batches == 2:
             raise KeyboardInterrupt
-        return learned(self, *args)
+        return learned(spec, fit, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tc.CPRegressor, "_learn", interrupted)
+        patch.setattr(updates, "learn_arrival", interrupted)
         assert cli(*[part if part != "m.npz" else "n.npz" for part in command]) == 130
     resumed = [*(part if part != "m.npz" else "n.npz" for part in command), "--resume"]
     before = Path("n.npz").read_bytes()

@@ -25,6 +25,7 @@ from tensorcep.cli import main
 from tensorcep.cli._input import Witness, digests_of_files
 from tensorcep.core.files import write_archive
 from tensorcep.core.store import KIND, VERSION, open_model
+from tensorcep.cp.estimators import updates
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
 WRITTEN = ("model.npz", "aside.csv", "trace.csv", "scores.csv")
@@ -132,15 +133,15 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(whole
         assert main(command("--quiet", *extra)) == 0
         whole = contents()
         remove()
-    learned = tc.CPRegressor._learn
+    learned = updates.learn_arrival
 
-    def interrupted(self, *given):
-        if getattr(self, "n_batches_", 0) == 5:
+    def interrupted(spec, fit, *given):
+        if fit is not None and fit.n_batches == 5:
             raise KeyboardInterrupt
-        return learned(self, *given)
+        return learned(spec, fit, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tc.CPRegressor, "_learn", interrupted)
+        patch.setattr(updates, "learn_arrival", interrupted)
         assert main(command("--quiet", *extra)) == 130
     assert open_model("model.npz").header["fitted"]["n_batches"] == 4
     with open("trace.csv", "ab") as handle:

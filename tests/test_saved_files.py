@@ -23,6 +23,7 @@ from scipy import sparse
 from tensorcep import CPCountRegressor, CPRegressor, load, read_tensor
 from tensorcep.cli import main
 from tensorcep.core.store import open_model
+from tensorcep.cp.fitted.predict import rows_at
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.settings.registry import params_of_file
 from tensorcep.entries.io import read_batches
@@ -156,7 +157,7 @@ def made(model: Any) -> str:
 
 def relevance_of_0_1(model: Any) -> np.ndarray:
     """What 0.1 called so: draws were averaged as they were, and a main effect counted with its mean."""
-    mean, first = model._belief.moments()[0], np.cumsum((0, *model.shape_))
+    mean, first = model._result.belief.moments()[0], np.cumsum((0, *model.shape_))
     seen = [a + np.flatnonzero(model.posterior_.seen[a:b]) for a, b in itertools.pairwise(first)]
     product = np.prod([np.mean(mean[rows] ** 2, axis=0) for rows in seen], axis=0)
     return np.asarray(product / product.sum())
@@ -164,7 +165,9 @@ def relevance_of_0_1(model: Any) -> np.ndarray:
 
 def split_r_hat(model: Any, coords: np.ndarray) -> np.ndarray:
     """What 0.1 called R-hat of the entries of a sampler's model, without ranks."""
-    draws = latent_of_points(model._belief.mean, model._rows(coords)).reshape(model._belief.n_chains, -1, len(coords))
+    draws = latent_of_points(model._result.belief.mean, rows_at(model._fitted, coords)).reshape(
+        model._result.belief.n_chains, -1, len(coords)
+    )
     half = draws.shape[1] // 2
     if half < 2:
         return np.full(len(coords), np.nan)

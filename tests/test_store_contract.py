@@ -248,7 +248,7 @@ def cp_case(name: str, method: Any, ending: str, folder: Path, **params: Any) ->
 
 def cp_methods(name: str) -> list[str]:
     """The methods of an estimator."""
-    return [method for method, engine in METHODS.items() if not engine.lacks(ESTIMATORS[name]()._asked_likelihood())]
+    return [method for method, engine in METHODS.items() if not engine.lacks(ESTIMATORS[name]()._spec().asked)]
 
 
 PAIRS = [(name, method) for name in ESTIMATORS for method in cp_methods(name)]

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     if args.figure is not None and hasattr(model, "expected_value") and has_words(model):
         fail_value(f"--figure draws numbers, and the levels of the model in '{args.model}' are words; leave it out.")
     queries = read_queries(args.data, args, model, with_values=True)
-    y = queries.y if hasattr(model, "expected_value") else model._coded(queries.y)
+    y = queries.y if hasattr(model, "expected_value") else model._result.observation.coded(queries.y)
     if args.figure is not None:
         save_figure(args.figure, *drawings(model, queries.X, y, queries.extent))
     found = {"entries": len(queries.columns), **scores(model, queries.X, y, queries.extent)}
@@ -113,7 +113,7 @@ def scores(model: Any, X: Any, y: np.ndarray, extent: dict[str, Any]) -> dict[st
     mean, sd = model.predict(X, return_std=True, **extent)
     intervals = {level: tuple(model.predict_interval(X, level, **extent).T) for level in metrics.COVERAGE_LEVELS}
     found = metrics.evaluate_counts(y, mean, model.log_score(X, y, **extent), intervals)
-    if type(model).__name__ == "CPRegressor" and model._likelihood().limit is None:
+    if type(model).__name__ == "CPRegressor" and model._result.likelihood.limit is None:
         return {**metrics.evaluate_regression(y, mean, sd), **found}  # the model's own intervals, as the figure has
     return found
 

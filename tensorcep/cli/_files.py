@@ -51,7 +51,7 @@ def describe_model(model: Any) -> str:
     named = [f"mode {k}" if found.name is None else str(found.name) for k, found in enumerate(model.labels_) if found]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
     lines = [
-        f"model       {type(model).__name__}, likelihood {model._likelihood().name}",
+        f"model       {type(model).__name__}, likelihood {model._result.likelihood.name}",
         f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),

@@ -195,7 +195,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         data, extent = _read(args, progress)
         learned = digests_of_files(_files_of(args.data), args.format)
-        place = {name: getattr(args, name) for name in ("scratch", "memory", "warm_start_fraction")}
+        place = {name: getattr(args, name) for name in ("scratch", "memory")}
         start = time.perf_counter()
         model.fit(data, **place, **extent)
         seconds = time.perf_counter() - start

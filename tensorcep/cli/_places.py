@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorcep.cli._command import reading_of
 from tensorcep.cli._workers import has_workers
-from tensorcep.core.checks import check_fraction, fail_value
+from tensorcep.core.checks import fail_value
 from tensorcep.core.memory import bytes_of
 
 
@@ -22,9 +22,6 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--memory", metavar="SIZE", help="most memory to take, such as 8GB: entries that fit stay in memory"
-    )
-    group.add_argument(
-        "--warm-start-fraction", type=float, metavar="F", help="share of the entries that is fitted first"
     )
 
 
@@ -46,15 +43,13 @@ def check_place(args: argparse.Namespace) -> None:
     """
     if args.memory is not None:
         bytes_of("--memory", args.memory)
-    if args.warm_start_fraction is not None:
-        check_fraction("--warm-start-fraction", args.warm_start_fraction)
-    said = args.scratch is not None or args.memory is not None or args.warm_start_fraction is not None
+    said = args.scratch is not None or args.memory is not None
     if said and (args.model != "cp" or args.also):
-        fail_value("--scratch, --memory and --warm-start-fraction are for one tensor (--model cp); leave them out.")
+        fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
     if has_workers(args):
         if said:
             fail_value(
-                "--scratch, --memory and --warm-start-fraction are for a fit in this process; got --dask-local or "
+                "--scratch and --memory are for a fit in this process; got --dask-local or "
                 "--dask-scheduler; leave them out."
             )
         return

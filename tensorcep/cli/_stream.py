@@ -231,9 +231,10 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
         if name not in free and params[name] != now:
             fail_value(f"'{args.output}' was made with {name}={params[name]!r}; got {now!r}; give the same to resume.")
     column = next(iter(given_extents(args).values()), None)
-    if getattr(model, "_extent_column", None) != column:
+    before = getattr(model._result.observation, "extent_column", None)
+    if before != column:
         fail_value(
-            f"'{args.output}' was made with the column {model._extent_column!r} of exposures or trials; "
+            f"'{args.output}' was made with the column {before!r} of exposures or trials; "
             f"got {column!r}; give the same to resume."
         )
     for name in free:

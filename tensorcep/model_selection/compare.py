@@ -144,7 +144,7 @@ def _checked_methods(
     methods: Iterable[str | Settings] | None, estimator: BaseCP, train: SparseTensor
 ) -> dict[str, str | Settings]:
     """The methods to compare, by the names they get, each able to use the likelihood; by default all that can."""
-    likelihoods = estimator._likelihoods()
+    likelihoods = estimator._target().likelihoods()
     fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
     if methods is None:
         return {name: name for name in fitting if _is_able(clone(estimator).set_params(method=name), train)}

@@ -159,8 +159,8 @@ def _residuals(figure: Any, model: Any, tensor: SparseTensor, names: list[Any]) 
 def _run(figure: Any, model: Any) -> None:
     """Convergence, or the chains of a sampler at the cell in the middle of the tensor."""
     left, right = figure.subplots(1, 2)
-    if model._fitted_belief().n_chains:
-        layout = model._layout()
+    if model._result.belief.n_chains:
+        layout = model._result.layout
         seen = [int(rows[len(rows) // 2] - own.start) for rows, own in zip(layout.seen, layout.rows, strict=True)]
         cell = SparseTensor(np.array([seen]), np.zeros(1), model.shape_, model.labels_)
         plot_trace(model, cell, ax=left)
@@ -178,5 +178,5 @@ def annealed_sweeps(model: Any) -> int | None:
     settings = given if given is not None and name == model.method_ else SETTINGS[model.method_]()
     if not hasattr(settings, "anneal"):
         return None
-    numbers = with_numbers(settings, model._likelihood().name, model.prior_ == "learned", model.max_iter_)
+    numbers = with_numbers(settings, model._result.likelihood.name, model.prior_ == "learned", model.max_iter_)
     return int(numbers.get_params()["anneal"])

@@ -64,7 +64,7 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
 
 def _places(model: Any, k: int) -> np.ndarray | None:
     """Where the rows of a mode lie; None where it is not ordered."""
-    labels, clock = model.labels_[k], model._series[k] if model._series else None
+    labels, clock = model.labels_[k], model._result.series[k] if model._result.series else None
     if labels is None:
         return np.arange(model.shape_[k])
     found = places_in_order(labels)

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import fail_value
+from tensorcep.cp.fitted.components import chain_draws
 from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.base import FactorModel
@@ -187,7 +188,7 @@ def chains_of(model: Any, X: Any, matrix: Any = 0) -> np.ndarray:
     if is_of_matrices(model):
         draws = None if model.posterior_.draws is None else model._latent_draws(X, matrix)
     else:
-        draws = model._chain_draws(X) if model._fitted_belief().n_chains else None
+        draws = chain_draws(model._fitted, X) if model._result.belief.n_chains else None
     if draws is None:
         method = model.method_ if hasattr(model, "method_") else model.method
         fail_value(f"the figure needs draws, but method {method!r} draws none; use method='gibbs'.")

@@ -41,7 +41,7 @@ def labels(rng, component=0.0):
 
 def plan_of(coords, y, cls=CPClassifier, **given):
     given = {"max_iter": SWEEPS, "rank": 3, "random_state": 0, **given}
-    return plan_fit(cls(**given), (coords, y, SHAPE, ()), None).work
+    return plan_fit(cls(**given)._spec(), (coords, y, SHAPE, ()), None).work
 
 
 def names_of_pilots(monkeypatch):
@@ -162,7 +162,7 @@ def test_columns_that_were_asked_for_stay(rng):
 def test_matrices_and_few_labels_have_no_chains_of_pairs_to_ask(rng, monkeypatch):
     coords, y = labels(rng)
     model = CPClassifier(max_iter=SWEEPS, rank=3, random_state=0)
-    assert plan_fit(model, (coords[:, :2], y, SHAPE[:2], ()), None).work.paired == ()
+    assert plan_fit(model._spec(), (coords[:, :2], y, SHAPE[:2], ()), None).work.paired == ()
     monkeypatch.setattr(ahead, "MANY", N + 1)
     assert plan_of(coords, y).paired == ()
 

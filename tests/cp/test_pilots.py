@@ -39,7 +39,7 @@ def entries(rng, pairs=False, n=1500):
 
 def plan_of(coords, y, sweeps=24, **given):
     model = CPRegressor(method=given.pop("method", "auto"), max_iter=sweeps, rank=3, random_state=0, **given)
-    return plan_fit(model, (coords, y, SHAPE, ()), None).work
+    return plan_fit(model._spec(), (coords, y, SHAPE, ()), None).work
 
 
 def failing(pilot):

@@ -87,7 +87,7 @@ def test_starts_that_do_not_wait_lead_to_the_same_bits_in_half_the_memory(monkey
         monkeypatch.setattr(passing, "MANY_SENT", many)
         model = CPRegressor(4, prior="fixed", random_state=seed, **how)
         tracemalloc.start()
-        beliefs.append(model.fit(coords, y)._belief)
+        beliefs.append(model.fit(coords, y)._result.belief)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     np.testing.assert_array_equal(beliefs[0].mean, beliefs[1].mean)

@@ -118,8 +118,7 @@ KINDS = ["draws", "draws by row", "draws without a parameter", "draws with unkno
 @each("kind", KINDS)
 def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
     model = new("regressor", shape=SHAPE).fit(*entries("regressor"))
-    model.posterior_ = other_results(rng)[kind]
-    model._set_moments()
+    model._set(model._result.with_posterior(other_results(rng)[kind]))
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     X, y = entries("regressor")
@@ -527,11 +526,17 @@ def test_load_refuses_a_unit_of_exposures_that_is_no_positive_number(tmp_path, u
 def test_a_model_whose_file_could_not_be_loaded_is_not_written(saved):
     before, model = saved.read_bytes(), copy.copy(fitted("regressor"))
     posterior = model.posterior_
-    model.posterior_ = posterior._replace(seen=posterior.seen[:-1])
+    model._set(
+        model._result.changed(rows=model._result.rows._replace(posterior=posterior._replace(seen=posterior.seen[:-1])))
+    )
     with pytest.raises(ValueError, match=r"cannot be saved to '.*model\.npz', .*posterior\.seen is .*report this\.$"):
         model.save(saved)
     # of the right shapes, and no sense
-    model.posterior_ = posterior._replace(noise=posterior.noise._replace(a=-1.0))
+    model._set(
+        model._result.changed(
+            rows=model._result.rows._replace(posterior=posterior._replace(noise=posterior.noise._replace(a=-1.0)))
+        )
+    )
     with pytest.raises(
         ValueError, match=r"cannot be saved .*a noise precision .* is not positive\); nothing was written"
     ):

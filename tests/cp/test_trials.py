@@ -120,13 +120,13 @@ def test_methods_that_more_columns_harm_have_those_that_a_pilot_uses_and_some_mo
 
 def test_fewer_components_are_chosen_where_nothing_is_said_alone():
     model = CPRegressor(method="laplace")
-    chosen = choose(model, 6000, SHAPE, False)
+    chosen = choose(model._spec(), 6000, SHAPE, False)
     assert [one.rank for one in narrower(model, chosen, 3)] == [6, 5, 4, 3]
     assert [one.rank for one in narrower(model, chosen, 0)] == [3]
     assert next(narrower(model, chosen, 40)) == chosen
     for given in ({"rank": 20}, {"interactions": "all"}, {"method": "vmp"}):
         model = CPRegressor(**{"method": "laplace", **given})
-        chosen = choose(model, 6000, SHAPE, False)
+        chosen = choose(model._spec(), 6000, SHAPE, False)
         assert list(narrower(model, chosen, 3)) == [chosen]
 
 

@@ -107,7 +107,7 @@ def test_rows_of_few_entries_shrink_to_the_common_law_and_rows_of_none_have_it(m
     few, none = coords[:N, 1] == 3, coords[:N, 1] == 7
     kept = ~none & (~few | (np.cumsum(few) <= 3))
     found = model(method, coords[:N][kept], y[:N][kept])
-    mean, alpha = found._fitted_belief().theta.uneven.mean(axis=0)
+    mean, alpha = found._result.belief.theta.uneven.mean(axis=0)
     spread = found.dispersion_std_ / found.dispersion_
     assert found.dispersion_[7] == pytest.approx(mean, rel=0.4 if method == "pg-gibbs" else 1e-6)
     assert spread[7] > 0.7 * alpha**-0.5
@@ -255,7 +255,7 @@ def test_streams_scratch_weights_and_new_rows_take_one_dispersion(tmp_path):
 
 def test_workers_take_one_dispersion():
     coords, y, _ = simulated()
-    work = plan_fit(tc.CPCountRegressor(**NEW), (coords[:200], y[:200], SHAPE, (None,) * 3), None).work
+    work = plan_fit(tc.CPCountRegressor(**NEW)._spec(), (coords[:200], y[:200], SHAPE, (None,) * 3), None).work
     assert _why_not(work) == "workers fit entries of one noise or dispersion, without fixed modes"
 
 

@@ -18,7 +18,7 @@ from tensorcep.cp.fitted.transform import transform as fold_in
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
-from tensorcep.cp.stream.learn import learn_arrival, split_batch, watching
+from tensorcep.cp.stream.learn import Commit, learn_arrival, split_batch, watching
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.entries.tables import UNSAID, as_frames, column_apart
 
@@ -32,6 +32,10 @@ class Updates(Queries):
         """Put a result in the place of the one before it."""
         self.__dict__.pop("stream_trace_", None)
         self._fit = fit
+
+    @property
+    def _commit(self) -> Commit:
+        return Commit(self._set, lambda: self._fit)
 
     @property
     def n_revisited_(self) -> int:
@@ -108,7 +112,7 @@ class Updates(Queries):
         X, extents, column = spec.target.split_extents(X, others, "partial_fit")
         X, y = split_batch(self._fit, X, y, modes, value)
         batch = with_extents(as_batch(X, y, time, spec.target.coder(observation)), extents, column)
-        learn_arrival(spec, self._fit, weighted_batch(batch, sample_weight), self._set)
+        learn_arrival(spec, self._fit, weighted_batch(batch, sample_weight), self._commit)
         return self
 
     def stream(
@@ -199,7 +203,7 @@ class Updates(Queries):
                 for batch in arrivals(as_frames(source), how):
                     told: list[Any] = []
                     watcher = None if watch is None else told.append
-                    found = learn_arrival(self._spec(), self._fit, batch, self._set, watcher)
+                    found = learn_arrival(self._spec(), self._fit, batch, self._commit, watcher)
                     for name in SCORES:
                         trace[name].append(found[name])
                     if watch is not None:
@@ -254,7 +258,7 @@ class Updates(Queries):
         >>> model.forget_entries(tensor.coords[:3]).forgotten_[0]["entries_left"]
         117
         """
-        unlearn.forget_entries(self._fitted, X, data, y, partly, self._set)
+        unlearn.forget_entries(self._fitted, X, data, y, partly, self._commit)
         return self
 
     def forget_rows(self, mode: Any, rows: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
@@ -279,7 +283,7 @@ class Updates(Queries):
         >>> model.forget_rows(0, 3).forgotten_[0]["rows"]
         {'mode_0': [3]}
         """
-        unlearn.forget_rows(self._fitted, mode, rows, data, y, partly, self._set)
+        unlearn.forget_rows(self._fitted, mode, rows, data, y, partly, self._commit)
         return self
 
     def transform(self, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID) -> NewRows:

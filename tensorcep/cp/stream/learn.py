@@ -64,6 +64,7 @@ from tensorcep.cp.stream.cold_start import (
     Begun,
     begin_with,
     chooses_prior,
+    compared,
     due,
     kept_with,
     leaves_choice,
@@ -534,8 +535,13 @@ def cells_of_batch(arrival: Batch) -> pd.DataFrame:
 
 # What is told of the entries of a batch, predicted before it was learned.
 Watch = Callable[[pd.DataFrame], Any]
-# What puts a result in the place of the one before it.
-Commit = Callable[[FitResult], None]
+
+
+class Commit(NamedTuple):
+    """How a result takes the place of the one before it (`put`), and which one is there (`now`)."""
+
+    put: Callable[[FitResult], None]
+    now: Callable[[], FitResult | None]
 
 
 class StreamRows:
@@ -625,7 +631,7 @@ def _learn_next(
     rest, wild = sifted(spec, fit, plan, arrival, predicted)
     if rest.plan is None:
         learned = streamed(spec, fit, stream._replace(standing=rest.standing), n_batches=fit.n_batches + 1)
-        commit(learned)
+        commit.put(learned)
     else:
         learned = _learn_rest(spec, fit, rest, coding, commit)
     likelihood, shown = plan.batch.problem.likelihood, predicted
@@ -699,7 +705,7 @@ def begin_again(
         "diagnostics": _health(found.method, run, standing, begun.plan.work.problem.likelihood),
     }
     found = found.changed(**{**made, **fields})
-    commit(found)
+    commit.put(found)
     warn_of_no_convergence(begun.plan.work, run)
     if is_due:
         warn_of_no_gain(standing)
@@ -719,8 +725,8 @@ def _go_on(
     """Commit the result after one more batch was learned, the posterior so far being its prior."""
     run, posterior, reservoir, batch = learned
     standing, is_due = standing.told()
-    done: list[FitResult] = []
-    with all_or_nothing(plan, lambda: bool(done)):
+    before = commit.now()
+    with all_or_nothing(plan, lambda: commit.now() is not before):
         for known, new in zip(plan.stream.keys, plan.added, strict=True):
             if known is not None and new is not None:
                 known.update(new)
@@ -744,8 +750,7 @@ def _go_on(
             series=state.clocks if any(state.chains) else fit.series,
             diagnostics=_health(fit.method, run, standing, batch.problem.likelihood),
         )
-        done.append(found)
-        commit(found)
+        commit.put(found)
     if is_due:
         warn_of_no_gain(standing)
     return found

@@ -182,7 +182,7 @@ def forget_in_stream(
     if stream.kept is not None:
         _fit_rest(model, stream, gone, dropped, record, commit)
     elif stream.reservoir is not None:
-        commit(_divide_out(model, stream, gone, dropped, whole, record))
+        commit.put(_divide_out(model, stream, gone, dropped, whole, record))
 
 
 def _held(stream: Stream) -> np.ndarray:
@@ -449,5 +449,5 @@ def _refit_without(
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
     n_left = int((~gone).sum())
     record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}
-    commit(found.result.changed(forgotten=(*fit.forgotten, record)))
+    commit.put(found.result.changed(forgotten=(*fit.forgotten, record)))
     found.tell()

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 import tensorcep as tc
 from tensorcep.core.belief import Draws
 
-MADE = {"factors_", "factor_covs_", "_aligned"}
+MADE = {"factors", "factor_covs", "aligned"}
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def cosines(factors, others):
 
 def test_a_fit_and_its_predictions_make_no_factors(planted, sampled):
     model = pickle.loads(pickle.dumps(sampled))
-    model.__dict__ = {name: value for name, value in vars(model).items() if name not in MADE}
+    model._set(model._result.changed())
     model.predict(planted.tensor, return_std=True)
     model.chain_diagnostics(planted.tensor.coords[:5])
-    assert not MADE & set(vars(model))
+    assert not MADE & set(vars(model._result))
     assert model.factors_ is model.factors_
-    assert "factor_covs_" not in vars(model)
-    assert MADE & set(vars(model.fit(planted.tensor))) == set()
-    assert not MADE & set(vars(new("regressor").fit(planted.tensor)))
+    assert "factor_covs" not in vars(model._result)
+    assert MADE & set(vars(model.fit(planted.tensor)._result)) == set()
+    assert not MADE & set(vars(new("regressor").fit(planted.tensor)._result))
 
 
 def test_aligned_factors_are_the_planted_ones(planted, sampled):
@@ -82,7 +82,9 @@ def test_factor_tables_of_a_sampler_are_on_one_scale_with_narrow_intervals(sampl
     for k, cov in enumerate(sampled.factor_covs_):
         assert cov.shape == (sampled.shape_[k], 3, 3)
         variance = np.diagonal(cov, axis1=1, axis2=2)
-        np.testing.assert_allclose(variance, sampled._aligned.variance[sampled._layout().rows[k]], rtol=1e-6)
+        np.testing.assert_allclose(
+            variance, sampled._result.aligned.variance[sampled._result.layout.rows[k]], rtol=1e-6
+        )
 
 
 def test_factor_diagnostics_are_those_of_chains_that_agree(sampled):
@@ -108,8 +110,7 @@ def test_draws_that_a_sampler_disguises_give_the_same_factors(sampled, rng):
             draw[:20] *= 2.0 * sign
             draw[20:36] *= 0.5 * sign
     model = pickle.loads(pickle.dumps(sampled))
-    model.posterior_ = result._replace(rows=rows)
-    model._set_moments()
+    model._set(model._result.with_posterior(result._replace(rows=rows)))
     for ours, theirs in zip(model.factors_, sampled.factors_, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
     for ours, theirs in zip(model.factor_covs_, sampled.factor_covs_, strict=True):
@@ -120,8 +121,11 @@ def test_draws_that_a_sampler_disguises_give_the_same_factors(sampled, rng):
 def test_draws_that_do_not_agree_are_warned_of_once(sampled, rng):
     model = pickle.loads(pickle.dumps(sampled))
     shape = (4, 50, *sampled.posterior_.rows.shape[2:])
-    model.posterior_ = Draws(model.shape_, 3, rng.standard_normal(shape), None, None, sampled.posterior_.seen)
-    model._set_moments()
+    model._set(
+        model._result.with_posterior(
+            Draws(model.shape_, 3, rng.standard_normal(shape), None, None, sampled.posterior_.seen)
+        )
+    )
     with pytest.warns(UserWarning, match="the draws of 'gibbs' do not agree on the components even after alignment"):
         factors = model.factors_
     assert model.factors_ is factors
@@ -133,21 +137,20 @@ def test_components_of_half_of_the_draws_are_warned_of(sampled):
     model, rows = pickle.loads(pickle.dumps(sampled)), sampled.posterior_.rows.copy()
     turn = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     rows[2:, :, 36:] = rows[2:, :, 36:] @ turn  # the same columns, which belong to other ones now
-    model.posterior_ = sampled.posterior_._replace(rows=rows)
-    model._set_moments()
+    model._set(model._result.with_posterior(sampled.posterior_._replace(rows=rows)))
     with pytest.warns(UserWarning, match=r"do not agree .* \(50 % of them are like a typical one\)"):
         assert len(model.factors_) == 3
-    taken = model._aligned.like.reshape(4, -1)
+    taken = model._result.aligned.like.reshape(4, -1)
     assert (taken == taken[:, :1]).all()  # whole chains: those that were turned, or the others
     assert taken[0, 0] == taken[1, 0] != taken[2, 0] == taken[3, 0]
 
 
 def test_factors_whose_latent_values_are_not_the_predicted_ones_are_warned_of(sampled):
     model = pickle.loads(pickle.dumps(sampled))
-    found = model._aligned
-    model._warn_of_unlike(found._replace(apart=1.0))
+    found = model._result.aligned
+    model._result.warn_of_unlike(found._replace(apart=1.0))
     with pytest.warns(UserWarning, match="their latent values are 2.0 standard deviations from the predicted ones"):
-        model._warn_of_unlike(found._replace(apart=4.0))
+        model._result.warn_of_unlike(found._replace(apart=4.0))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,9 @@ def test_factor_draws_of_several_fits_are_aligned_to_the_best(planted):
     model.fit(planted.tensor)
     draws = model.sample_posterior(200, random_state=0)
     means = [draw.mean(axis=0) for draw in draws]
-    np.testing.assert_allclose(np.diag(cosines(means, np.split(model._aligned.reference, [20, 36]))), 1.0, atol=0.05)
+    np.testing.assert_allclose(
+        np.diag(cosines(means, np.split(model._result.aligned.reference, [20, 36]))), 1.0, atol=0.05
+    )
     f = np.einsum("dnr,dnr,dnr->dn", *(d[:, i] for d, i in zip(draws, planted.tensor.coords.T, strict=True)))
     mean, variance = model.predict_latent(planted.tensor)
     f = f + getattr(model, "level_", 0.0)

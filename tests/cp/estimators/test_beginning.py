@@ -144,7 +144,7 @@ def test_joint_fits_of_a_beginning_stream_are_few_and_end():
     model, fitted = tc.CPRegressor(2, random_state=0), []
     for a in range(0, 2400, 200):
         model.partial_fit(X[a : a + 200], y[a : a + 200])
-        kept = model._stream.kept
+        kept = model._result.stream.kept
         assert kept is None or len(kept.values) == a + 200
         fitted.append(None if kept is None else kept.fitted)
         assert (model.n_samples_seen_, model.n_batches_) == (a + 200, a // 200 + 1)
@@ -153,7 +153,7 @@ def test_joint_fits_of_a_beginning_stream_are_few_and_end():
     whole = tc.CPRegressor(2, random_state=0).partial_fit(X[:2000], y[:2000])
     model = streamed(X[:2000], y[:2000], 200)
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
-    assert model._stream.kept is None
+    assert model._result.stream.kept is None
 
 
 @quiet
@@ -167,22 +167,22 @@ def test_beginning_stream_goes_on_after_save_and_load_with_the_same_bits(params,
         for one in (model, again):
             one.partial_fit(X[a : a + 150] + np.array([a, 0, 0]), y[a : a + 150])  # new rows too
     np.testing.assert_array_equal(again.posterior_.eta, model.posterior_.eta)
-    assert again._stream.standing == model._stream.standing
+    assert again._result.stream.standing == model._result.stream.standing
     assert again.n_revisited_ == model.n_revisited_
 
 
 @quiet
 def test_stream_that_forgets_or_has_a_named_prior_keeps_no_entries():
     X, y = signed()[0]
-    assert streamed(X[:200], y[:200], 100, forget=0.1)._stream.kept is None
-    assert paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])._stream.kept is None
+    assert streamed(X[:200], y[:200], 100, forget=0.1)._result.stream.kept is None
+    assert paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])._result.stream.kept is None
     model = paper(tc.CPRegressor, 2, random_state=0).partial_fit(X[:100], y[:100])
-    assert len(model._stream.watched.values) == 100  # which it compares, but does not learn again
-    assert model.set_params(forget=0.1).partial_fit(X[100:200], y[100:200])._stream.watched is None
+    assert len(model._result.stream.watched.values) == 100  # which it compares, but does not learn again
+    assert model.set_params(forget=0.1).partial_fit(X[100:200], y[100:200])._result.stream.watched is None
     model = streamed(X[:200], y[:200], 100)
-    assert model._stream.kept is not None
+    assert model._result.stream.kept is not None
     model.set_params(forget=0.1).partial_fit(X[200:300], y[200:300])
-    assert model._stream.kept is None
+    assert model._result.stream.kept is None
 
 
 @quiet
@@ -199,7 +199,7 @@ def test_refused_or_interrupted_joint_fit_leaves_the_stream_as_it_was():
         model.partial_fit(X[60:300] + np.array([30, 0, 0]), y[60:300])
     model.callbacks = None
     assert {name: value for name, value in vars(model).items() if before[name] is not value} == {}
-    assert len(model._stream.kept.values) == 60
+    assert len(model._result.stream.kept.values) == 60
 
 
 @quiet
@@ -211,7 +211,7 @@ def test_labels_of_a_new_batch_are_known_after_a_joint_fit():
     model = tc.CPRegressor(2, random_state=0)
     for part in (slice(0, 60), slice(60, 300)):
         model.partial_fit(frame[part], y[part])
-    assert model._stream.kept.fitted == 300
+    assert model._result.stream.kept.fitted == 300
     plain = np.stack([model.labels_[k].rows(frame[name]) for k, name in enumerate("abc")], axis=1)
     assert plain.min() == 0
     assert [len(labels) for labels in model.labels_] == list(model.shape_)
@@ -258,14 +258,14 @@ def test_stream_whose_named_prior_finds_far_less_than_a_fit_says_so_once_and_one
     assert rmse(named, *test) > 0.8
     assert (named.converged_, named.diagnostics_.converged) == (False, False)
     assert (left_open.converged_, left_open.diagnostics_) == (True, None)
-    assert named._stream.standing.lag > 0.3
-    assert named._stream.watched is None  # 20 for each of 94 elements, and no more
+    assert named._result.stream.standing.lag > 0.3
+    assert named._result.stream.watched is None  # 20 for each of 94 elements, and no more
     begun = tc.CPRegressor(2, prior="learned", random_state=0)
     assert told_of(begun, X[:800], y[:800], 200) == []
     begun.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     assert told_of(again, X[800:], y[800:], 200) == [200]
-    assert again._stream.standing == named._stream.standing
+    assert again._result.stream.standing == named._result.stream.standing
 
 
 @quiet
@@ -276,7 +276,7 @@ def test_stream_with_weights_and_exposures_is_compared_with_a_fit_that_has_them(
     model, found = tc.CPCountRegressor(1, prior="fixed", likelihood="poisson", random_state=0), []
     for part in np.split(np.arange(400), 4):
         model.partial_fit(X[part], y[part], exposure=exposure[part], sample_weight=weight[part])
-        found.append((model._stream.standing.lag, model._stream.watched is None))
+        found.append((model._result.stream.standing.lag, model._result.stream.watched is None))
     assert found == [(0.0, False)] * 2 + [(0.0, True)] * 2  # 20 for each of 15 elements
 
 
@@ -286,7 +286,7 @@ def test_stream_of_noise_is_not_far_worse_than_a_fit(seed):
     X, y = rng.integers(0, (20, 15, 12), (2000, 3)), rng.standard_normal(2000)
     model = tc.CPRegressor(2, prior="fixed", random_state=0)
     assert told_of(model, X, y, 100) == []
-    assert (model._stream.standing.lag, model._stream.watched) == (0.0, None)
+    assert (model._result.stream.standing.lag, model._result.stream.watched) == (0.0, None)
 
 
 REAL, COUNTS, NB, LABELS = (get_likelihood(name) for name in ("gaussian", "poisson", "negbinomial", "logit"))
@@ -374,7 +374,7 @@ def labelled(seed, scale):
 def test_stream_of_labels_is_mixed_with_the_share_of_ones_as_its_scores_say(scale, low, high, tmp_path):
     X, y, Z, z = labelled(3, scale)
     model = tc.CPClassifier(2, random_state=0).stream((X[a : a + 200], y[a : a + 200]) for a in range(0, 1200, 200))
-    standing = model._stream.standing
+    standing = model._result.stream.standing
     assert low <= standing.share <= high
     p = model.predict_proba(Z)[:, 1]
     constant = -bernoulli(standing.share_of_ones).logpmf(z).mean()

@@ -9,12 +9,12 @@ from helpers.cases import each
 from helpers.data import NAMES, fitted, new, simulated
 
 import tensorcep as tc
-from tensorcep.cp.estimators import blocks
+from tensorcep.cp.fitted import recommend
 
 
 @each("name", NAMES)
 def test_a_block_has_the_predictions_of_its_cells(name, monkeypatch):
-    monkeypatch.setattr(blocks, "CELLS", 7)  # more than one piece
+    monkeypatch.setattr(recommend, "CELLS", 7)  # more than one piece
     model = fitted(name)
     table, std = model.predict_block({1: 3}, return_std=True)
     assert table.shape == std.shape == (12, 8)

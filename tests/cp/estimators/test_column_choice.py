@@ -17,13 +17,13 @@ SHAPE = (30, 25, 20)
 
 def wider(n=6000, shape=SHAPE, name="regressor", **params):
     model = CLASSES[name](**params)
-    return wider_fit(model, choose(model, n, shape, False), n, shape)
+    return wider_fit(model._spec(), choose(model._spec(), n, shape, False), n, shape)
 
 
 def test_a_fit_that_may_be_wider_has_twice_the_components_and_is_the_same_otherwise():
     model = CPRegressor(method="vmp", max_iter=70)
-    chosen = choose(model, 6000, SHAPE, False)
-    more = wider_fit(model, chosen, 6000, SHAPE)
+    chosen = choose(model._spec(), 6000, SHAPE, False)
+    more = wider_fit(model._spec(), chosen, 6000, SHAPE)
     assert more == chosen._replace(rank=40, parts={"main": 1, "pair": 0, "cp": 40})
     assert wider().rank == wider(name="classifier").rank == wider(name="counts").rank == 40
 
@@ -31,13 +31,15 @@ def test_a_fit_that_may_be_wider_has_twice_the_components_and_is_the_same_otherw
 def test_a_fit_of_as_many_components_as_a_mode_has_rows_may_be_wider():
     """Rank 24 of a tensor whose modes have at most 13 rows: il2 has RMSE 0.030 with it, 0.034 with 12 components."""
     model = CPRegressor()
-    chosen = choose(model, 3840, (13, 4, 12, 8), False)
+    chosen = choose(model._spec(), 3840, (13, 4, 12, 8), False)
     assert chosen.rank == 12
-    more = wider_fit(model, chosen, 3840, (13, 4, 12, 8))
+    more = wider_fit(model._spec(), chosen, 3840, (13, 4, 12, 8))
     assert more.rank == more.parts["cp"] == 24
-    assert wider_fit(model, more, 3840, (13, 4, 12, 8)).rank == 48
-    assert wider_fit(model, more, 1000, (13, 4, 12, 8)) is None  # 27 entries for a row
-    assert wider_fit(model, more, 3840, (200, 3, 4)) is None  # no tensor of this shape has more than 12 components
+    assert wider_fit(model._spec(), more, 3840, (13, 4, 12, 8)).rank == 48
+    assert wider_fit(model._spec(), more, 1000, (13, 4, 12, 8)) is None  # 27 entries for a row
+    assert (
+        wider_fit(model._spec(), more, 3840, (200, 3, 4)) is None
+    )  # no tensor of this shape has more than 12 components
 
 
 @each(

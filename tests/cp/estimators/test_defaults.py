@@ -24,7 +24,7 @@ POINT = {"method": "wopt"}
 
 
 def chosen(name="regressor", n=600, shape=SHAPE, streaming=False, **params):
-    return choose(CLASSES[name](**params), n, shape, streaming)
+    return choose(CLASSES[name](**params)._spec(), n, shape, streaming)
 
 
 def values(order, n=60, seed=0):

@@ -90,7 +90,8 @@ def test_doubt_widens_latent_values_alone_and_comes_back_from_a_file(likelihood,
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     plain = tc.load(tmp_path / "model.npz")
-    plain._belief = plain._belief._replace(doubt=None)
+    rows = plain._result.rows
+    plain._set(plain._result.changed(rows=rows._replace(belief=rows.belief._replace(doubt=None))))
     for wide in (model, again):
         mean, variance = wide.predict_latent(CELLS)
         np.testing.assert_array_equal(mean, plain.predict_latent(CELLS)[0])

@@ -37,9 +37,8 @@ def alone(name, c):
 
 
 def with_posterior(model, posterior):
-    model.posterior_ = posterior
-    model._unseen_mean, model._unseen_cov = unseen_moments(posterior, None)
-    model._set_moments()
+    mean, cov = unseen_moments(posterior, None)
+    model._set(model._result.with_posterior(posterior, unseen_mean=mean, unseen_cov=cov))
     return model
 
 

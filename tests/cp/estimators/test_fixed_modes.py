@@ -87,7 +87,9 @@ def test_every_gaussian_method_can(cls, likelihood, method):
 def test_samplers_take_the_earlier_draws(cls, likelihood, engine):
     first, second, test = parts(1, likelihood, prior_mean=0.8, prior_sd=0.5)
     model = cls(2, method=engine(n_chains=2, weights="equal"), interactions="cp", **FAST).fit(first, value="y")
-    earlier = aligned_rows(model._belief.mean[:, :37], model._aligned.reference, model._layout())[:, -21:]
+    earlier = aligned_rows(model._result.belief.mean[:, :37], model._result.aligned.reference, model._result.layout)[
+        :, -21:
+    ]
     model.fit(second, value="y", fixed_modes=["item", "month"])
     assert model.method_ == engine.name
     drawn = model.posterior_.rows.reshape(-1, *model.posterior_.rows.shape[2:])[:, -21:]

@@ -13,6 +13,7 @@ import tensorcep as tc
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, moments
+from tensorcep.cp.fitted.transform import prior_of_new
 from tensorcep.methods import CEP, Gibbs, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -38,11 +39,11 @@ def fit(df, cls=tc.CPRegressor, rank=2, **params):
 
 def conditional(model, c, df, k=0):
     """Natural parameters of each new row by plain sums over its entries."""
-    belief, R = model._belief, model.posterior_.rank
+    belief, R = model._result.belief, model.posterior_.rank
     mean = belief.mean[c]
     cov = np.zeros((len(mean), R, R)) if belief.cov is None else unpack(belief.cov[c], R)
     free = np.array([k in modes for modes in model.column_modes_])
-    m0, S0 = model._prior_of_new(c, k)
+    m0, S0 = prior_of_new(model._fitted, c, k)
     tau = belief.theta.values[c % len(belief.theta.values), 0]
     rows = {}
     first = np.concatenate([[0], np.cumsum(model.shape_)])
@@ -115,12 +116,11 @@ def test_one_entry_of_a_label_by_cep_is_the_exact_posterior():
     df = frame(likelihood="probit").assign(y=lambda d: (d["y"] > 0).astype(int))
     model = paper(tc.CPClassifier, 1, random_state=0, max_iter=20, link="probit").fit(df, value="y")
     sure = model.posterior_._replace(Lam=model.posterior_.Lam * 1e9, eta=model.posterior_.eta * 1e9)
-    model.posterior_ = sure
-    model._set_moments()
+    model._set(model._result.with_posterior(sure))
     new = pd.DataFrame({"user": ["new"], "item": ["i1"], "month": ["m1"], "y": [1]})
     rows = model.transform(new, mode="user", value="y")
     z = model.factors_[1][1, 0] * model.factors_[2][1, 0]
-    m0, S0 = model._prior_of_new(0, 0)
+    m0, S0 = prior_of_new(model._fitted, 0, 0)
     u = np.linspace(m0[0] - 12 * np.sqrt(S0[0, 0]), m0[0] + 12 * np.sqrt(S0[0, 0]), 200_001)
     p = np.exp(-0.5 * (u - m0[0]) ** 2 / S0[0, 0]) * ndtr(z * u)
     p /= p.sum()
@@ -234,7 +234,7 @@ def test_rows_are_of_the_model_that_they_are_given_to(tmp_path):
     parts = [model.transform(part, mode="user", value="y") for part in (first, second)]
     both = model.with_rows(parts[0]).with_rows(parts[1])
     cells = new.assign(user=both.labels_[0].rows(new["user"]))
-    seen = {tuple(cell) for cell in both._cells.tolist()}
+    seen = {tuple(cell) for cell in both._result.cells.tolist()}
     for user, *rest in cells[MODES].itertuples(index=False):
         at = [labels.rows([item])[0] for labels, item in zip(both.labels_[1:], rest, strict=True)]
         assert (user, *at) in seen

@@ -20,7 +20,7 @@ from tensorcep.priors.record import per_row
 
 def planned(n_entries, shape, model=None, **params):
     """What is chosen for so many entries, with numbers for all settings, and its bytes."""
-    chosen = choose(model or tc.CPRegressor(**params), n_entries, shape, False)
+    chosen = choose((model or tc.CPRegressor(**params))._spec(), n_entries, shape, False)
     size = size_of(n_entries, shape, chosen.parts)
     settings = with_numbers(
         chosen.settings, "gaussian", True, chosen.max_iter, memory.room_for_draws(chosen.settings, size)
@@ -100,7 +100,7 @@ def test_float32_draws_predict_as_float64_ones(rng, tmp_path):
         tc.CPRegressor(2, method=tc.Gibbs(dtype=dtype), max_iter=200, shape=shape, random_state=1).fit(X, y)
         for dtype in ("float64", "float32")
     )
-    assert short.posterior_.rows.dtype == short._belief.mean.dtype == np.float32
+    assert short.posterior_.rows.dtype == short._result.belief.mean.dtype == np.float32
     np.testing.assert_allclose(short.diagnostics_.r_hat, exact.diagnostics_.r_hat, rtol=1e-3)
     np.testing.assert_allclose(short.predict(X), exact.predict(X), rtol=1e-5, atol=1e-5)
     for mine, theirs in zip(short.factors_, exact.factors_, strict=True):
@@ -114,7 +114,7 @@ def test_float32_draws_predict_as_float64_ones(rng, tmp_path):
 def test_draws_are_stored_once(rng, prior):
     X, y, shape = small_data(rng)
     model = tc.CPRegressor(2, method="gibbs", prior=prior, max_iter=10, shape=shape, random_state=1).fit(X, y)
-    assert np.shares_memory(model.posterior_.rows, model._belief.mean)
+    assert np.shares_memory(model.posterior_.rows, model._result.belief.mean)
 
 
 @CUT_SHORT
@@ -157,8 +157,8 @@ MEASURED = """
 import json, sys
 import numpy as np
 import tensorcep as tc
-from tensorcep.cp.estimators import memory
-import tensorcep.cp.estimators.plan as plan
+from tensorcep.cp.plan import memory
+import tensorcep.cp.plan.resolve as plan
 
 shape, params = {shape}, dict({params})
 def entries(n, shape):

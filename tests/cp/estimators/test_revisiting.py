@@ -44,7 +44,7 @@ CASES = [
 def test_revisit_keeps_the_posterior_the_prior_times_the_messages(name, params):
     """A reservoir that holds every entry holds all that the posterior knows beyond the prior, forgotten or not."""
     model = streamed(name, revisit=600, **params)
-    state, sample = model._stream.state, model._stream.reservoir.sample
+    state, sample = model._result.stream.state, model._result.stream.reservoir.sample
     assert len(sample.y) == 600
     assert model.n_revisited_ + model.n_revisits_skipped_ == 150 + 300 + 450
     assert model.n_revisits_skipped_ == 0
@@ -71,7 +71,7 @@ def test_revisit_goes_on_after_save_and_load_with_the_same_bits(name, tmp_path):
     far = X[PARTS[2]] + [20, 0, 0]  # new rows too
     for part in (far, X[PARTS[3]]):
         same(model.partial_fit(part, y[PARTS[2]]), again.partial_fit(part, y[PARTS[2]]))
-    for a, b in zip(model._stream.reservoir.sample, again._stream.reservoir.sample, strict=True):
+    for a, b in zip(model._result.stream.reservoir.sample, again._result.stream.reservoir.sample, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -88,13 +88,13 @@ def test_revisit_has_the_same_bits_on_one_and_two_threads_and_in_any_order_of_a_
 def test_revisit_is_off_by_default_and_can_be_switched_off():
     X, y = entries("classifier")
     plain = streamed("classifier", PARTS[:3])
-    assert plain._stream.reservoir is None
+    assert plain._result.stream.reservoir is None
     assert (plain.n_revisited_, plain.n_revisits_skipped_) == (0, 0)
     model = new("classifier").partial_fit(X[PARTS[0]], y[PARTS[0]])
     model.set_params(revisit=30).partial_fit(X[PARTS[1]], y[PARTS[1]])  # nothing to revisit yet
-    assert len(model._stream.reservoir.sample.y) == 30
+    assert len(model._result.stream.reservoir.sample.y) == 30
     model.set_params(revisit=0).partial_fit(X[PARTS[2]], y[PARTS[2]])
-    assert model._stream.reservoir is None
+    assert model._result.stream.reservoir is None
     same(model, plain)
 
 
@@ -119,7 +119,7 @@ def test_a_reservoir_of_all_entries_leads_where_one_fit_does_and_beyond_it_messa
         for a in range(0, 260, size):
             model.partial_fit(tensor.coords[a : a + size], tensor.values[a : a + size])
         errors.append(np.std(model.predict(tensor) - tensor.values))
-        assert (model._stream.kept is not None) == (revisit == 260)
+        assert (model._result.stream.kept is not None) == (revisit == 260)
     assert errors[0] < 0.1
     assert errors[1] == errors[0]
 

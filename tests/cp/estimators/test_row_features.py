@@ -163,11 +163,11 @@ def test_rows_may_lack_features(data):
     assert rmse(data, model.predict(data.Xc)) < 0.6
     shift = model.posterior_.mode_prior.slopes[0].coef
     assert shift.shape[0] == 5
-    assert not model._features[0].described[:5].any()
+    assert not model._result.features[0].described[:5].any()
 
 
 def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
-    for module in ("priors.slopes", "cp.estimators.row_features"):
+    for module in ("priors.slopes", "cp.inputs.side_information"):
         monkeypatch.setattr(f"tensorcep.{module}.MOST_DIRECT", 4)
     model = data.fit({"item": tc.Features(data.items)})
     assert rmse(data, model.predict(data.Xc)) < 0.55

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.cases import each
-from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
 from tensorcep.cp.model import memmap as stored
@@ -198,14 +196,14 @@ def test_fit_of_files_refuses_what_they_lack(tmp_path: Path) -> None:
 
 def test_fit_within_memory_stays_there_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coords, y = data()
-    assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._cells is not None
-    assert model().fit(coords, y, memory="1GB")._cells is not None
+    assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._result.cells is not None
+    assert model().fit(coords, y, memory="1GB")._result.cells is not None
     with pytest.raises(ValueError, match=r"takes about 0.30\d GB in memory, of which memory= allows 0.05 GB; allow"):
         model().fit(coords, y, memory="50 MB")
     with pytest.raises(ValueError, match=r"by 'vmp' takes about .* GB of memory, of which memory= allows 0.05 GB"):
         model().fit(coords, y, memory="50 MB", scratch=tmp_path)
     monkeypatch.setattr(storing, "_bytes_in_memory", lambda *_: 2e9)  # as many more entries would take
-    assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._cells is None
+    assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._result.cells is None
 
 
 def test_fit_on_a_disk_that_is_full_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,30 +249,3 @@ def test_fit_that_is_interrupted_leaves_no_file_and_no_model(tmp_path: Path) -> 
 def test_fit_on_scratch_refuses_what_it_cannot(refused: Any, options: Any, match: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=match):
         refused.fit(*data(), scratch=tmp_path, **options)
-
-
-def test_fit_from_a_share_starts_where_that_ended(tmp_path: Path) -> None:
-    coords, y = data()
-    long = {"max_iter": 200, "tol": 1e-3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        plain, begun = (model(**long).fit(coords, y, warm_start_fraction=share) for share in (None, 0.5))
-        stored = model(**long).fit(coords, y, scratch=tmp_path, warm_start_fraction=0.5)
-    np.testing.assert_equal(trace(begun), trace(stored))
-    assert np.corrcoef(plain.predict(coords), begun.predict(coords))[0, 1] > 0.99
-    sampled = model("gibbs").fit(coords, y, warm_start_fraction=0.5)
-    assert sampled.method_ == "gibbs"
-
-
-@each(
-    ("options", "match"),
-    [
-        ({"warm_start_fraction": 1.5}, "warm_start_fraction must be"),
-        ({"warm_start_fraction": 1e-9}, "times the number of entries"),
-        ({"warm_start_fraction": 0.5, "warm_start": True}, "does not go with warm_start="),
-        ({"warm_start_fraction": 0.5, "sample_weight": np.ones(3000)}, "does not go with sample_weight="),
-    ],
-)
-def test_fit_from_a_share_refuses_what_it_cannot(options: Any, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        model().fit(*data(), **options)

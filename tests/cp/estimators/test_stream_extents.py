@@ -110,17 +110,17 @@ def test_a_stream_that_chooses_its_prior_keeps_the_exposures_of_its_beginning(tm
     X, y, exposure, f = simulated()
     how = {"prior": "auto", "interactions": "auto", "max_iter": 10}
     model = learned(new("vmp", **how), X, y, size=160, exposure=exposure)
-    kept = model._stream.kept
+    kept = model._result.stream.kept
     np.testing.assert_allclose(kept.extent, exposure / exposure[:160].mean())
     model.save(tmp_path / "m.npz")
-    np.testing.assert_array_equal(tc.load(tmp_path / "m.npz")._stream.kept.extent, kept.extent)
+    np.testing.assert_array_equal(tc.load(tmp_path / "m.npz")._result.stream.kept.extent, kept.extent)
     assert np.std(model.predict_latent(X)[0] - f) < 0.4
     # a constant rate, not a constant count, is what the stream is held against
-    standing = model._stream.standing
+    standing = model._result.stream.standing
     assert standing.extent == pytest.approx(kept.extent.sum())
     assert standing.mean == pytest.approx(y.sum() / kept.extent.sum())
     left = model.forget_entries(X[:5])
-    assert len(left._stream.kept.extent) == N - 5
+    assert len(left._result.stream.kept.extent) == N - 5
 
 
 @EVERY
@@ -138,7 +138,7 @@ def test_binomial_counts_are_learned_from_streams():
     p = 1.0 / (1.0 + np.exp(-f))
     assert np.sqrt(np.mean((model.predict(X) - p) ** 2)) < 0.7 * np.std(p)
     assert model.predict(X, n_trials=trials) == pytest.approx(trials * model.predict(X))
-    assert not model._stream.standing.is_doubtful
+    assert not model._result.stream.standing.is_doubtful
     with pytest.raises(ValueError, match="at most their number of trials"):
         model.partial_fit(X[:2], [3.0, 1.0], n_trials=[2, 2])
     once = new("cep", likelihood="binomial").partial_fit(X, np.minimum(y, 1.0))
@@ -162,9 +162,9 @@ def test_constant_that_a_stream_is_held_against_is_a_rate():
 def test_going_on_from_a_fit_with_exposures_keeps_the_unit():
     X, y, exposure, _ = simulated()
     model = new("vmp").fit(X[:200], y[:200], exposure=exposure[:200])
-    unit, rate = model._extent_unit, model.predict(X[:200])
+    unit, rate = model._result.observation.extent_unit, model.predict(X[:200])
     model.partial_fit(X[200:], y[200:], exposure=exposure[200:])
-    assert model._extent_unit == unit
+    assert model._result.observation.extent_unit == unit
     assert np.abs(np.log(model.predict(X[:200]) / rate)).max() < 1.0
 
 

@@ -48,11 +48,11 @@ def same(one, other, tol):
 
 def replayed(model):
     """Latent moments at the entries left, of CEP on all of them together from the first prior."""
-    state, sample = model._stream.state, model._stream.reservoir.sample
+    state, sample = model._result.stream.state, model._result.stream.reservoir.sample
     Lam, eta = (np.concatenate([getattr(mode, f"prior_{name}") for mode in state.modes]) for name in ("Lam", "eta"))
     nothing = Posterior(state.sizes, state.rank, Lam, eta, state.noise_prior, np.zeros(len(eta), dtype=bool))
     fresh = adf.begin(nothing, Lam, eta, state.noise_prior, 0.0)
-    record = model._likelihood()
+    record = model._result.likelihood
     batch = adf.batch_of(fresh, sample.coords, sample.y, record, keep=1.0, time=0.0, seed=0)
     batch = batch._replace(problem=batch.problem._replace(start=rows_at(model, batch)))
     settings = engine_of(model).settings
@@ -76,7 +76,7 @@ def test_a_whole_reservoir_forgets_to_the_replay_of_what_is_left(name, tol):
     record = model.forgotten_[1]
     assert (record["how"], record["whole"]) == ("messages divided out", True)
     left = frame[~((frame["a"] == "a1") & (frame["c"] == "c2")) & (frame["b"] != "b3")]
-    assert model.n_samples_seen_ == record["entries_left"] == len(left) == len(model._stream.reservoir.sample.y)
+    assert model.n_samples_seen_ == record["entries_left"] == len(left) == len(model._result.stream.reservoir.sample.y)
     found, other = model.posterior_.components(), replayed(model).components()
     seen = model.posterior_.seen
     same((found.mean[0][seen], found.cov[0][seen]), (other.mean[0][seen], other.cov[0][seen]), tol)
@@ -91,7 +91,7 @@ def test_a_stream_forgets_a_row_goes_on_and_keeps_the_record(tmp_path):
     assert model.shape_[0] == frame["a"].nunique() - 2
     assert "a1" not in model.labels_[0]
     assert model.forgotten_[0]["rows"] == {"a": ["a1", "a4"]}
-    sample = model._stream.reservoir.sample
+    sample = model._result.stream.reservoir.sample
     rest = frame[~frame["a"].isin(["a1", "a4"])].reset_index(drop=True)
     named = [[model.labels_[k].index[i] for i in sample.coords[:, k]] for k in range(3)]
     cells = pd.MultiIndex.from_arrays(named).sort_values()
@@ -112,7 +112,7 @@ def test_a_stream_that_is_beginning_fits_the_entries_left_together():
     model = tc.CPRegressor(**how)
     for part in (slice(0, 80), slice(80, 130)):
         model.partial_fit(X[part], y[part])
-    assert model._stream.kept is not None
+    assert model._result.stream.kept is not None
     model.forget_rows(0, 2)
     left = X[:130, 0] != 2
     moved = X[:130][left] - np.stack([X[:130][left, 0] > 2, *np.zeros((2, left.sum()))], axis=1).astype(int)
@@ -129,7 +129,7 @@ def test_a_reservoir_of_some_entries_forgets_them_where_that_is_asked_for(params
     model, frame = streamed("classifier", revisit=200, **params)
     with pytest.raises(ValueError, match="the stream holds 200 of the 600 entries that it learned"):
         model.forget_rows("a", "a1")
-    held = int((model._stream.reservoir.sample.coords[:, 0] == model.labels_[0].rows(["a1"])[0]).sum())
+    held = int((model._result.stream.reservoir.sample.coords[:, 0] == model.labels_[0].rows(["a1"])[0]).sum())
     before = model.predict_latent(frame[MODES])
     model.forget_rows("a", "a1", partly=True)
     record = model.forgotten_[0]
@@ -137,7 +137,7 @@ def test_a_reservoir_of_some_entries_forgets_them_where_that_is_asked_for(params
     after = model.predict_latent(frame[MODES])
     assert np.isfinite(after).all()
     assert np.corrcoef(before[0], after[0])[0, 1] > 0.9
-    assert model._stream.reservoir.seen == 600 - held
+    assert model._result.stream.reservoir.seen == 600 - held
 
 
 def test_streams_refuse_in_one_sentence_and_stay_as_they_were():
@@ -157,7 +157,7 @@ def test_streams_refuse_in_one_sentence_and_stay_as_they_were():
         model.forget_rows("a", "a1")
     np.testing.assert_array_equal(model.posterior_.Lam, before)
     assert model.forgotten_ == []
-    assert "a1" in model._stream.keys[0]
+    assert "a1" in model._result.stream.keys[0]
 
 
 def interrupt(*_):

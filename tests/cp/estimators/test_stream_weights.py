@@ -101,14 +101,14 @@ def test_a_stream_that_is_beginning_keeps_weights_and_goes_on_from_a_file(tmp_pa
     frame = pd.DataFrame(X, columns=list("abc")).assign(y=y, w=np.where(X[:, 0] < 4, 0.25, 1.5))
     model = tc.CPRegressor(2, method="cep", random_state=0, max_iter=30)
     model.stream(frame[:150], batch_size=50, modes=list("abc"), value="y", sample_weight="w")
-    np.testing.assert_array_equal(model._stream.kept.power, frame["w"][:150])
+    np.testing.assert_array_equal(model._result.stream.kept.power, frame["w"][:150])
     model.save(tmp_path / "m.npz")
     again = tc.load(tmp_path / "m.npz")
     for one in (model, again):
         one.stream(frame[150:320], batch_size=85, modes=list("abc"), value="y", sample_weight="w")
         one.forget_rows(0, 1)
     np.testing.assert_array_equal(model.predict(frame[:50]), again.predict(frame[:50]))
-    kept = model._stream.kept
+    kept = model._result.stream.kept
     assert kept is not None
     assert len(kept.power) == len(kept.values) == model.n_samples_seen_
 

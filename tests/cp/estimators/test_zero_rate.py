@@ -69,7 +69,7 @@ def test_zero_rate_calibrates_in_the_large(options, population, sample):
 def test_zero_rate_of_one_is_the_likelihood_of_the_fit_and_the_fit_never_changes():
     model = fitted("classifier")
     assert model.zero_rate_ == 1.0
-    assert model._likelihood_of_new() is model._likelihood()
+    assert model._fitted.likelihood_of_new is model._result.likelihood
     other = new("classifier", zero_rate=RATE).fit(*entries("classifier"))
     np.testing.assert_array_equal(other.posterior_.eta, model.posterior_.eta)
 

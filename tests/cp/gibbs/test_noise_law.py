@@ -133,9 +133,9 @@ def model(data):
 
 def normal_twin(model):
     """The same fit, whose new observations are normal."""
-    belief, twin = model._fitted_belief(), CPRegressor(2, method="gibbs", random_state=0)
-    twin.__dict__.update(model.__dict__)
-    twin._belief = belief._replace(theta=belief.theta._replace(factors=None))
+    belief, twin = model._result.belief, CPRegressor(2, method="gibbs", random_state=0)
+    normal = belief._replace(theta=belief.theta._replace(factors=None))
+    twin._set(model._result.changed(rows=model._result.rows._replace(belief=normal)))
     return twin
 
 
@@ -176,6 +176,10 @@ def test_law_is_saved_and_rows_are_added_beside_it(model, data, tmp_path):
 
 def test_file_with_factors_that_are_not_positive_is_refused(model, tmp_path):
     damaged = normal_twin(model)
-    damaged.posterior_ = model.posterior_._replace(factors=-model.posterior_.factors)
+    damaged._set(
+        damaged._result.changed(
+            rows=damaged._result.rows._replace(posterior=model.posterior_._replace(factors=-model.posterior_.factors))
+        )
+    )
     with pytest.raises(ValueError, match=r"model\.npz"):  # as a load would
         damaged.save(tmp_path / "model.npz")

@@ -68,7 +68,7 @@ def precision_of(known, of):
 
 def moments(model, k):
     """Means and variances of the rows of mode k."""
-    mode, n = model._stream.state.modes[k], model._stream.state.sizes[k]
+    mode, n = model._result.stream.state.modes[k], model._result.stream.state.sizes[k]
     return mode.eta[:n, 0] / mode.Lam[:n, 0], 1.0 / mode.Lam[:n, 0]
 
 
@@ -87,7 +87,7 @@ def test_rows_are_those_of_a_dense_gaussian(batches, name, begin):
         z, square = mean[coords[:, 0]], (mean**2 + variance)[coords[:, 0]]
         Lam += tau * np.bincount(coords[:, 1], square, M)
         eta += tau * np.bincount(coords[:, 1], z * (y - batches[0][1].mean()), M)
-    known, of = model._stream.state.chains[1], model._stream.state.clocks[1]
+    known, of = model._result.stream.state.chains[1], model._result.stream.state.clocks[1]
     level = known.mean[0] + (known.season[of.phase_of(of.times), 0] if len(known.season) else np.zeros(M))
     prior = precision_of(known, of)
     cov = np.linalg.inv(prior + np.diag(Lam))
@@ -143,7 +143,7 @@ def test_silent_rows_of_a_graph_follow_their_neighbours_and_rows_it_does_not_nam
     before = belief.eta[N + 13, 0] / belief.Lam[N + 13, 0]
     assert abs(after[13] - after[8]) < abs(before - after[8])
     model.partial_fit([(0, 15)], [0.0])
-    known, (mean, variance) = model._stream.state.chains[1], moments(model, 1)
+    known, (mean, variance) = model._result.stream.state.chains[1], moments(model, 1)
     np.testing.assert_allclose([mean[14], variance[14]], [known.mean[0], 1.0 / known.precision[0]], rtol=1e-9)
 
 
@@ -156,8 +156,8 @@ def test_columns_of_a_graph_by_themselves_keep_their_messages(batches, monkeypat
         model = begun({0: "learned", 1: tc.Graph(PATH)}, "fit", batches, **how)
         for coords, y in batches[1:]:
             model.partial_fit(coords, y)
-        n = model._stream.state.sizes[1]
-        assert (np.linalg.eigvalsh(unpack(model._stream.state.modes[1].Lam[:n], 2)) > 0.0).all()
+        n = model._result.stream.state.sizes[1]
+        assert (np.linalg.eigvalsh(unpack(model._result.stream.state.modes[1].Lam[:n], 2)) > 0.0).all()
         both.append(model.predict(np.concatenate([coords for coords, _ in batches])))
     np.testing.assert_allclose(*both, atol=NOISE)
 
@@ -178,7 +178,7 @@ def test_what_cannot_go_on_is_refused(batches, name):
         with pytest.raises(ValueError, match=sentence):
             model.partial_fit(coords, y)
     old = copy.copy(fit)
-    old.posterior_ = fit.posterior_._replace(sites=())
+    old._set(old._result.changed(rows=old._result.rows._replace(posterior=fit.posterior_._replace(sites=()))))
     with pytest.raises(ValueError, match=f"of an earlier version with {what}; fit the model again"):
         old.partial_fit(coords, y)
     assert fit.n_batches_ == 1

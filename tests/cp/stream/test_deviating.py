@@ -13,12 +13,14 @@ from helpers.problems import settings_of
 
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
+from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream import chained, deviating, drifting
 from tensorcep.cp.stream import cold_start as beginning
 from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
 from tensorcep.cp.stream.arrivals import as_batch
 from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.deviations import moments
@@ -240,8 +242,8 @@ def test_first_batch_with_local_is_the_fit(data, method):
     fit = tc.CPRegressor(**how).fit(cells(data.train), data.train["y"])
     X = cells(pd.concat([data.train, data.gaps, data.ahead]))
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
-    pairs = one._stream.state.pairs
-    again = drifting.rows_together(pairs.chain, pairs.clock(one._stream.state.clocks[1]), pairs.told)
+    pairs = one._result.stream.state.pairs
+    again = drifting.rows_together(pairs.chain, pairs.clock(one._result.stream.state.clocks[1]), pairs.told)
     mean = again.eta[:, 0] / again.Lam[:, 0], pairs.eta / pairs.Lam
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 
@@ -250,7 +252,8 @@ def test_what_a_batch_is_expected_to_be_is_what_is_predicted(data):
     """Pairs of a batch are forecast as predictions are: the prequential score is that of the cells before."""
     model, part = data.model(n=5), data.parts[5]
     score = model.log_score(cells(part), part["y"]).mean()
-    told = model._learn(as_batch(cells(part), part["y"]))["log_score"]
+    batch = as_batch(cells(part), part["y"])
+    told = learn_arrival(model._spec(), model._result, batch, model._commit)["log_score"]
     assert told == pytest.approx(score, rel=1e-6)
 
 
@@ -296,17 +299,18 @@ def test_stream_with_local_goes_on_after_files_and_kills_with_the_same_bits(data
 
 def test_a_file_whose_pairs_are_none_of_the_stream_is_refused(data, tmp_path):
     model = data.model(n=3)
-    pairs = model._stream.state.pairs
+    pairs = model._result.stream.state.pairs
     for changed in (
         {"row": pairs.row + PARKS},
         {"along": pairs.along[::-1].copy()},
         {"precision": -1.0},
         {"modes": (0, 2)},
     ):
-        state = model._stream.state._replace(pairs=pairs._replace(**changed))
+        state = model._result.stream.state._replace(pairs=pairs._replace(**changed))
         bad = copy.copy(model)
-        bad.__dict__ = {**vars(model), "posterior_": model.posterior_, "labels_": model.labels_}
-        bad._stream = model._stream._replace(state=state)
+        rows = FittedRows(model.posterior_, model._result.belief, model.labels_)
+        stream = model._result.stream._replace(state=state)
+        bad._set(model._result.changed(rows=rows, stream=stream))
         with pytest.raises(ValueError, match="its deviations do not fit its stream"):  # as a load would
             bad.save(tmp_path / "bad.npz")
 
@@ -355,7 +359,9 @@ def test_what_a_stream_cannot_do_with_local_is_refused(data, monkeypatch):
         fit.partial_fit(cells(later), later["y"])
     local = tc.CPRegressor(prior=LOCAL, method="vmp", **QUICK).fit(cells(part), part["y"])
     of = local.posterior_.deviations._replace(told=None)
-    local.posterior_ = local.posterior_._replace(deviations=of)
+    local._set(
+        local._result.changed(rows=local._result.rows._replace(posterior=local.posterior_._replace(deviations=of)))
+    )
     with pytest.raises(ValueError, match="from a file of an earlier version with a Series"):
         local.partial_fit(cells(later), later["y"])
     draws = tc.CPRegressor(prior=LOCAL, method=tc.Gibbs(n_chains=1), max_iter=20, **QUICK)
@@ -386,7 +392,7 @@ def test_weights_features_and_scores_go_with_local_in_streams(data):
     found = pd.concat(told)
     assert len(found) == sum(map(len, parts))
     assert np.isfinite(found["surprise"].iloc[len(parts[0]) :]).all()
-    assert model._stream.state.maps[0] is not None
+    assert model._result.stream.state.maps[0] is not None
     assert np.isfinite(model.predict(cells(data.ahead))).all()
     with pytest.raises(ValueError, match="recommend of mode 'day' knows nothing"):
         model.recommend("day", n=1)

@@ -80,7 +80,7 @@ def test_map_after_batches_is_that_of_all_rows_at_once(data, streamed, thin):
         for part in data.parts[:3]:
             cells = np.c_[part["item"].str[1:].astype(int), part["user"]]
             model.partial_fit(cells, part["y"].to_numpy())
-    state = model._stream.state
+    state = model._result.stream.state
     known, design, free = state.maps[0], state.designs[0], state.maps[0].free
     seen, mean, cov = stored_moments(state)
     at = np.flatnonzero(seen)
@@ -89,7 +89,7 @@ def test_map_after_batches_is_that_of_all_rows_at_once(data, streamed, thin):
     np.testing.assert_allclose(known.gram, some.gram(), atol=1e-9)
     np.testing.assert_allclose(known.cross, some.transposed(mean[:, free] - known.centre), atol=1e-9)
     lines = np.zeros((0, 2)), np.zeros((0, 2))
-    expected = model._expected
+    expected = model._result.expected
     plain = LearnedPrior(*lines, expected.mean[:1], expected.scale[:1], free[None], expected.strength)
     prior = with_features(plain, [design]).for_rows([np.isin(np.arange(len(design.described)), at)])
     now = ModePrior(np.zeros((1, state.rank)), np.eye(state.rank)[None])
@@ -142,10 +142,10 @@ def test_stream_with_features_goes_on_after_save_and_load_with_the_same_bits(dat
 
 def test_batch_that_fails_changes_nothing(data):
     model = data.model(2)
-    before, map_before = model.predict(data.cold[["item", "user"]]), model._stream.state.maps[0]
+    before, map_before = model.predict(data.cold[["item", "user"]]), model._result.stream.state.maps[0]
     with pytest.raises(ValueError, match="nan"):
         model.partial_fit(data.parts[2][["item", "user"]], np.full(len(data.parts[2]), np.nan))
-    assert model._stream.state.maps[0] is map_before
+    assert model._result.stream.state.maps[0] is map_before
     np.testing.assert_array_equal(model.predict(data.cold[["item", "user"]]), before)
 
 
@@ -158,8 +158,8 @@ def test_stream_goes_on_from_a_fit_with_features(data, method, tmp_path):
         for part in data.parts[1:]:
             one.partial_fit(part[["item", "user"]], part["y"])
         assert data.rmse(one) < 0.6
-    known = model._stream.state.maps[0]
-    assert known.rows == model._stream.state.modes[0].seen.sum() > 25
+    known = model._result.stream.state.maps[0]
+    assert known.rows == model._result.stream.state.modes[0].seen.sum() > 25
 
 
 @each(

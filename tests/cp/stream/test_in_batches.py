@@ -44,7 +44,7 @@ def order_of(work):
 
 def plan_of(model, X, y, **beside):
     entries = (X, y, SHAPE, tuple(None for _ in SHAPE))
-    return plan_fit(model, entries, None, streaming=True, prior="fixed", **beside).work
+    return plan_fit(model._spec(), entries, None, streaming=True, prior="fixed", **beside).work
 
 
 @quiet

@@ -68,7 +68,7 @@ def test_revisited_messages_to_the_noise_are_those_that_it_holds():
     """All entries but those of the last batch are taken out and learned again: what is left is the prior."""
     X, y, known = drawn(1)
     model = streamed(X, y, known, 3, revisit=90)
-    stream = model._stream
+    stream = model._result.stream
     sample, noise, prior = stream.reservoir.sample, stream.state.noise, stream.state.noise_prior
     left = GammaNoise(noise.a - sample.a.sum(), noise.b - sample.b.sum())
     np.testing.assert_allclose(left, prior, rtol=1e-3, atol=1e-3)

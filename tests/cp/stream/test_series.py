@@ -60,7 +60,7 @@ def test_first_batch_is_the_fit(sales, method):
     X = pd.concat([whole[["shop", "day"]], sales.later(25)])
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     np.testing.assert_allclose(one.predict(X, return_std=True)[1], fit.predict(X, return_std=True)[1], rtol=1e-3)
-    known, state = one._stream.state.chains[1], one._stream.state
+    known, state = one._result.stream.state.chains[1], one._result.stream.state
     again = drifting.rows_together(known, state.clocks[1], chained.sites_of(state.modes[1], state.sizes[1]))
     mean = [np.linalg.solve(unpack(x.Lam, 1), x.eta[..., None]) for x in (again, state.modes[1])]
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
@@ -170,7 +170,7 @@ def test_streams_without_a_series_get_none_and_those_with_one_keep_their_first_e
         plain.partial_fit(X, y)
     model = sales.model(2)
     n, sentence = model.n_samples_seen_, "stream with a Series keeps no entries: pass them as data="
-    assert len(model._stream.kept.values) == n
+    assert len(model._result.stream.kept.values) == n
     assert model.forget_entries(X.iloc[:2]).n_samples_seen_ == n - 2
     monkeypatch.setattr(beginning, "MOST_KEPT", 100)
     with pytest.raises(ValueError, match=sentence):
