@@ -79,7 +79,7 @@ def tensors_of_words(paths: Sequence[str], args: argparse.Namespace, model: Any)
     first = cells_of_words(paths[0], args)
     if first is None:
         return None
-    classes = model._training_entries(*first[1:])[1]["_classes"]
+    classes = model._target().entries(*first[1:], model.shape)[1]["_classes"]
     others = [cells_of_words(path, args, classes) for path in paths[1:]]
     return [found[0] for found in (first, *others) if found is not None]
 

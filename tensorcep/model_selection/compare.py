@@ -159,7 +159,7 @@ def _checked_methods(
 
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
-    chosen = choose(model, train.nnz, train.shape, streaming=False)
+    chosen = choose(model._spec(), train.nnz, train.shape, streaming=False)
     method = METHODS[chosen.method]
     learns = method.learns_prior or not chosen.learns_prior
     knows = method.takes_features or knows_rows(model.prior) is None

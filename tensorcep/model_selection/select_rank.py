@@ -241,7 +241,7 @@ def select_rank(
     check_choice("rule", rule, RULES)
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers = n_threads(n_jobs)
-    (coords, values, shape, labels), _ = estimator._training_entries(X, y)
+    (coords, values, shape, labels), _ = estimator._target().entries(X, y, estimator.shape)
     folds = folds_of(cv, coords, values, random_state)
     base = clone(estimator).set_params(shape=shape, verbose=0)
     if "zero_rate" in base.get_params():

@@ -216,14 +216,14 @@ def test_a_batch_that_was_learned_stays_whole_if_an_interrupt_follows(tmp_path, 
     new = frame[300:].assign(**{"mode 1": "new " + frame["mode 1"][300:]})
     for one in (model, twin):
         one.partial_fit(frame[:300], y[:300])
-    assign = tc.CPRegressor._assign
+    assign = tc.CPRegressor._set
 
-    def interrupted(self, attributes):
-        assign(self, attributes)
+    def interrupted(self, result):
+        assign(self, result)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tc.CPRegressor, "_assign", interrupted)
+        patch.setattr(tc.CPRegressor, "_set", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(new, y[300:])
     twin.partial_fit(new, y[300:])
@@ -258,8 +258,8 @@ def test_the_check_sees_what_a_refused_call_changed(tmp_path):
     X, y = entries("classifier")
     model = tc.CPClassifier(2, method="pg-gibbs", max_iter=4, random_state=0).fit(X, y)
 
-    def refuse():  # the defect of version 0.1
-        model.link_ = "probit"
+    def refuse():
+        model._set(model._result.changed(observation=model._result.observation.with_facts({"link_": "probit"})))
         raise ValueError
 
     with pytest.raises(AssertionError, match="other file, answer"):

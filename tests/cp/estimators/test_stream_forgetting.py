@@ -55,7 +55,7 @@ def replayed(model):
     record = model._result.likelihood
     batch = adf.batch_of(fresh, sample.coords, sample.y, record, keep=1.0, time=0.0, seed=0)
     batch = batch._replace(problem=batch.problem._replace(start=rows_at(model, batch)))
-    settings = engine_of(model).settings
+    settings = engine_of(model._spec(), model._result).settings
     result = learn(get_method("cep", record), batch.problem, settings, max_iter=300, tol=1e-9)
     return adf.posterior_of(adf.absorbed(fresh, batch, result.posterior), 1.0)
 

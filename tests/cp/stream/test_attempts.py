@@ -94,7 +94,7 @@ def test_streams_are_bold_where_the_damping_is_left_to_them(rng, method, bold):
     model = CPClassifier(2, method=method, prior="fixed", interactions="cp", random_state=0, max_iter=5)
     coords = cells(rng, (6, 5, 4), 40)
     model.partial_fit(coords, (np.arange(40) % 2).astype(float))
-    assert engine_of(model).bold is bold
+    assert engine_of(model._spec(), model._result).bold is bold
 
 
 def test_real_values_are_learned_without_attempts(rng):

@@ -280,7 +280,7 @@ def test_stream_with_local_goes_on_after_files_and_kills_with_the_same_bits(data
     late = data.gaps.iloc[:9].assign(park="new")  # a new row at earlier days
     parts = [*data.parts[6:9], late]
     with monkeypatch.context() as patch:
-        patch.setattr(tc.CPRegressor, "_assign", lambda *_: 1 / 0)
+        patch.setattr(tc.CPRegressor, "_set", lambda *_: 1 / 0)
         for part in parts[:1]:
             with pytest.raises(ZeroDivisionError):
                 killed.partial_fit(cells(part), part["y"])

@@ -98,7 +98,7 @@ def test_stream_of_labels_with_few_entries_per_row_is_better_than_a_constant(ran
 def test_counts_learned_in_batches_are_poisson_ones_where_the_likelihood_is_left_open():
     left_open, named = tc.CPCountRegressor(8, random_state=0), tc.CPCountRegressor(8, likelihood="negbinomial")
     none = (np.zeros((0, 2), dtype=np.int64), np.zeros(0), (2, 2), (None, None))
-    assert _as(left_open, Way("fixed", in_batches=True), none).likelihood == "poisson"
+    assert _as(left_open._spec(), Way("fixed", in_batches=True), none).target.likelihood == "poisson"
     for model, way in ((left_open, Way("fixed")), (named, Way("fixed", in_batches=True))):
-        assert _as(model, way, none).likelihood == model.likelihood
+        assert _as(model._spec(), way, none).target.likelihood == model.likelihood
     assert left_open.likelihood == "auto"
