@@ -21,7 +21,7 @@ import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
-from tensorcep.cp.fit.outcome import fit_entries
+from tensorcep.cp.fit.outcome import Ready, run_ready
 from tensorcep.cp.fit.refit import runner_of
 from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fitted.model import FitResult, FittedModel
@@ -37,6 +37,7 @@ from tensorcep.cp.inputs.coordinates import (
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
 from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.stream.adf import ModeRows, Stream, StreamState, absorbed
 from tensorcep.cp.stream.checks import check_stream
 from tensorcep.cp.stream.cold_start import begin_with, leaves_choice
@@ -443,9 +444,10 @@ def _refit_without(
     start = fit.aligned.mean if means is None else means
     free = free_columns(fit.interactions, len(fit.shape))
     runner = runner_of(held.kept, ~gone, (start, free), run_plan)
+    earlier, zeros = fit.observation.facts, fit.sampled if sampled is None else sampled
     left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
-    zeros = fit.sampled if sampled is None else sampled
-    found = fit_entries(spec, left, runner, earlier=fit.observation.facts, sampled=zeros)
+    plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
+    found = run_ready(spec, Ready(left, plan, runner, True), earlier, sampled=zeros)
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
     n_left = int((~gone).sum())
     record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}
