@@ -19,13 +19,14 @@ from tensorcep.core.sums import LEAF
 from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_labels
 from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.targets.base import Target

@@ -23,6 +23,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.alignment import aligned_rows
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
@@ -36,7 +37,7 @@ from tensorcep.cp.model.problem import FixedRows, Problem
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
 from tensorcep.cp.stream.adf import STREAMING

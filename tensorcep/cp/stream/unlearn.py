@@ -24,6 +24,7 @@ from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.fit.outcome import Ready, run_ready
 from tensorcep.cp.fit.refit import runner_of
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
     Entries,
@@ -37,7 +38,6 @@ from tensorcep.cp.inputs.coordinates import (
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.stream.adf import ModeRows, Stream, StreamState, absorbed
 from tensorcep.cp.stream.checks import check_stream
 from tensorcep.cp.stream.cold_start import begin_with, leaves_choice
