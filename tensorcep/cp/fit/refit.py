@@ -30,7 +30,7 @@ from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.messages.state import MessageState, latent_values
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, STREAMING
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.problem import FixedRows, Problem
@@ -40,7 +40,6 @@ from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
-from tensorcep.cp.stream.adf import STREAMING
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
 

@@ -22,9 +22,9 @@ from tensorcep.cp.plan.priors import Rows
 from tensorcep.cp.plan.resolve import Draft, FitPlan, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
 from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.cp.stream.slopes import expected_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
+from tensorcep.priors.learned import expected_of
 
 # More components than a fit begins with are tried where a sweep then sums at most so many products of two numbers per
 # mode: those of 25,000 entries and 40 components, some seconds for a fit.

@@ -8,9 +8,9 @@ from tensorcep.core.belief import Draws, first_member
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.side_information import has_features, is_local, word_of
+from tensorcep.cp.methods import STREAMING
 from tensorcep.cp.plan.spec import FitSpec, check_revisit
 from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.stream.adf import STREAMING
 from tensorcep.cp.targets.real import has_common_law
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
