@@ -107,7 +107,7 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
         If something is missing or wrong.
     """
     _tell_of_thresholds(stored)
-    fitted: FittedCP = fitted_record(stored, FittedCP, lambda header, arrays: {})
+    fitted: FittedCP = fitted_record(stored, FittedCP)
     labels = fitted.labels.labels()
     own = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
     check_names(fitted.own, own)
