@@ -35,14 +35,14 @@ if TYPE_CHECKING:
         GroupFactorAnalysis,
         load,
     )
-    from tensorcep.matching import factor_match_score, replicability
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
-    from tensorcep.model_selection.select_rank import RankSelection
+    from tensorcep.model_selection.compare import compare
+    from tensorcep.model_selection.matching import factor_match_score, replicability
+    from tensorcep.model_selection.select_rank import RankSelection, select_rank
     from tensorcep.priors.features import Features
     from tensorcep.priors.fixed import Prior
     from tensorcep.priors.graph import Graph
     from tensorcep.priors.series import Series
-    from tensorcep.selection import compare, select_rank
     from tensorcep.splitting import train_test_split
     from tensorcep.warming import warmup
 
@@ -51,7 +51,9 @@ _NAMES = {
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "cp.estimators.regressor": ("CPRegressor",),
-    "model_selection.select_rank": ("RankSelection",),
+    "model_selection.compare": ("compare",),
+    "model_selection.matching": ("factor_match_score", "replicability"),
+    "model_selection.select_rank": ("RankSelection", "select_rank"),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),
@@ -71,9 +73,7 @@ _NAMES = {
     "priors.graph": ("Graph",),
     "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
-    "matching": ("factor_match_score", "replicability"),
     "splitting": ("train_test_split",),
-    "selection": ("compare", "select_rank"),
     "warming": ("warmup",),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}

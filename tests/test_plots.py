@@ -237,7 +237,7 @@ def test_plot_component_of_a_column_held_at_one_names_the_others(ax: Any) -> Non
 def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegressor) -> None:
     plots.plot_component(model, "place", 1, coverage=0.5, ax=ax)
     segments = bars(ax.containers[0])
-    mean, sd = model.components_frame("place")[1].to_numpy().T
+    mean, sd = model.components("place").query("component == 1")[["mean", "sd"]].to_numpy().T
     np.testing.assert_allclose(np.abs(mean / mean[0]), np.abs(model.factors_[0][:, 1] / model.factors_[0][0, 1]))
     half = ndtri(0.75) * sd
     np.testing.assert_allclose(segments[:, 0, 0], mean - half)
@@ -249,7 +249,7 @@ def test_plot_component_shows_means_intervals_and_labels(ax: Any, model: CPRegre
 
 def test_plot_component_of_many_rows_keeps_the_largest_and_says_so(ax: Any, model: CPRegressor) -> None:
     plots.plot_component(model, 1, 0, max_rows=5, sort="value", ax=ax)
-    weight = model.components_frame(1)[0]["mean"].to_numpy()
+    weight = model.components(1).query("component == 0")["mean"].to_numpy()
     expected = sorted(np.argsort(-np.abs(weight))[:5], key=lambda row: -weight[row])
     assert [text.get_text() for text in ax.get_yticklabels()] == [str(row) for row in expected]
     assert ax.get_title() == "mode_1, component 0, 5 largest of 40"

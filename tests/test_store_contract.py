@@ -192,7 +192,7 @@ def cp_answers(model: Any, X: Any, y: Any) -> Iterator[tuple[str, Any]]:
         "posterior": lambda: model.sample_posterior(2, X[:9], random_state=0),
         "one": lambda: model.sample_posterior(1, X[:9], random_state=0),
         "anomaly": lambda: model.anomaly_score(X, y),
-        "components": model.components_frame,
+        "components": lambda: model.components(mode),
         "explained": model.variance_explained,
         "summary": lambda: str(model.summary()),
         "similar": lambda: model.similar(mode, n=2),

@@ -31,4 +31,4 @@ print(cells.assign(mean=mean, sd=sd, lower=lower, upper=upper).round(3).to_strin
 model.save(folder / "model.npz")
 again = load(folder / "model.npz")
 print(f"\nkept in {folder / 'model.npz'}; the rows of {modes[0]!r}:")
-print(again.components_frame(0).head().round(2))
+print(again.components(0).head().round(2))

@@ -1,27 +1,155 @@
-"""Held-out cells of matrices: which there are, what a factor model says of them, and how well."""
+"""What is held out of the data of a model, of any family, and how well the model predicts it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import contextlib
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import xlog1py, xlogy
 from scipy.stats import nbinom, norm, poisson
+from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import indexable
 
 from tensorcep import metrics
-from tensorcep.core.checks import check_not_empty, fail_value
+from tensorcep.core.checks import check_choice, check_not_empty, fail_value
+from tensorcep.core.settings import Settings
+from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.inputs.side_information import is_local, knows_rows
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan.auto import choose
 from tensorcep.entries.matrices import as_views
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.factor_models.predict import predict_cells
-from tensorcep.model_selection.compare import LEVELS
+from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
+from tensorcep.gaussian_process.base import BaseGaussianProcess
+from tensorcep.linear.base import FeatureClassifier
 
+# Central intervals whose coverage gives the calibration error of real values and counts.
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+# Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed; points of one.
+WARM_UP_ENTRIES, WARM_UP_SWEEPS, TRIAL = 64, 2, 16
 # What matrices of labels are called.
 LABELS = ("bernoulli", "probit")
-# Probabilities of labels are kept so far from 0 and 1.
-LEAST = 1e-12
+# Probabilities of labels are kept so far from 0 and 1; those of classes of points from 0.
+LEAST, LEAST_OF_CLASSES = 1e-12, 1e-300
+
+Methods: TypeAlias = "Iterable[str | Settings] | None"
+Chosen: TypeAlias = "dict[str, str | Settings | None]"
+
+
+def held_out(estimator: Any, train: Any, test: Any) -> HeldOut:
+    """What is fitted to and what is predicted, as the family of the model has it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not what such a model is fitted to, or there is no such model.
+    """
+    if isinstance(estimator, (FeatureClassifier, BaseGaussianProcess)):
+        return Points(_pair(train, "tensor_train"), _pair(test, "tensor_test"))
+    if isinstance(estimator, FactorModel):
+        return Matrices(cells_of_matrices(estimator, train), cells_of_matrices(estimator, test))
+    for name, tensor in (("tensor_train", train), ("tensor_test", test)):
+        if not isinstance(tensor, SparseTensor):
+            raise TypeError(f"{name} must be a SparseTensor; got {type(tensor).__name__}.")
+        check_not_empty(tensor.nnz, name)
+    if not isinstance(estimator, BaseCP):
+        raise TypeError(f"estimator must be one of tensorcep's; got {type(estimator).__name__}.")
+    return Tensors(train, test)
+
+
+def _pair(given: Any, name: str) -> tuple[Any, np.ndarray]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(f"{name} must be a pair (X, y) for this estimator; got {type(given).__name__}.")
+    X, y = indexable(*given)
+    return X, np.asarray(y)
+
+
+def with_method(estimator: Any, method: str | Settings | None) -> Any:
+    """A clone with this method, or its own."""
+    return clone(estimator) if method is None else clone(estimator).set_params(method=method)
+
+
+def _listed(methods: Iterable[str | Settings]) -> list[str | Settings]:
+    return [methods] if isinstance(methods, (str, Settings)) else list(methods)
+
+
+def _each_once(methods: Iterable[str | Settings]) -> list[str | Settings]:
+    given = _listed(methods)
+    if not given or len({str(item) for item in given}) < len(given):
+        fail_value(f"methods must hold at least one name, each once; got {given}.")
+    return given
+
+
+def _named(given: Iterable[str | Settings], what: str, known: Collection[str]) -> Chosen:
+    for item in given:
+        check_choice(what, item.name if isinstance(item, Settings) else item, known)
+    return {str(item): item for item in given}
+
+
+class Tensors(NamedTuple):
+    """Entries of a CP model."""
+
+    train: SparseTensor
+    test: SparseTensor
+
+    def methods(self, estimator: BaseCP, given: Methods) -> Chosen:
+        """The methods to compare, by the names they get, each able to use the likelihood; by default all that can."""
+        likelihoods = estimator._target().likelihoods()
+        fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
+        if given is None:
+            return {name: name for name in fitting if _is_able(with_method(estimator, name), self.train)}
+        return _named(_each_once(given), f"a method for the likelihood {likelihoods[0].name!r}", fitting)
+
+    def warm_up(self, model: Any) -> None:
+        """Let every kernel of the fit compile, or load, on a few entries, whatever comes of their fit."""
+        few = np.arange(self.train.nnz) < WARM_UP_ENTRIES
+        small = clone(model).set_params(verbose=0, callbacks=lambda sweep, *_: sweep >= WARM_UP_SWEEPS)
+        with warnings.catch_warnings(), contextlib.suppress(FloatingPointError):
+            warnings.simplefilter("ignore")
+            small.fit(self.train.select(few))
+
+    def fit(self, model: Any) -> Any:
+        return model.fit(self.train)
+
+    def scores(self, model: Any, coverage: float) -> dict[str, float]:
+        """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
+        test, y = self.test, self.test.values
+        levels, point = hasattr(model, "expected_value"), not model.has_uncertainty()
+        binary = hasattr(model, "predict_proba") and not levels
+        mean = model.expected_value if levels else model.predict
+        predicted = model.predict_proba(test)[:, 1] if binary else mean(test)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
+            log_score = float(model.log_score(test, y).mean())
+            if binary:
+                both = 0.0 < y.mean() < 1.0
+                return {
+                    "auc": metrics.auc(y, predicted) if both else np.nan,
+                    "log_score": log_score,
+                    "coverage": np.nan,
+                    "calibration_error": metrics.expected_calibration_error(y, predicted),
+                }
+            found = {"rmse": metrics.rmse(y, predicted), "log_score": log_score, "coverage": np.nan}
+            if point:
+                return {**found, "calibration_error": np.nan}
+            covered = {c: metrics.coverage(y, *model.predict_interval(test, c).T) for c in {*LEVELS, coverage}}
+        error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
+        return {**found, "coverage": covered[coverage], "calibration_error": error}
+
+
+def _is_able(model: BaseCP, train: SparseTensor) -> bool:
+    """Whether the method of the estimator can do what its other parameters ask for."""
+    chosen = choose(model._spec(), train.nnz, train.shape, streaming=False)
+    method = METHODS[chosen.method]
+    learns = method.learns_prior or not chosen.learns_prior
+    knows = method.takes_features or knows_rows(model.prior) is None
+    return learns and knows and (method.takes_pairs or not is_local(model.prior))
 
 
 class Cells(NamedTuple):
@@ -111,20 +239,108 @@ def _away(part: Predicted) -> np.ndarray:
     return np.where(part.y <= limit, np.maximum(free - limit, 0.0), np.abs(part.y - free)) / sd
 
 
-def scores(parts: list[Predicted], coverage: float) -> dict[str, float]:
-    """A line of the table of `compare`."""
-    y, mean = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "mean"))
-    log_score = float(np.concatenate([log_scores(*part) for part in parts]).mean())
-    if all(part.likelihood in LABELS for part in parts):
-        both = 0.0 < y.mean() < 1.0
-        error = metrics.expected_calibration_error(y, mean)
-        found = {"auc": metrics.auc(y, mean) if both else np.nan, "log_score": log_score}
-        return {**found, "coverage": np.nan, "calibration_error": error}
-    found = {"rmse": metrics.rmse(y, mean), "log_score": log_score}
-    real = [part for part in parts if part.likelihood == "gaussian"]
-    if not real:
-        return {**found, "coverage": np.nan, "calibration_error": np.nan}
-    z = np.concatenate([_away(part) for part in real])
-    covered = {level: float(np.mean(z <= norm.ppf(0.5 + 0.5 * level))) for level in {*LEVELS, coverage}}
-    error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
-    return {**found, "coverage": covered[coverage], "calibration_error": error}
+class Matrices(NamedTuple):
+    """Cells of the matrices of a factor model."""
+
+    train: Cells
+    test: Cells
+
+    def methods(self, _: FactorModel, given: Methods) -> Chosen:
+        """The methods to compare, by the names they get."""
+        return _named(list(FACTOR_METHODS) if given is None else _listed(given), "a method", FACTOR_METHODS)
+
+    def warm_up(self, model: Any) -> None:
+        """Let the kernels of a fit compile; samplers have the sweeps that their burn-in asks for."""
+        if str(getattr(model.method, "name", model.method)) != "gibbs":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.fit(clone(model).set_params(max_iter=2, verbose=0))
+
+    def fit(self, model: Any) -> Any:
+        return model.fit(self.train.given(self.train.matrices))
+
+    def scores(self, model: Any, coverage: float) -> dict[str, float]:
+        """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
+        parts = [predicted(model, m, one) for m, one in enumerate(self.test.matrices)]
+        y, mean = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "mean"))
+        log_score = float(np.concatenate([log_scores(*part) for part in parts]).mean())
+        if all(part.likelihood in LABELS for part in parts):
+            both = 0.0 < y.mean() < 1.0
+            error = metrics.expected_calibration_error(y, mean)
+            found = {"auc": metrics.auc(y, mean) if both else np.nan, "log_score": log_score}
+            return {**found, "coverage": np.nan, "calibration_error": error}
+        found = {"rmse": metrics.rmse(y, mean), "log_score": log_score}
+        real = [part for part in parts if part.likelihood == "gaussian"]
+        if not real:
+            return {**found, "coverage": np.nan, "calibration_error": np.nan}
+        z = np.concatenate([_away(part) for part in real])
+        covered = {level: float(np.mean(z <= norm.ppf(0.5 + 0.5 * level))) for level in {*LEVELS, coverage}}
+        error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
+        return {**found, "coverage": covered[coverage], "calibration_error": error}
+
+
+class Points(NamedTuple):
+    """Features (n, d) and targets (n,) of models of points, to fit and to predict."""
+
+    train: tuple[Any, np.ndarray]
+    test: tuple[Any, np.ndarray]
+
+    def methods(self, estimator: Any, given: Methods) -> Chosen:
+        """The methods to compare, by the names they get; by default all that fit the likelihood."""
+        if not hasattr(estimator, "engines"):
+            if given is not None:
+                fail_value(f"{type(estimator).__name__} has one method, EP; leave methods out.")
+            return {"ep": None}
+        records = estimator.engines.records
+        if given is None:
+            return {name: name for name in records if self._fits(with_method(estimator, name))}
+        return _named(_each_once(given), "a method", records)
+
+    def _fits(self, model: Any) -> bool:
+        try:
+            self.warm_up(model)
+        except ValueError:  # of points that are always allowed: the method has not what the likelihood needs
+            return False
+        return True
+
+    def warm_up(self, model: Any) -> None:
+        """Fit a few made-up points, so that kernels compile; refused where the method does not fit the likelihood."""
+        rng, (X, y) = np.random.default_rng(0), self.train
+        targets = np.unique(y)[:2] if is_classifier(model) else np.array([0, 2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clone(model).fit(rng.standard_normal((TRIAL, np.shape(X)[1])), np.resize(targets, TRIAL))
+
+    def fit(self, model: Any) -> Any:
+        return model.fit(*self.train)
+
+    def scores(self, model: Any, coverage: float) -> dict[str, float]:
+        """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
+        X, given = self.test
+        if not is_classifier(model):
+            covered = {c: metrics.coverage(given, *model.predict_interval(X, c).T) for c in {*LEVELS, coverage}}
+            return {
+                "rmse": metrics.rmse(given, model.predict(X)),
+                "log_score": float(np.mean(model.log_score(X, given))),
+                "coverage": covered[coverage],
+                "calibration_error": float(np.mean([abs(covered[level] - level) for level in LEVELS])),
+            }
+        p, classes = model.predict_proba(X), np.asarray(model.classes_)
+        unknown = np.setdiff1d(given, classes)
+        if len(unknown):
+            fail_value(f"tensor_test must have labels of the training points; {unknown[0].item()!r} is none.")
+        place = np.searchsorted(classes, given)
+        log_score = float(np.mean(np.log(np.maximum(p[np.arange(len(place)), place], LEAST_OF_CLASSES))))
+        if len(classes) > 2:  # of the most probable class: whether it is right, by its probability
+            right = (p.argmax(axis=1) == place).astype(float)
+            return _labels(np.nan, log_score, metrics.expected_calibration_error(right, p.max(axis=1)))
+        one = (place == 1).astype(float)
+        auc = metrics.auc(one, p[:, 1]) if 0.0 < one.mean() < 1.0 else np.nan
+        return _labels(auc, log_score, metrics.expected_calibration_error(one, p[:, 1]))
+
+
+def _labels(auc: float, log_score: float, error: float) -> dict[str, float]:
+    return {"auc": auc, "log_score": log_score, "coverage": np.nan, "calibration_error": error}
+
+
+HeldOut: TypeAlias = Tensors | Matrices | Points

@@ -26,6 +26,8 @@ from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
 from tensorcep.entries.tensor import SparseTensor
+from tensorcep.factor_models.base import FactorModel
+from tensorcep.model_selection.held_out import Cells, cells_of_matrices, log_scores, predicted
 
 UNSEEN = "touch rows without training entries"
 
@@ -142,7 +144,7 @@ class RankSelection(NamedTuple):
         A line per rank: "mean" and "standard_error" of the scores over folds, "loss" and "loss_error" (mean and
         standard error of the differences to the best rank, fold by fold), "seconds" of its fits, and the scores of
         the folds, "fold_0", "fold_1", ...
-    estimator : CPRegressor, CPClassifier or CPCountRegressor
+    estimator : CP estimator or factor model
         A clone of the one given, with the chosen rank, fitted to all entries.
 
     Examples
@@ -164,7 +166,7 @@ class RankSelection(NamedTuple):
 
 
 def select_rank(
-    estimator: BaseCP,
+    estimator: Any,
     X: Any,
     y: Any = None,
     ranks: Iterable[int] = RANKS,
@@ -177,23 +179,21 @@ def select_rank(
     verbose: int = 0,
     client: Any = None,
 ) -> RankSelection:
-    """Choose the rank of a CP model by the log score of held-out entries, and fit it to all of them.
+    """Choose the number of components by the log score of held-out entries, and fit the model with it to all of them.
 
-    All ranks meet the same folds, whose own difficulty moves the scores of all ranks together. The rule therefore
-    compares a rank with the best one by the standard error of their *difference* over the folds (paired), not by that
-    of the scores, which would let a rank pass that is worse in every fold. Training parts of folds overlap, so that
-    the standard error is rather too small: take the outcome as a sensible choice, not as a test.
+    All ranks meet the same folds, and a rank is compared with the best one by the standard error of their difference
+    over the folds. Training parts of folds overlap, so that it is rather too small: take the outcome as a sensible
+    choice, not as a test.
 
     Parameters
     ----------
-    estimator : CPRegressor, CPClassifier or CPCountRegressor
-        The model, with any method; it is cloned, not fitted. With `interactions` as a word the rank is that of every
-        pair and of the CP part.
-    X : array-like of shape (N, K) of integers, SparseTensor, or DataFrame of labels
+    estimator : CP estimator or factor model
+        It is cloned, not fitted. Of CP models the rank, of factor models `n_components` is chosen.
+    X : entries, or what a factor model is fitted to
+        For a factor model the observed cells of its matrices are the entries.
     y : array-like of shape (N,), optional
-        Values of the entries, or labels of classes as `fit` takes them; left out with a SparseTensor.
+        Values of the entries of a CP model; left out with a SparseTensor.
     ranks : iterable of int, default=(1, 2, 3, 4, 6, 8, 12, 16)
-        Ranks to try, in any order; they are tried in increasing order.
     cv : int >= 2 or scikit-learn splitter or iterable of (train, held-out) indices, default=5
         An integer is a shuffled `KFold` over the entries.
     rule : {"one_standard_error", "best"}, default="one_standard_error"
@@ -205,9 +205,8 @@ def select_rank(
     random_state : int, RandomState, Generator or None
         Shuffles the entries of an integer `cv`. The fits use the estimator's own.
     verbose : int, default=0
-        1 shows a progress bar.
     client : distributed.Client, optional
-        Of a Dask cluster, whose workers fit the folds; scores are the same. The fit to all entries is made here.
+        Of a Dask cluster, whose workers fit the folds; scores are the same.
 
     Returns
     -------
@@ -215,18 +214,16 @@ def select_rank(
 
     Raises
     ------
-    TypeError
-        If the estimator is not one of those named.
-    ValueError
-        If an argument is out of its range, or the estimator's rank is fixed by its other parameters.
+    TypeError, ValueError
+        If an argument is not allowed, or other parameters fix the rank of the estimator.
 
     Warns
     -----
     One line tells how many fits did not converge, and one how many folds hold entries of rows that have none in the
     training part: such rows are predicted from their prior, as always.
 
-    Source
-    ------
+    References
+    ----------
     Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, sec. 7.10 (the one-standard-error rule, there
     with the standard error of the best score).
 
@@ -237,51 +234,83 @@ def select_rank(
     >>> select_rank(CPRegressor(method="vmp", random_state=0), tensor, ranks=[1, 2, 3], cv=3, random_state=0).rank
     2
     """
-    tried = _checked_ranks(estimator, ranks)
+    of_matrices = isinstance(estimator, FactorModel)
+    if not of_matrices:
+        _check_rank_is_free(estimator)
+    tried = in_order(ranks)
     check_choice("rule", rule, RULES)
     patience = len(tried) if patience is None else check_int("patience", patience)
-    n_workers = n_threads(n_jobs)
-    (coords, values, shape, labels), _ = estimator._target().entries(X, y, estimator.shape)
-    folds = folds_of(cv, coords, values, random_state)
-    base = clone(estimator).set_params(shape=shape, verbose=0)
-    if "zero_rate" in base.get_params():
-        base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
+    n_workers, split = n_threads(n_jobs), partial(folds_of, cv, random_state=random_state)
+    data = _cells(estimator, X, split) if of_matrices else _entries(estimator, X, y, split)
+    search = Search(tried, data.folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
+    scores, seconds = scores_of(search, data, _log_score)
+    tried = tried[: len(scores)]
+    loss, error = losses(scores)
+    best = int(np.argmax(scores.mean(axis=1)))
+    chosen = best if rule == "best" else int(np.argmax(loss <= error))
+    name, given = ("n_components", (X,)) if of_matrices else ("rank", (X, y))
+    model = clone(estimator).set_params(**{name: tried[chosen]}).fit(*given)
+    frame = _frame(tried, scores, loss, error, seconds)
+    return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
 
-    # what is known of rows goes by labels, which coordinates alone do not have
-    entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
-    data = FoldData(base, entries, values, folds)
-    search = Search(tried, folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
-    return selected(search, data, fold_score, lambda rank: clone(estimator).set_params(rank=rank).fit(X, y))
 
-
-class FoldData(NamedTuple):
-    """What the fits of all ranks and folds need: the estimator, entries or their coordinates, values, and folds."""
+class EntryFolds(NamedTuple):
+    """Folds of the entries of a CP model, which are coordinates alone where nothing is known of rows."""
 
     base: Any
     entries: Any
     values: np.ndarray
     folds: Folds
 
+    def log_score(self, rank: int, fold: int) -> float:
+        """Mean of the held-out entries, of a fit of this rank."""
+        (kept, held), entries = self.folds[fold], self.entries
+        with_labels = isinstance(entries, SparseTensor)
+        some, rest = (entries.select(rows) if with_labels else entries[rows] for rows in (kept, held))
+        model = clone(self.base).set_params(rank=rank).fit(some, None if with_labels else self.values[kept])
+        return float(model.log_score(rest, self.values[held]).mean())
 
-def fold_score(data: FoldData, rank: int, fold: int) -> float:
-    """The log score of held-out entries of a fit of this rank."""
-    (kept, held), entries = data.folds[fold], data.entries
-    with_labels = isinstance(entries, SparseTensor)
-    some, rest = (entries.select(rows) if with_labels else entries[rows] for rows in (kept, held))
-    model = clone(data.base).set_params(rank=rank).fit(some, None if with_labels else data.values[kept])
-    return float(model.log_score(rest, data.values[held]).mean())
+
+class CellFolds(NamedTuple):
+    """Folds of the cells of matrices, which matrix each cell is of, and where the cells of each matrix begin."""
+
+    base: Any
+    cells: Cells
+    place: np.ndarray
+    start: np.ndarray
+    folds: Folds
+
+    def log_score(self, rank: int, fold: int) -> float:
+        """Mean of the held-out cells, of a fit with so many components."""
+        kept, held = (
+            [one.select(rows[self.place[rows] == m] - self.start[m]) for m, one in enumerate(self.cells.matrices)]
+            for rows in self.folds[fold]
+        )
+        model = clone(self.base).set_params(n_components=rank).fit(self.cells.given(kept))
+        return float(np.concatenate([log_scores(*predicted(model, m, one)) for m, one in enumerate(held)]).mean())
 
 
-def selected(search: Search, data: Any, score: Score, fit: Callable[[int], Any]) -> RankSelection:
-    """The choice by the scores of all folds, and ``fit(rank)``, the fit to all entries."""
-    scores, seconds = scores_of(search, data, score)
-    tried = search.ranks[: len(scores)]
-    loss, error = losses(scores)
-    best = int(np.argmax(scores.mean(axis=1)))
-    chosen = best if search.rule == "best" else int(np.argmax(loss <= error))
-    model = fit(tried[chosen])
-    frame = _frame(tried, scores, loss, error, seconds)
-    return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
+def _log_score(data: EntryFolds | CellFolds, rank: int, fold: int) -> float:
+    return data.log_score(rank, fold)
+
+
+def _entries(estimator: BaseCP, X: Any, y: Any, split: Callable[..., Folds]) -> EntryFolds:
+    (coords, values, shape, labels), _ = estimator._target().entries(X, y, estimator.shape)
+    folds = split(coords, values)
+    base = clone(estimator).set_params(shape=shape, verbose=0)
+    if "zero_rate" in base.get_params():
+        base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
+
+    # what is known of rows goes by labels, which coordinates alone do not have
+    entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
+    return EntryFolds(base, entries, values, folds)
+
+
+def _cells(estimator: FactorModel, X: Any, split: Callable[..., Folds]) -> CellFolds:
+    cells = cells_of_matrices(estimator, X)
+    place = np.concatenate([np.full(one.nnz, m) for m, one in enumerate(cells.matrices)])
+    start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
+    return CellFolds(clone(estimator).set_params(verbose=0), cells, place, start, split(place[:, None], place))
 
 
 def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -290,15 +319,14 @@ def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return apart.mean(axis=1), apart.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
 
 
-def _checked_ranks(estimator: Any, ranks: Iterable[int]) -> list[int]:
-    """The ranks in increasing order, for an estimator whose rank may vary."""
+def _check_rank_is_free(estimator: Any) -> None:
+    """Refuse what is no CP model, and one whose rank other parameters fix."""
     if not isinstance(estimator, BaseCP):
         raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
     if isinstance(estimator.interactions, dict):
         fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
     if not isinstance(estimator.init, str):
         fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
-    return in_order(ranks)
 
 
 def in_order(ranks: Iterable[int]) -> list[int]:

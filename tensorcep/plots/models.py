@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.plots.axes import GUIDE, MAIN, axes_of, finish, shown
 from tensorcep.plots.subjects import is_of_matrices
@@ -29,7 +28,7 @@ def plot_component(
 ) -> Any:
     """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
 
-    Means, signs and the scale, which a component's modes share evenly, are those of ``model.components_frame(mode)``.
+    Weights are those of ``model.components(mode)``, of norm 1 in every mode.
 
     Parameters
     ----------
@@ -72,14 +71,15 @@ def plot_component(
         )
     name = names_of(model.labels_)[mode_of(model.labels_, mode)]
     component = check_int("component", component, 0, model.posterior_.rank - 1)
-    z = ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))
     if sort is not None:
         check_choice("sort", sort, ("value",))
-    table = model.components_frame(mode)
-    if component not in table.columns.get_level_values(0):
-        there = sorted(set(table.columns.get_level_values(0)))
+    table = model.components(mode, coverage)
+    own = table[table["component"] == component]
+    if not len(own):
+        there = sorted({int(r) for r in table["component"]})
         fail_value(f"component must be one of {there}, the columns that {name} has a part in; got {component}.")
-    weight, half = table[component]["mean"].to_numpy(), z * table[component]["sd"].to_numpy()
+    weight, labels = own["mean"].to_numpy(), own.iloc[:, 0].array
+    half = own["upper"].to_numpy() - weight
     rows = np.sort(np.argsort(-np.abs(weight), kind="stable")[: check_int("max_rows", max_rows)])
     if sort is not None:
         rows = rows[np.argsort(-weight[rows], kind="stable")]
@@ -87,7 +87,7 @@ def plot_component(
     at = np.arange(rows.size)
     ax.axvline(0.0, color=GUIDE, linewidth=1)
     ax.errorbar(weight[rows], at, xerr=half[rows], fmt="o", color=MAIN, markersize=4, linewidth=1.2)
-    ax.set_yticks(at, [shown(table.index[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
+    ax.set_yticks(at, [shown(labels[row]) for row in rows], fontsize=None if rows.size <= CROWDED else "small")
     ax.set_ylim(rows.size - 0.4, -0.6)
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")

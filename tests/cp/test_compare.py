@@ -16,6 +16,7 @@ from tensorcep import CPRegressor, compare, metrics
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.model_selection import compare as comparison
+from tensorcep.model_selection.held_out import WARM_UP_ENTRIES
 
 QUICK = {"max_iter": 100, "tol": 0.02}
 
@@ -130,7 +131,7 @@ def test_compare_measures_a_method_whose_fit_to_a_few_entries_fails(monkeypatch:
     fit = CPRegressor.fit
 
     def fragile(model: CPRegressor, X: SparseTensor, y: Any = None) -> CPRegressor:
-        if X.nnz <= comparison.WARM_UP_ENTRIES:
+        if X.nnz <= WARM_UP_ENTRIES:
             raise FloatingPointError
         return fit(model, X, y)
 

@@ -329,7 +329,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "sample_posterior of broken draws": lambda m: m.sample_posterior(1.5),
     "log_score of too few values": lambda m: m.log_score(ASKED, [1.0]),
     "components of a mode that is not there": lambda m: m.components("shop"),
-    "components_frame of a mode that is not there": lambda m: m.components_frame(7),
+    "components of a number that is no mode": lambda m: m.components(7),
     "explain of a label that is not there": lambda m: m.explain(user="zz", item="i1", day=ASKED["day"].iloc[0]),
     "explain without a mode": lambda m: m.explain(user="u1"),
     "recommend of a mode that is not there": lambda m: m.recommend("shop"),

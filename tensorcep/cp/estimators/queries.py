@@ -505,32 +505,6 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return components.components(self._fitted, mode, coverage)
 
-    def components_frame(self, mode: Any) -> pd.DataFrame:
-        """Means and standard deviations of the factors of a mode, the most relevant component first.
-
-        The scale of a component is shared evenly: its factors have the same root mean square in all its modes. All of
-        them but the first are turned so that their large values are positive; products stay as they are. Columns that
-        are held at 1 are left out. A main effect of the first mode holds the constant of all.
-
-        Parameters
-        ----------
-        mode : name or position
-
-        Returns
-        -------
-        DataFrame
-            A row per row of the mode, with its label if there is one; columns (component, "mean" or "sd").
-
-        Examples
-        --------
-        >>> from tensorcep import CPRegressor, simulate_cp
-        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.components_frame(0).shape
-        (8, 4)
-        """
-        return components.components_frame(self._fitted, mode)
-
     def variance_explained(
         self, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
     ) -> pd.DataFrame:
@@ -648,7 +622,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         DataFrame
-            A row per row of the mode, as in `components_frame`; columns (component, "r_hat", "bulk_size" or
+            A row per row of the mode, with its label if there is one; columns (component, "r_hat", "bulk_size" or
             "tail_size"). R-hat is near 1 (below 1.01, as a rule) where the chains agree.
 
         Raises

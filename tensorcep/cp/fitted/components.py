@@ -55,16 +55,6 @@ def to_tensorly(model: FittedModel) -> Any:
     return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(model.fit.factors, safe, strict=True)]))
 
 
-def components_frame(model: FittedModel, mode: Any) -> pd.DataFrame:
-    """Means and standard deviations of the factors of a mode, the most relevant component first."""
-    k, columns, index = columns_of(model, mode)
-    found, layout = model.fit.aligned, model.fit.layout
-    scale = shared_scales(found.mean, layout)[k] * signs(model.fit.factors, model.fit.column_modes)[k]
-    own = layout.rows[k]
-    values = {"mean": found.mean[own] * scale, "sd": np.sqrt(found.variance[own]) * np.abs(scale)}
-    return columns_table(values, columns, index)
-
-
 def columns_of(model: FittedModel, mode: Any) -> tuple[int, list[int], Any]:
     """A mode, its columns, the most relevant first, and the labels of its rows."""
     k = mode_of(model.fit.labels, mode)

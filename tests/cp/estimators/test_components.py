@@ -30,31 +30,26 @@ def test_signs_leave_products_alone_and_point_up(rng):
         assert all(sign[k, r] == 1.0 for k in range(3) if k not in active)
 
 
-def test_components_frame_holds_labels_means_and_sds_in_order():
+def test_components_hold_labels_means_and_sds_in_order():
     frame = pd.DataFrame({"who": list("aabbccdd"), "what": list("xyxyxyxy"), "value": np.arange(8.0)})
     model = paper(tc.CPRegressor, 2, random_state=0, max_iter=30, tol=1.0).fit(
         tc.SparseTensor.from_pandas(frame, ["who", "what"], "value")
     )
-    table = model.components_frame("who")
-    pd.testing.assert_frame_equal(model.components_frame(0), table)
-    assert list(table.index) == list("abcd")
-    assert table.columns.get_level_values(0)[0] == np.argmax(model.relevance_)
-    product = sum(
-        np.outer(table[r, "mean"], model.components_frame(1)[r, "mean"]) for r in range(2)
-    )  # signs cancel in products
-    np.testing.assert_allclose(product, model.factors_[0] @ model.factors_[1].T)
-    ratio = table[1, "sd"] / np.sqrt(model.factor_covs_[0][:, 1, 1])
-    np.testing.assert_allclose(ratio, np.abs(table[1, "mean"] / model.factors_[0][:, 1]))
-    for r in range(2):  # the scale is shared evenly
-        sizes = [np.sqrt(np.mean(model.components_frame(k)[r, "mean"] ** 2)) for k in range(2)]
-        np.testing.assert_allclose(sizes[0], sizes[1])
+    table = model.components("who")
+    pd.testing.assert_frame_equal(model.components(0), table)
+    assert table["component"].iloc[0] == np.argmax(model.relevance_)
+    one, other = ({r: own.reset_index() for r, own in model.components(k).groupby("component")} for k in range(2))
+    assert list(one[0]["who"]) == list("abcd")
+    product = sum(one[r]["weight"].iloc[0] * np.outer(one[r]["mean"], other[r]["mean"]) for r in range(2))
+    np.testing.assert_allclose(product, model.factors_[0] @ model.factors_[1].T)  # signs cancel in products
+    ratio = one[1]["sd"] / np.sqrt(model.factor_covs_[0][:, 1, 1])
+    np.testing.assert_allclose(ratio, np.abs(one[1]["mean"] / model.factors_[0][:, 1]))
 
 
-def test_components_frame_leaves_out_columns_held_at_one():
+def test_components_leave_out_columns_held_at_one():
     X, y = entries("regressor")
     model = new("regressor", interactions="main+cp", tol=0.5).fit(X, y)
-    found = set(model.components_frame(1).columns.get_level_values(0))
-    assert found == {r for r, modes in enumerate(model.column_modes_) if 1 in modes}
+    assert set(model.components(1)["component"]) == {r for r, modes in enumerate(model.column_modes_) if 1 in modes}
 
 
 def test_n_components_counts_what_ard_leaves():
@@ -64,6 +59,6 @@ def test_n_components_counts_what_ard_leaves():
     assert model.relevance_.sum() == pytest.approx(1.0)
 
 
-def test_components_frame_refuses_a_mode_that_is_not_there():
+def test_components_refuse_a_mode_that_is_not_there():
     with pytest.raises(ValueError, match="mode must be an integer from 0 to 2; got 3"):
-        fitted("regressor").components_frame(3)
+        fitted("regressor").components(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.cases import each
 from helpers.data import NAMES, entries, new
@@ -67,7 +68,7 @@ def test_factors_are_those_of_the_best_member(name):
     last = [model.trace_["train_score"][model.trace_["member"] == c][-1] for c in range(3)]
     assert last == sorted(last, reverse=True)
     assert len(model.trace_["member"]) == model.n_iter_
-    assert len(model.components_frame(1)) == model.shape_[1]
+    assert len(model.components(1)) == model.shape_[1] * model.posterior_.rank
 
 
 def test_interval_bounds_are_quantiles_of_the_mixture():
@@ -108,7 +109,7 @@ def test_saved_ensembles_give_the_same_bits(name, tmp_path):
     np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
     np.testing.assert_array_equal(again.log_score(X, y), model.log_score(X, y))
     np.testing.assert_array_equal(again.sample_y(X[:9], 4, 0), model.sample_y(X[:9], 4, 0))
-    np.testing.assert_array_equal(again.components_frame(0), model.components_frame(0))
+    pd.testing.assert_frame_equal(again.components(0), model.components(0))
 
 
 def test_streams_go_on_from_the_best_member():

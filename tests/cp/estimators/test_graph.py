@@ -11,7 +11,7 @@ from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.compare import _checked_methods
+from tensorcep.model_selection.held_out import Tensors
 
 SIDE, M = 6, 9
 N = SIDE * SIDE
@@ -186,4 +186,9 @@ def test_what_cannot_be_done_is_refused(data, how, sentence):
 
 def test_compare_leaves_out_methods_that_know_no_graph(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["sensor", "hour"], value="y")
-    assert set(_checked_methods(None, tc.CPRegressor(prior=data.prior), train)) == {"cep", "laplace", "vmp", "gibbs"}
+    assert set(Tensors(train, train).methods(tc.CPRegressor(prior=data.prior), None)) == {
+        "cep",
+        "laplace",
+        "vmp",
+        "gibbs",
+    }

@@ -37,7 +37,7 @@ def test_estimator_learns_a_prior_and_saves_it(name, how, kind, tmp_path):
     X, y = entries(name)
     model = new(name, prior=kind, **how).fit(X, y)
     assert model.relevance_.shape == (2,)
-    assert model.components_frame(0).shape == (model.shape_[0], 4)
+    assert len(model.components(0)) == 2 * model.shape_[0]
     model.save(tmp_path / "model.npz")
     again = tc.load(tmp_path / "model.npz")
     assert again.prior == kind

@@ -132,7 +132,7 @@ def test_refused_questions_change_nothing(name, method, params, tmp_path):
         "sample_y": lambda: model.sample_y(X, 0),
         "sample_posterior": lambda: model.sample_posterior(1.5),
         "log_score": lambda: model.log_score(X, y[:5]),
-        "components_frame": lambda: model.components_frame(7),
+        "components": lambda: model.components(7),
         "save": lambda: model.save(tmp_path / "nowhere" / "model.npz"),
     }
     how = {"answers": answers(name), "folder": tmp_path, "before": None}

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.compare import _checked_methods
+from tensorcep.model_selection.held_out import Tensors
 
 N, M, KNOWN = 40, 30, 30
 QUICK = {"max_iter": 60, "random_state": 0, "rank": 2}
@@ -245,7 +245,7 @@ def test_rows_without_entries_are_recommended(data, fitted):
 
 def test_compare_leaves_out_methods_without_features(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["item", "user"], value="y")
-    methods = _checked_methods(None, tc.CPRegressor(prior={"item": tc.Features(data.items)}), train)
+    methods = Tensors(train, train).methods(tc.CPRegressor(prior={"item": tc.Features(data.items)}), None)
     assert set(methods) == {"cep", "laplace", "vmp", "gibbs"}
 
 

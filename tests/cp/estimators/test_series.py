@@ -11,7 +11,7 @@ from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.compare import _checked_methods
+from tensorcep.model_selection.held_out import Tensors
 
 N, M, END = 50, 8, 43
 QUICK = {"max_iter": 40, "random_state": 0, "rank": 2}
@@ -230,7 +230,7 @@ def test_what_cannot_be_done_is_refused(data, how, sentence):
 
 def test_compare_leaves_out_methods_without_series(data):
     train = tc.SparseTensor.from_pandas(data.train, modes=["day", "park"], value="y")
-    assert set(_checked_methods(None, tc.CPRegressor(prior=SERIES), train)) == {"cep", "laplace", "vmp", "gibbs"}
+    assert set(Tensors(train, train).methods(tc.CPRegressor(prior=SERIES), None)) == {"cep", "laplace", "vmp", "gibbs"}
 
 
 def test_days_to_recommend_and_anomalies_know_the_series(data, smooth):

@@ -1,8 +1,8 @@
-"""How alike two sets of factors are, whatever the order, signs and scales of their components."""
+"""How alike the components of two fits are, and how well other seeds, and halves of the entries, find the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from sklearn.base import clone
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
 from tensorcep.core.cluster import Cluster, cluster_of
+from tensorcep.factor_models.base import FactorModel
+from tensorcep.model_selection.held_out import cells_of_matrices
 
 TINY = np.finfo(float).tiny
 
@@ -25,13 +27,22 @@ def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
 
     Parameters
     ----------
-    one, other : fitted CP estimators, CPTensors of TensorLy, or lists of arrays (n_k, R)
-        Of an estimator the components of all modes count, those that are switched off do not.
+    one, other : fitted CP estimators or factor models, CPTensors of TensorLy, or lists of arrays (n_k, R)
+        Of a CP estimator the components of all modes count, those that are switched off do not; of a factor model all,
+        by the factors of its entities (of one matrix or of views by the scores, and the loadings of every matrix).
     weights : bool, default=True
 
     References
     ----------
     Acar, Dunlavy, Kolda and Morup (2011), Scalable tensor factorizations for incomplete data, sec. 4.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, factor_match_score, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> round(factor_match_score(model, model), 3)
+    1.0
     """
     a, b = _parts(one), _parts(other)
     shapes = [[len(factor) for factor in factors] for factors in (a, b)]
@@ -52,6 +63,8 @@ def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
 
 def _parts(given: Any) -> list[np.ndarray]:
     """Factors (n_k, R) of the components of all modes."""
+    if isinstance(given, FactorModel):
+        return [moments.mean[:, : given.n_components_] for moments in given.posterior_.moments]
     if hasattr(given, "column_modes_"):
         every = [len(modes) == len(given.shape_) for modes in given.column_modes_]
         shares = given.relevance_ * every
@@ -65,23 +78,41 @@ def _parts(given: Any) -> list[np.ndarray]:
     return [np.asarray(factor, dtype=float) for factor in given]
 
 
-def compared(
-    model: Any, X: Any, split: Any, score: Any, by: str, n_repeats: int, random_state: Any, client: Any = None
+def replicability(
+    model: Any, X: Any, *, by: str = "seeds", n_repeats: int = 4, random_state: Any = 0, client: Any = None
 ) -> pd.DataFrame:
-    """The table of `tensorcep.replicability`, of an estimator of any family.
+    """Factor match scores of pairs of fits: of the same entries from other seeds, or of the two halves of the entries.
 
     Parameters
     ----------
-    split : callable
-        ``split(0.5, rng)``: two halves of the entries.
-    score : callable
-        Of two fits.
+    model : CP estimator or factor model
+        It is cloned, and stays as it is.
+    X : SparseTensor, or what a factor model is fitted to
+        The halves of matrices are halves of their observed cells.
+    by : {"seeds", "halves"}, default="seeds"
+        (Seeds say little of a factor model that starts at a singular value decomposition, ``init="svd"``.)
+    n_repeats : int, default=4
+        Fits, all pairs of which are compared, or random splits.
+    random_state : int, RandomState, Generator or None
     client : distributed.Client, optional
-        Whose workers make the fits.
+        Of a Dask cluster, whose workers make the fits; scores are the same.
+
+    Returns
+    -------
+    DataFrame
+        A row per pair, with the columns "first", "second" and "score".
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, replicability, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> replicability(model.set_params(interactions="cp"), tensor, n_repeats=2).shape[0]
+    1
     """
     check_choice("by", by, ("seeds", "halves"))
     n, rng = check_int("n_repeats", n_repeats, 2 if by == "seeds" else 1), check_random_state(random_state)
-
+    split = _halves_of(model, X)
     halves = [split(0.5, rng) for _ in range(n)] if by == "halves" else []
     entries = [half for both in halves for half in both] if halves else [X] * n
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
@@ -90,8 +121,21 @@ def compared(
         pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     else:
         pairs = [(2 * i, 2 * i + 1) for i in range(n)]
-    scores = [(i, j, score(fits[i], fits[j])) for i, j in pairs]
+    scores = [(i, j, factor_match_score(fits[i], fits[j])) for i, j in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])
+
+
+def _halves_of(model: Any, X: Any) -> Callable[[float, Any], tuple[Any, Any]]:
+    """The function ``split(share, rng)`` of what a model is fitted to."""
+    if not isinstance(model, FactorModel):
+        return X.train_test_split
+    cells = cells_of_matrices(model, X)
+
+    def split(share: float, rng: Any) -> tuple[Any, Any]:
+        first, second = zip(*(one.train_test_split(share, rng) for one in cells.matrices), strict=True)
+        return cells.given(list(first)), cells.given(list(second))
+
+    return split
 
 
 def _all_fitted(models: list[Any], entries: list[Any], cluster: Cluster | None) -> list[Any]:
