@@ -19,7 +19,7 @@ RECORDS = (
     "core.belief.Mixture",
     "core.belief.Draws",
     "core.belief.PointEstimate",
-    "cp.diagnostics.Diagnostics",
+    "cp.fitted.diagnostics.Diagnostics",
     "ep.gaussian.EPResult",
     "ep.loopy_bp.BPResult",
     "likelihoods.record.Likelihood",
