@@ -71,7 +71,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     link: str = "auto"
     zero_rate: float | str = 1.0
 
-    observation = LabelObservation
+    _observation_type = LabelObservation
 
     def _target(self) -> LabelTarget:
         return LabelTarget(self.link, self.zero_rate)

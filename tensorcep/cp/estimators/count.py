@@ -89,7 +89,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     dispersion: float | str = "learned"
     zero_inflation: bool = False
 
-    observation = CountObservation
+    _observation_type = CountObservation
 
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)

@@ -75,7 +75,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     _: KW_ONLY
     link: str = "probit"
 
-    observation = LevelObservation
+    _observation_type = LevelObservation
 
     def _target(self) -> LevelTarget:
         return LevelTarget(self.link)

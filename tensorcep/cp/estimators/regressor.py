@@ -109,7 +109,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     power: float | str | None = None
     fit_intercept: bool | str = "auto"
 
-    observation = RealObservation
+    _observation_type = RealObservation
 
     def _target(self) -> RealTarget:
         return RealTarget(
