@@ -166,8 +166,9 @@ def compare(
     -------
     DataFrame
         One line per method with "rmse" or "auc", "log_score", "coverage", "calibration_error", "sweeps", "seconds" and
-        "peak_mb"; see `tensorcep.model_selection.compare.compare`. For factor models intervals are those of real values, and scores
-        are means over all held-out cells. Of more than two classes the calibration is that of the most probable one.
+        "peak_mb"; see `tensorcep.model_selection.compare.compare`. For factor models intervals are those of real
+        values, and scores are means over all held-out cells. Of more than two classes the calibration is that of the
+        most probable one.
 
     Raises
     ------

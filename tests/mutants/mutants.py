@@ -362,7 +362,7 @@ FILES = (
     ),
     Mutant(
         "store-without-cells",
-        "tensorcep/cp/fitted/store.py",
+        "tensorcep/cp/estimators/store.py",
         '"_cells": fitted.cells,',
         '"_cells": None,',
         "A loaded model has forgotten the cells that it was fitted to.",

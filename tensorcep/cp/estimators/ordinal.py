@@ -170,7 +170,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> bool((0 <= mean).all() and (mean <= 2).all())
         True
         """
-        if isinstance(list(self._observation.classes)[0], str):
+        if isinstance(next(iter(self._observation.classes)), str):
             raise TypeError("levels must be numbers to have a mean; got text; use predict or predict_proba.")
         return predict.predicted(self._fitted, X, return_std)
 

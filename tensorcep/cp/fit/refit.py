@@ -304,7 +304,7 @@ def _in_known_rows(fit: FitResult, entries: Entries, modes: list[int]) -> Entrie
 
 
 def places_of(fit: FitResult, shape: Sequence[int], labels: Sequence[Any], k: int, same: bool = False) -> np.ndarray:
-    """The earlier row of mode k of every row of other entries with these labels, -1 of new ones; or by their numbers."""
+    """The earlier row of mode k of every row of other entries with these labels, -1 of new ones; or by numbers."""
     known, theirs = fit.labels[k], labels[k]
     if known is not None and theirs is not None and not same:
         return np.asarray(known.rows(theirs.index, unknown="ignore"))

@@ -34,7 +34,7 @@ class Diagnostics(NamedTuple):
     ----------
     method : str
     n_iter, converged : int, bool
-        As of the estimator; a sampler has no tolerance to converge to.
+        As of the result; a sampler has no tolerance to converge to.
     weights : dict of str to float
         What each pilot and each chain counts, by name: "pilot: all columns", "pilot: cp", "pilot: main", "chain 0", ...
         Empty without stacking.

@@ -5,8 +5,8 @@ matrix product for means. Of a Gaussian belief the variance is one more: with D 
 
     var = sum over pairs of columns of (D + w w') * S + D * (m m'),
 
-whose terms are all positive semidefinite (`tensorcep.cp.model.latent.latent_moments`). Draws have no variance of their own:
-theirs is taken over the draws.
+whose terms are all positive semidefinite (`tensorcep.cp.model.latent.latent_moments`). Draws have no variance of their
+own: theirs is taken over the draws.
 
 How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
 

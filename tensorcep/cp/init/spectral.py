@@ -272,7 +272,7 @@ def _best_components(
 
     Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
     share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
-    entries many quick starts may find one where no spectrum does (`climbing`).
+    entries many quick starts may find one where no spectrum does (`tensorcep.cp.init.multistart`).
     """
     size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
     best = _best_in(used, held, shape, rank, size, False, by)

@@ -1,9 +1,4 @@
-"""From an estimator and its entries to a plan of the fit: every choice and every refusal, before anything changes.
-
-Which pilots a fit has: quick ones in all of its columns and, for samplers by default, in some of them.
-
-Main effects and pairs of modes alone: what chains of many labels may have in place of all columns.
-"""
+"""From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes."""
 
 from __future__ import annotations
 
@@ -187,7 +182,7 @@ def plan_fit(
     extent: np.ndarray | None = None,
     power: np.ndarray | None = None,
 ) -> FitPlan:
-    """Decide all of a fit. The estimator is not changed.
+    """Decide all of a fit. Nothing is changed.
 
     Parameters
     ----------
@@ -351,7 +346,7 @@ def _in_columns(
 
 
 def _chosen_noise(spec: FitSpec, data: Data, chosen: Chosen) -> Uneven | None:
-    """The kind of noise that mean-field fits find; no random number is drawn from the estimator's."""
+    """The kind of noise that mean-field fits find; no random number is drawn from the spec's."""
     problem, _ = _in_columns(spec, data, chosen, chosen.parts, 1, seed=0)
     settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]

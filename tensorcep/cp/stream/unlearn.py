@@ -305,8 +305,8 @@ def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, par
     if coupled is not None:
         where = "of its Graph and of the entries" if isinstance(coupled, Net) else "of the entries"
         fail_value(
-            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, and "
-            "fit again."
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, "
+            "and fit again."
         )
     is_stream = _is_stream(model, data, partly)
     dropped = np.unique(rows_of(fit.labels, fit.shape, k, rows))
