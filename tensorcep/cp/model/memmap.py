@@ -93,7 +93,7 @@ def sum_stored(
     shift: float,
     scratch: np.ndarray,
 ) -> None:
-    """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True the entry's value."""
+    """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
     start = by_row.start
     for a, b in row_pieces(start, int(chunks[first]), int(chunks[last])):
         begin, end = int(start[a]), int(start[b])
