@@ -1,6 +1,7 @@
-"""Several inference methods on the same held-out entries: accuracy, calibration, time and memory side by side.
+"""Several inference methods on the same held-out data: accuracy, calibration, time and memory side by side.
 
-`compare` for models of points with features: Bayesian GLMs, the Bayes point machine, and Gaussian processes.
+`compare` takes entries of tensors and CP estimators; `compare_points` points with features, for Bayesian GLMs, the
+Bayes point machine, and Gaussian processes.
 """
 
 from __future__ import annotations

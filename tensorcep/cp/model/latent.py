@@ -1,4 +1,4 @@
-"""Latent values of many cells in many draws of the rows, a draw at a time, and of all entries at row means."""
+"""Latent values: of all entries at row means, of cells in draws of the rows, and their moments under Gaussian rows."""
 
 from __future__ import annotations
 

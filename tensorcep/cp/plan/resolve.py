@@ -1,4 +1,8 @@
-"""From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes."""
+"""From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes.
+
+A plan has its pilots: quick fits in all of its columns and, for samplers by default, in some of them; and main effects
+and pairs of modes alone, which chains of many labels may have in place of all columns.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """`forget_entries` and `forget_rows`: of a fit that kept its messages, or that is done again, and of a stream.
 
 A stream that is beginning keeps every entry, and fits those that are left together, as it would have. Later a reservoir
-(``revisit=``) holds entries with their messages, which are divided out (`tensorcep.cp.stream.unlearn`).
-
-Taking entries of a stream's reservoir out of what the stream knows: decremental ADF.
-
-The posterior is prior x messages, and the reservoir holds the messages of its entries. Those of the entries to forget
-are divided out; what is left of the reservoir is then learned again, as with any batch that revisits it. Where the
-reservoir holds every entry, that is CEP on the entries that are left.
+(``revisit=``) holds entries with their messages: decremental ADF. The posterior is prior x messages, so that those of
+the entries to forget are divided out; what is left of the reservoir is then learned again, as with any batch that
+revisits it. Where the reservoir holds every entry, that is CEP on the entries that are left.
 """
 
 from __future__ import annotations
