@@ -22,7 +22,7 @@ ENTRANCES = {"", "__main__"}  # the names of the package load on first use, so i
 # What stands in cp, from the ground up, and the arrows that still point up: the list may only shrink.
 CP = ["settings", "model", "calibration", "messages", "laplace", "meanfield", "wopt", "cep", "gibbs", "methods"]
 CP += ["init", "inputs", "targets", "plan", "fitted", "posterior", "fit", "stream", "workers", "estimators"]
-CP += ["fold_zeros", "simulate"]
+CP += ["simulate"]
 ARROWS_UP = {("cp.fit.refit", "cp.stream.adf")}
 ARROWS_UP |= {("cp.plan.resolve", f"cp.{n}") for n in ("fit.chains", "fit.select", "fit.validation")}
 ARROWS_UP |= {("cp.plan.resolve", f"cp.{n}") for n in ("stream.checks", "stream.slopes")}

@@ -18,7 +18,6 @@ NOISE_SOURCES = {
     "point": "a point estimate",
 }
 
-
 # The least mean gain of log score over a constant that matters, where entries are too few to prove it.
 LEAST_GAIN = 0.01
 # Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores.

@@ -235,8 +235,6 @@ def _cosine(U: np.ndarray, u: np.ndarray, G: np.ndarray) -> np.ndarray:
 
 # Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
 CANDIDATES = 4
-
-
 RANKINGS = ("mean", "lower", "upper", "thompson", "sd")
 
 

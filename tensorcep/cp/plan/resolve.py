@@ -200,7 +200,7 @@ def plan_fit(
     prior : str
         What prior="auto" stands for in a stream.
     decided : tuple, optional
-        The likelihood and the attributes that tell of it, where an earlier fit decided them.
+        The likelihood and the facts that tell of it, where an earlier fit decided them.
     limit : float, optional
         Bytes of memory that the fit may take.
     extent : (N,) float64, optional
@@ -362,7 +362,7 @@ def _chosen_noise(spec: FitSpec, data: Data, chosen: Chosen) -> Uneven | None:
 def _with_best_power(
     spec: FitSpec, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
 ) -> tuple[Data, dict[str, Any]]:
-    """The entries with the power of their values that mean-field fits find, and the attributes that tell it.
+    """The entries with the power of their values that mean-field fits find, and the facts that tell it.
 
     `entries` are their coordinates, values and weights.
     """

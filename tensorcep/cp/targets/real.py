@@ -188,7 +188,7 @@ def has_common_law(result: Any) -> bool:
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
-    """What the attribute noise_ says of it."""
+    """What the fact noise_ says of it."""
     if uneven is None:
         return "one"
     if uneven.mode is None:
