@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
@@ -16,12 +15,10 @@ from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.estimators.store import read_result
 from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.cp.settings.registry import params_of_file as cp_params
 from tensorcep.factor_models.collective import CollectiveMatrixFactorization
 from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
 from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
-from tensorcep.factor_models.settings import params_of_file as factor_params
 from tensorcep.factor_models.store import read_attributes as read_factor_model
 from tensorcep.gaussian_process.classifier import GaussianProcessClassifier
 from tensorcep.gaussian_process.count import GaussianProcessCountRegressor
@@ -30,7 +27,6 @@ from tensorcep.gaussian_process.store import read_attributes as read_gp
 from tensorcep.linear.bayes_point import BayesPointMachine
 from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
-from tensorcep.linear.settings import params_of_file as linear_params
 from tensorcep.priors.features import Features
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
@@ -87,38 +83,28 @@ class Family(NamedTuple):
         The method that sets those that follow from them, or tries them.
     settings : dict
         The records of settings that parameters may be, by the names of their classes.
-    current : callable
-        ``current(params, fitted)``: the parameters as they are called now.
     """
 
     classes: dict[str, Any]
     read: Callable[[StoredModel, Any], dict[str, Any]]
     own: Callable[[Any], Any]
     finish: str
-    settings: Mapping[str, type] = MappingProxyType({})
-    current: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda params, fitted: params
+    settings: Mapping[str, type]
 
 
 CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*SETTINGS.values(), Series, Graph)}
 FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHODS.values(), Features, Series)}
 FAMILIES = (
     Family(
-        *(ESTIMATORS, lambda stored, own: {"_fit": read_result(stored, own)}, lambda cls: cls.observation),
-        *("__sklearn_is_fitted__", CP_SETTINGS),
-        lambda p, fitted: cp_params(p, fitted["_fit"].method),
+        ESTIMATORS,
+        lambda stored, own: {"_fit": read_result(stored, own)},
+        lambda cls: cls.observation,
+        "__sklearn_is_fitted__",
+        CP_SETTINGS,
     ),
-    Family(
-        *(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),
-        lambda p, fitted: factor_params(p),
-    ),
-    Family(
-        *(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
-        lambda p, fitted: linear_params(p),
-    ),
-    Family(
-        *(GP_MODELS, read_gp, lambda cls: (), "_restore", dict(GP_SETTINGS)),
-        lambda p, fitted: {**p, "kernel": fitted.pop("kernel")},
-    ),
+    Family(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),
+    Family(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
+    Family(GP_MODELS, read_gp, lambda cls: (), "_restore", dict(GP_SETTINGS)),
 )
 
 
@@ -130,7 +116,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is truncated, is not a tensorcep model, or is of a newer format version.
+        If it is truncated, is not a tensorcep model, or is of another format version.
 
     Examples
     --------
@@ -149,7 +135,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     cls = family.classes[stored.class_name]
     with complete(path):
         fitted = family.read(stored, family.own(cls))
-        params = family.current(parameters(stored, family.settings), fitted)
+        params = parameters(stored, family.settings)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
         fail_value(

@@ -1099,7 +1099,7 @@ def test_cli_offers_every_likelihood_that_an_estimator_offers():
 
 
 def test_cli_and_help_offer_every_learned_prior() -> None:
-    from tensorcep.cp.plan.auto import PRIORS
+    from tensorcep.cp.plan.spec import PRIORS
 
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]  # type: ignore[union-attr, index, call-overload]
     offered = next(action.choices for action in parser._actions if action.dest == "prior")

@@ -19,14 +19,11 @@ FOUNDATION = {"core", "entries", "kernels", "likelihoods", "priors", "ep", "metr
 FAMILIES = {"cp", "factor_models", "gaussian_process", "linear"}
 ENTRANCES = {"", "__main__"}  # the names of the package load on first use, so it may know every module
 
-# What stands in cp, from the ground up, and the arrows that still point up: the list may only shrink.
+# What stands in cp, from the ground up: arrows go down.
 CP = ["settings", "model", "calibration", "messages", "laplace", "meanfield", "wopt", "cep", "gibbs", "methods"]
 CP += ["init", "inputs", "targets", "plan", "fitted", "posterior", "fit", "stream", "workers", "estimators"]
 CP += ["simulate"]
-ARROWS_UP = {("cp.fit.refit", "cp.stream.adf")}
-ARROWS_UP |= {("cp.plan.resolve", f"cp.{n}") for n in ("fit.chains", "fit.select", "fit.validation")}
-ARROWS_UP |= {("cp.plan.resolve", f"cp.{n}") for n in ("stream.checks", "stream.slopes")}
-# The files that still import each other in a circle: this list, too, may only shrink.
+# The files that still import each other in a circle: this list may only shrink.
 CIRCLES = {frozenset(f"entries.{n}" for n in ("choices", "choosing", "folds", "splitting", "tensor"))}
 CIRCLES |= {frozenset(f"cp.gibbs.{n}" for n in ("auxiliary", "state", "uneven")), frozenset({"cli", "program"})}
 CIRCLES |= {frozenset(f"cp.stream.{n}" for n in ("adf", "chained", "deviating", "featured"))}
@@ -72,7 +69,7 @@ def test_house_rooms_share_no_private_name() -> None:
 def test_house_folders_of_cp_import_what_stands_below_them() -> None:
     place = {n: CP.index(n.split(".")[1]) for n in imports_by_module() if n.startswith("cp.")}
     arrows = {(n, t) for n, targets in imports_by_module().items() for t in targets if n in place and t in place}
-    assert {(n, t) for n, t in arrows if place[t] > place[n]} == ARROWS_UP
+    assert not [(n, t) for n, t in arrows if place[t] > place[n]]
 
 
 def test_house_files_import_each_other_in_no_circle() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from tensorcep import CPRegressor, Features, Series
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.plan.resolve import plan_fit
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.methods import VMP, Gibbs
 
 OTHERS = (2000, 500)

@@ -27,7 +27,7 @@ from scripts.lib.common import row as any_row
 from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.scratch import Scratch
-from tensorcep.cp.plan.resolve import plan_fit
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.plan.storage import Place, laid
 from tensorcep.methods import CEP, VMP, Gibbs
 

@@ -46,10 +46,8 @@ With --model pca or fa the entries are those of a matrix (row, column, value), t
 other, and the first batch has all columns. Rows are learned and let go; the columns' loadings are kept. Such a run is
 not resumed."""
 
-# Parameters that may differ between a run and the one that resumes it: they have no effect on the result. `init` is no
-# option of the command: it differs only from that of a checkpoint of version 0.1, whose default was another, and whose
-# first batch, all that a start is for, was learned; it kept no entries for a joint fit to come.
-FREE = ("init", "n_jobs", "verbose", "callbacks")
+# Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
+FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
 FREE_OF_READING = ("shape", "drop_missing", "words")
 

@@ -82,7 +82,7 @@ Record = TypeVar("Record", bound=Settings)
 
 @dataclass(frozen=True)
 class Engines(Generic[Record]):
-    """The methods of a family of models, and how version 0.1 wrote their settings: as parameters of the estimators.
+    """The methods of a family of models.
 
     Attributes
     ----------
@@ -92,16 +92,16 @@ class Engines(Generic[Record]):
         The method that errors name where no other fits.
     home : str
         The module that has the records, as errors tell it; "" where they are names of the package itself.
-    old_defaults : dict
-        The parameters of 0.1 and what they were by default; `method_options` held further settings.
+    moved : tuple of str
+        Parameters that estimators once had, and that are settings of the method; `method_options` held several.
     renamed : dict
-        Settings that 0.1 called otherwise.
+        Settings that these parameters called otherwise.
     """
 
     records: Mapping[str, Record]
     otherwise: str
     home: str = ""
-    old_defaults: Mapping[str, Any] = field(default_factory=lambda: {"method_options": None})
+    moved: tuple[str, ...] = ("method_options",)
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def settings_of(self, method: Any) -> Record:
@@ -136,12 +136,13 @@ class Engines(Generic[Record]):
         TypeError
             If there are some.
         """
-        old = [name for name in params if name in self.old_defaults]
+        old = [name for name in params if name in self.moved]
         if not old:
             return
         own = params.get("method_options")
         given = {name: params[name] for name in old if name != "method_options"}
-        values = self._as_now({**given, **(own if isinstance(own, dict) else {})})
+        given |= own if isinstance(own, dict) else {}
+        values = {self.renamed.get(name, name): value for name, value in given.items()}
         asked = self.named(method)
         candidates: tuple[Settings, ...] = (asked, *self.records.values(), self.records[self.otherwise])
         record = next((one for one in candidates if values.keys() <= one.get_params().keys()), asked)
@@ -151,29 +152,6 @@ class Engines(Generic[Record]):
             f"{estimator} has no {what} {', '.join(map(repr, old))}; {are} of the method now"
             f"{self.home and f', from {self.home}'}: method={type(record).__name__}({listed})."
         )
-
-    def params_of_file(self, params: dict[str, Any], fitted_method: str | None = None) -> dict[str, Any]:
-        """The parameters that a file holds, perhaps with the names of 0.1, as they are now.
-
-        `fitted_method` is the method of the fit, which those settings are for where the parameter is "auto".
-        """
-        old = {name: params[name] for name in params if name in self.old_defaults}
-        current = {name: value for name, value in params.items() if name not in old}
-        if not old:
-            return current
-        name = str(fitted_method if params["method"] == "auto" else params["method"])
-        if name not in self.records:
-            return current
-        changed = {name: value for name, value in old.items() if value != self.old_defaults[name]}
-        values = self._as_now({**changed, **(changed.pop("method_options", None) or {})})
-        record = self.records[name]
-        known = record.get_params()
-        settings = replace(record, **{name: value for name, value in values.items() if name in known})
-        return {**current, "method": settings} if settings != record else current
-
-    def _as_now(self, old: dict[str, Any]) -> dict[str, Any]:
-        """Settings by their present names; files hold pairs as lists."""
-        return {self.renamed.get(n, n): tuple(v) if isinstance(v, list) else v for n, v in old.items()}
 
 
 class _OfInit:

@@ -1,7 +1,7 @@
 """Saving and loading fitted models: one .npz of plain arrays with a JSON header; nothing in it is pickled.
 
 The header has the class, the parameters and the fitted record without its arrays; the arrays lie beside it under their
-paths in the record. A file of format version 1 is first brought to such a tree by the family of its class.
+paths in the record.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import reason_of
+from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.core.files import archive_kind, read_archive, write_archive
 from tensorcep.core.records import RECORD, check_shapes, merge, read_as, split, tree_of
 
 KIND = "tensorcep.model"
 VERSION = 2
-# Under format version 1, factor models had a kind of their own.
+# What files of factor models said they were under format version 1, which is not read.
 FACTOR_KIND = "tensorcep.factor_model"
 
 Arrays = dict[str, np.ndarray]
@@ -75,7 +75,7 @@ def _check_readable(
     ------
     ValueError
     """
-    again = json.loads(json.dumps({"version": VERSION, **header}))  # as a file has it: lists for tuples, text for keys
+    again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
     views = {name: np.asarray(array).view() for name, array in arrays.items()}
     for view in views.values():
         view.flags.writeable = False  # the model goes on with these arrays
@@ -99,17 +99,22 @@ def _stored_params(model: Any) -> dict[str, Any]:
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Read what `write_model` wrote, this version or an earlier one.
+    """Read what `write_model` wrote.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is truncated, incomplete, of another kind, or of a newer version.
+        If it is truncated, incomplete, of another kind, or of another version.
     """
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
+    if header["version"] < VERSION:
+        fail_value(
+            f"'{os.fspath(path)}' holds a model of format version {header['version']}, which this tensorcep does not "
+            f"read, only version {VERSION}; fit the model again and save it."
+        )
     with complete(path):
         class_name, params = read_as(str, header["class"], "class"), dict(header["params"])
         return StoredModel(os.fspath(path), class_name, params, header, arrays)
@@ -144,26 +149,11 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(f"'{os.fspath(path)}' is not a complete model ({reason_of(error)}); save it again.") from None
 
 
-def fitted_record(stored: StoredModel, kind: Any, earlier: Callable[[dict[str, Any], Arrays], Any]) -> Any:
-    """The fitted record of this type that a file holds, its shapes checked.
-
-    ``earlier(header, arrays)`` gives the tree of a file of format version 1.
-    """
-    first = stored.header["version"] == 1
-    tree = earlier(stored.header, stored.arrays) if first else merge(stored.header["fitted"], stored.arrays)
-    record = read_as(kind, tree, "")
+def fitted_record(stored: StoredModel, kind: Any) -> Any:
+    """The fitted record of this type that a file holds, its shapes checked."""
+    record = read_as(kind, merge(stored.header["fitted"], stored.arrays), "")
     check_shapes(record)
     return record
-
-
-def traces(arrays: Arrays) -> Arrays:
-    """The trace in a file of format version 1."""
-    return below("trace_", arrays)
-
-
-def below(start: str, arrays: Arrays) -> Arrays:
-    """The arrays whose names start so, by what follows."""
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
@@ -196,7 +186,7 @@ def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]
     One of `UNREADABLE`
         If something is missing or wrong, or has another name.
     """
-    fitted = dict(fitted_record(stored, dict[str, Any], _attributes_1))
+    fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, (*names, "trace_"))
     return fitted
 
@@ -206,11 +196,3 @@ def check_names(fitted: Mapping[str, Any], known: Sequence[str]) -> None:
     odd = sorted(set(fitted) - set(known))
     if odd:
         raise ValueError(f"it has no attribute {odd[0]!r}")
-
-
-def _attributes_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The tree of a file of format version 1."""
-    tree = {**header["attributes"], "trace_": traces(arrays)}
-    for name, shape in header.get("sparse", {}).items():
-        tree[name] = {RECORD: "csr_array", "shape": shape, **below(f"{name}.", arrays)}
-    return tree | {name: a for name, a in arrays.items() if "." not in name and not name.startswith("trace_")}

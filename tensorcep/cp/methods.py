@@ -12,6 +12,8 @@ from tensorcep.cp.wopt import WOPT
 from tensorcep.likelihoods.record import Likelihood
 
 METHODS: dict[str, AnyMethod] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
+# Methods that learn from streams.
+STREAMING = ("cep", "vmp")
 
 
 def proposes_rows(name: str, likelihood: Likelihood) -> bool:

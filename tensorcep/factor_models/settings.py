@@ -100,4 +100,4 @@ ENGINES: Engines[Settings] = Engines(
     otherwise="vb-factorized",
     home="tensorcep.factor_models.settings",
 )
-settings_of, params_of_file = ENGINES.settings_of, ENGINES.params_of_file
+settings_of = ENGINES.settings_of

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.records import Sized
-from tensorcep.core.store import Arrays, StoredModel, fitted_record, traces, write_model
+from tensorcep.core.store import StoredModel, fitted_record, write_model
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.factor_models.entity_labels import storable
 from tensorcep.factor_models.layout import Layout, Link, layouts, no_data
@@ -86,7 +86,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong.
     """
-    fitted: FittedRelations = fitted_record(stored, FittedRelations, _tree_1)
+    fitted: FittedRelations = fitted_record(stored, FittedRelations)
     _check_sense(fitted)
     attributes = {
         "posterior_": fitted.posterior,
@@ -148,34 +148,3 @@ def _check_sense(fitted: FittedRelations) -> None:
 def _is_unit(units: Units) -> bool:
     scale, centre = units.scale, np.abs(units.centre)
     return bool((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, centre) < LARGEST_UNIT).all())
-
-
-def _tree_1(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The tree of a file of format version 1, in which arrays have the number of their entity or relation."""
-    entities, relations = range(len(header["diagonal"])), range(len(header["links"]))
-    means = [{"mean": arrays[f"mean_{e}"], "cov": arrays[f"cov_{e}"]} for e in entities]
-    draws = None
-    if header["draws"]:
-        noise, r = ([arrays.get(f"draws_{name}_{m}") for m in relations] for name in ("noise", "r"))
-        draws = {"rows": [arrays[f"draws_{e}"] for e in entities], "noise": noise, "r": r}
-    posterior = {
-        "moments": [{**own, "diagonal": diagonal} for own, diagonal in zip(means, header["diagonal"], strict=True)],
-        "precisions": [_gammas_1(arrays[f"precision_{e}"], arrays[f"log_precision_{e}"]) for e in entities],
-        "sites": [{"weight": NOTHING, "target": NOTHING, **_parameters_1(m, arrays)} for m in relations],
-        "draws": draws,
-    }
-    links = [
-        {**dict(zip(StoredLink._fields, [shape, *fields], strict=False)), "known_r": arrays.get(f"known_r_{m}")}
-        for m, (*fields, shape) in enumerate(header["links"])
-    ]
-    layouts = [{"rank": rank, "one": one, "bias": dict(bias)} for rank, one, bias in header["layouts"]]
-    return {**header, "posterior": posterior, "where": layouts, "links": links, "trace": traces(arrays)}
-
-
-def _gammas_1(mean: np.ndarray, log_mean: np.ndarray) -> dict[str, Any]:
-    return {"mean": mean, "log_mean": log_mean, "divergence": 0.0}
-
-
-def _parameters_1(m: int, arrays: Arrays) -> dict[str, Any]:
-    """Noise precision and dispersion of relation m."""
-    return {name: _gammas_1(*arrays[f"{name}_{m}"]) for name in ("noise", "r") if f"{name}_{m}" in arrays}

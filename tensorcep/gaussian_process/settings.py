@@ -124,5 +124,5 @@ class Laplace(GPSettings):
 
 GP_METHODS: dict[str, GPSettings] = {record.name: record for record in (EP(), QP(), VB(), Laplace())}
 SETTINGS: dict[str, type[Settings]] = {type(record).__name__: type(record) for record in GP_METHODS.values()}
-ENGINES = Engines(GP_METHODS, otherwise="ep", home="tensorcep.gaussian_process.settings", old_defaults={})
+ENGINES = Engines(GP_METHODS, otherwise="ep", home="tensorcep.gaussian_process.settings", moved=())
 settings_of = ENGINES.settings_of

@@ -117,7 +117,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     One of `tensorcep.core.store.UNREADABLE`
         If something is missing or wrong, or has another name.
     """
-    fitted = dict(fitted_record(stored, dict[str, Any], lambda header, arrays: {}))
+    fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, NAMES)
     for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
         if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():

@@ -217,4 +217,4 @@ GLM_METHODS: dict[str, GLMSettings] = {
 }
 SETTINGS: dict[str, type[Settings]] = {type(record).__name__: type(record) for record in GLM_METHODS.values()}
 ENGINES = Engines(GLM_METHODS, otherwise="ep", home="tensorcep.linear.settings", renamed={"first_order": "warm_up"})
-settings_of, params_of_file = ENGINES.settings_of, ENGINES.params_of_file
+settings_of = ENGINES.settings_of

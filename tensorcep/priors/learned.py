@@ -11,12 +11,13 @@ entries are left out (they would only repeat the prior).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, multigammaln
 
 from tensorcep.core.belief import ModePrior
+from tensorcep.core.records import Sized
 from tensorcep.kernels.wishart import draw_prior, scatter_of, sums_of
 from tensorcep.priors.record import Coupled, columns_of
 
@@ -213,3 +214,18 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     """Inverse of a positive definite matrix, symmetric to the last bit."""
     found = np.linalg.inv(matrix)
     return 0.5 * (found + found.T)
+
+
+class Expected(NamedTuple):
+    """What was expected of rows whose prior is learned, before any entry (see `LearnedPrior`)."""
+
+    mean: Annotated[np.ndarray, Sized("K R")]
+    scale: Annotated[np.ndarray, Sized("K R")]
+    strength: float
+
+
+def expected_of(prior: Any) -> Expected:
+    """What a learned prior expects of rows before any entry."""
+    plain: LearnedPrior = getattr(prior, "plain", prior)
+    mean, scale = (np.array(part, order="C") for part in (plain.mean, plain.scale))  # as a file brings them back
+    return Expected(mean, scale, float(plain.strength))

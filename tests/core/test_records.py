@@ -159,7 +159,7 @@ class Held(NamedTuple):
 
 def held_of(stored: StoredModel) -> Held:
     """What a file holds."""
-    held: Held = fitted_record(stored, Held, lambda *_: None)
+    held: Held = fitted_record(stored, Held)
     return held
 
 

@@ -16,10 +16,10 @@ from tensorcep.cp.fit import chains as ahead
 from tensorcep.cp.fit import chains as pilots
 from tensorcep.cp.fit import warm_start as fleet
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import paired_parts, plan_fit
 from tensorcep.cp.gibbs.held_out import held_places
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.plan.auto import every_column
-from tensorcep.cp.plan.resolve import paired_parts, plan_fit
 
 SHAPE, N, SWEEPS = (30, 20, 15), 2500, 120
 

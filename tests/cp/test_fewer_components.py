@@ -14,8 +14,8 @@ from scripts.lib.gauntlet.grid import GRID
 from tensorcep import CPClassifier
 from tensorcep.cp.fit import chains as pilots
 from tensorcep.cp.fit.chains import Sampled
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.init.residual import strengths
-from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.simulate import simulate_cp
 
 SHAPE = (30, 20, 10)

@@ -15,12 +15,12 @@ from tensorcep.cp.fit import chains as pilots
 from tensorcep.cp.fit import warm_start as fleet
 from tensorcep.cp.fit import warm_start as flights
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import shown, strengths
 from tensorcep.cp.model import subsets as sampled
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.likelihoods import get_likelihood
 

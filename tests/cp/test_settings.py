@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 import tensorcep as tc
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.settings.registry import SETTINGS, params_of_file
+from tensorcep.cp.settings.registry import SETTINGS
 
 CHANGED = [
     tc.CEP(order=2, damping=0.5, messages="averaged", dtype="float32", n_starts=4, message_noise=(0.5, 0.5)),
@@ -131,26 +131,6 @@ def test_a_model_is_saved_with_its_settings(tmp_path):
     again = tc.load(tmp_path / "model.npz")
     assert again.method == model.method
     assert again.get_params(deep=False).keys() == model.get_params(deep=False).keys()
-
-
-@each(
-    ("stored", "fitted", "method"),
-    [
-        ({"method": "cep", "damping": "auto", "n_init": 3, "method_options": None}, "cep", "cep"),
-        ({"method": "cep", "damping": 0.5, "n_init": 1}, "cep", tc.CEP(damping=0.5, n_starts=1)),
-        ({"method": "auto", "order": 2}, "cep", tc.CEP(order=2)),
-        ({"method": "auto", "order": 1, "dtype": "float64"}, "gibbs", "auto"),
-        ({"method": "gibbs", "method_options": {"n_chains": 2, "max_iter": 9}}, "gibbs", tc.Gibbs(n_chains=2)),
-        (
-            {"method": "pg-vb", "method_options": {"dispersion_prior": [2, 1]}},
-            "pg-vb",
-            tc.PGVB(dispersion_prior=(2, 1)),
-        ),
-        ({"method": "vmp", "damping": 0.5}, "vmp", "vmp"),
-    ],
-)
-def test_parameters_of_version_0_1_become_settings(stored, fitted, method):
-    assert params_of_file({"rank": 2, **stored}, fitted) == {"rank": 2, "method": method}
 
 
 def test_settings_load_no_compiled_code():

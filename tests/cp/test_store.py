@@ -227,6 +227,13 @@ def test_load_refuses_a_newer_version(saved):
     refused(saved, f"format version {persist.VERSION + 1}", "update tensorcep")
 
 
+@each("kind", ["tensorcep.model", "tensorcep.factor_model"])
+def test_load_refuses_format_version_1(tmp_path, kind):
+    saved = whole(tmp_path)
+    edit(saved, kind=kind, version=1)
+    refused(saved, "holds a model of format version 1", "only version 2; fit the model again and save it.")
+
+
 def test_load_refuses_an_unknown_class(saved):
     edit(saved, **{"class": "CPDreamer"})
     refused(saved, "'CPDreamer'", "CPRegressor", "update tensorcep")

@@ -15,10 +15,10 @@ from sklearn.base import clone
 
 import tensorcep as tc
 from tensorcep.core.components import Components, EntryTheta
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles
 from tensorcep.cp.model.parameters import ENOUGH_OF_ROW, groups_of, sampled_entries
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.workers.host import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.dispersion import law_of_dispersion

@@ -18,7 +18,7 @@ from tensorcep import (
     GroupFactorAnalysis,
     load,
 )
-from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs, params_of_file
+from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
 
 MODELS = (BayesianPCA, BayesianFactorAnalysis, BayesianCCA, GroupFactorAnalysis, CollectiveMatrixFactorization)
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -66,12 +66,6 @@ def test_settings_refuse_what_is_not_allowed():
         model.set_params(method__thin=2)
     with pytest.raises(ValueError, match="Gibbs has no setting 'stride'; it has burn_in, thin"):
         BayesianPCA(method=Gibbs()).set_params(method__stride=2)
-
-
-def test_settings_of_old_files_are_translated():
-    assert params_of_file({"method": "gibbs", "method_options": {"thin": 2}}) == {"method": Gibbs(thin=2)}
-    assert params_of_file({"method": "vb", "method_options": None}) == {"method": "vb"}
-    assert params_of_file({"method": FactorisedVB(step=0.3)}) == {"method": FactorisedVB(step=0.3)}
 
 
 def test_settings_come_back_from_a_file(rng, tmp_path):

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 import tensorcep as tc
 from tensorcep.core.settings import Settings
-from tensorcep.linear.settings import EP, GLM_METHODS, IS, LP, VB, ConditionalEP, FactorizedEP, params_of_file
+from tensorcep.linear.settings import EP, GLM_METHODS, IS, LP, VB, ConditionalEP, FactorizedEP
 
 RECORDS = [
     EP(schedule="parallel"),
@@ -105,16 +105,10 @@ def test_settings_refused_together_change_nothing():
     assert model.method == "cep1"
 
 
-def test_the_parameter_of_version_0_1_says_how_it_is_written_now():
+def test_the_old_parameter_says_how_it_is_written_now():
     wanted = r"no parameter 'method_options'.*method=ConditionalEP\(order=2, damping=0.5, warm_up=3\)"
     with pytest.raises(TypeError, match=wanted):
         tc.BayesianProbitRegression("cep2", method_options={"damping": 0.5, "first_order": 3})
-
-
-def test_files_of_version_0_1_have_settings_beside_the_name():
-    assert params_of_file({"method": "vb", "method_options": None}) == {"method": "vb"}
-    old = {"method": "cep2", "tol": 0.1, "method_options": {"first_order": 3, "damping": 0.5}}
-    assert params_of_file(old) == {"method": ConditionalEP(order=2, damping=0.5, warm_up=3), "tol": 0.1}
 
 
 def test_settings_of_the_base_have_no_names():

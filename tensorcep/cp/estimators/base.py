@@ -9,7 +9,7 @@ from typing import Any
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.cp.estimators.updates import Updates
-from tensorcep.cp.fit.outcome import FitCall, fit_call
+from tensorcep.cp.fit.outcome import FitCall, read_call, resolve_call, run_ready
 from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
@@ -173,7 +173,12 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
             return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
         begin_fit(self, X, y)
         call = FitCall(X, y, modes, value, warm_start, fixed_modes, sample_weight, scratch, memory, extents)
-        found = fit_call(self._spec(), self._fit, call)
+        spec, before = self._spec(), self._fit
+        read = read_call(spec, before, call)
+        try:
+            found = run_ready(spec, resolve_call(spec, before, read, call))
+        finally:
+            read.place.end()
         self._set(found.result)
         found.tell()
         end_fit(self, X, y)

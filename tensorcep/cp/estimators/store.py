@@ -16,13 +16,13 @@ from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream.slopes import Expected
 from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.priors.design import Design
 from tensorcep.priors.graph import Net
+from tensorcep.priors.learned import Expected
 from tensorcep.priors.series import Clock
 
 # What the square of a product of numbers of the rows may reach: beyond it predictions overflow.
@@ -107,7 +107,7 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
         If something is missing or wrong.
     """
     _tell_of_thresholds(stored)
-    fitted: FittedCP = fitted_record(stored, FittedCP, lambda header, arrays: {})
+    fitted: FittedCP = fitted_record(stored, FittedCP)
     labels = fitted.labels.labels()
     own = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
     check_names(fitted.own, own)

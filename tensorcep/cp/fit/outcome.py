@@ -19,15 +19,16 @@ from tensorcep.core.sums import LEAF
 from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_labels
 from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.plan.storage import Place, checked_place, entries_of_files, laid
+from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes
@@ -105,51 +106,23 @@ class Outcome(NamedTuple):
     tell: Callable[[], None]
 
 
-def fit_call(spec: FitSpec, before: FitResult | None, call: FitCall) -> Outcome:
-    """Read the entries of a call of `fit`, decide everything, run it, and make the result. Nothing is changed.
+def read_call(spec: FitSpec, before: FitResult | None, call: FitCall) -> Read:
+    """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and their coding.
 
-    `before` is the result of an earlier fit, for those that start from it.
+    `before` is the result of an earlier fit, if there is one.
 
     Raises
     ------
     ValueError, TypeError
-        On input or parameters that are not allowed, before any work.
-    FloatingPointError
-        If the result is not finite.
+        On input that is not allowed.
     """
     alone = {"fixed_modes": call.fixed_modes, "sample_weight": call.sample_weight}
     others = alone if call.scratch is None else {**alone, **call.extents}
-    given, X, sample_weight = call, call.X, call.sample_weight
+    X, y, sample_weight = call.X, call.y, call.sample_weight
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
     X, extents, column = spec.target.split_extents(X, dict(call.extents))
     place = checked_place(spec, call.scratch, call.memory, others)
-    try:
-        read = read_call(spec, before, call._replace(X=X, sample_weight=sample_weight), (extents, column), place)
-        limit, entries, coding = place.limit, read.entries, read.coding
-        runner: Runner = run_plan
-        if check_flag("warm_start", call.warm_start) and before is not None:
-            runner = warm_start(spec, before, entries)
-        plan = None
-        if given.fixed_modes is not None:
-            entries, plan, runner = fixed_fit(spec, before, read, call.fixed_modes)
-        elif read.power is not None or read.extent is not None:
-            plan = plan_fit(spec.knowing(coding), entries, read.source, extent=read.extent, power=read.power)
-        return fit_entries(spec, read._replace(entries=entries), runner, plan, limit)
-    finally:
-        place.end()
-
-
-def read_call(
-    spec: FitSpec, before: FitResult | None, call: FitCall, extents: tuple[Any, str | None], place: Place
-) -> Read:
-    """The entries of a call, where they are to lie, with what they weigh and their exposures (and the column of these).
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    X, y = call.X, call.y
     if are_files(X) and y is None:
         entries, coding = entries_of_files(spec, X, call.modes, call.value, place)
     else:
@@ -157,37 +130,62 @@ def read_call(
         entries, coding = spec.target.entries(X, y, spec.shape)
         if call.modes is None and isinstance(X, pd.DataFrame):
             warn_of_modes(entries[3], len(entries[1]), spec.prior)
-    checked = spec.target.checked_extents(extents[0], len(entries[1]))
-    weighted = weighted_entries(laid(spec, entries, place), call.sample_weight, checked)
-    entries, power, checked = weighted if checked is None else spec.target.summed(weighted)
+    extents = spec.target.checked_extents(extents, len(entries[1]))
+    weighted = weighted_entries(laid(spec, entries, place), sample_weight, extents)
+    entries, power, extents = weighted if extents is None else spec.target.summed(weighted)
     goes_on = None if call.fixed_modes is None or before is None else before.observation
-    extent, about = spec.target.in_units(checked, extents[1], goes_on, power)
+    extent, about = spec.target.in_units(extents, column, goes_on, power)
     apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (call.fixed_modes is not None)
-    return Read(entries, power, extent, {**coding, **about, "apart": apart}, X)
+    return Read(entries, power, extent, {**coding, **about, "apart": apart}, X, place)
 
 
-def fit_entries(
-    spec: FitSpec,
-    read: Read,
-    runner: Runner,
-    plan: FitPlan | None = None,
-    limit: float | None = None,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
-) -> Outcome:
-    """Plan a fit, run it by ``runner(plan)``, and make the result, with what its end tells of it.
+class Ready(NamedTuple):
+    """A fit that is decided: its entries and plan, what runs that, and whether messages are kept to be divided out."""
 
-    A plan that is given has fixed modes or weights, without which messages mean nothing: none are kept.
+    read: Read
+    plan: FitPlan
+    runner: Runner
+    keeps: bool
+
+
+def resolve_call(spec: FitSpec, before: FitResult | None, read: Read, call: FitCall) -> Ready:
+    """Decide all of a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
+
+    With weights or fixed modes messages mean nothing: none are kept.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter or a value is not allowed.
     """
-    entries, coding, source = read.entries, read.coding, read.source
-    is_given = plan is not None
-    plan = plan_fit(spec.knowing({**earlier, **coding}), entries, source, limit=limit) if plan is None else plan
+    entries = read.entries
+    runner: Runner = run_plan
+    if check_flag("warm_start", call.warm_start) and before is not None:
+        runner = warm_start(spec, before, entries)
+    if call.fixed_modes is not None:
+        entries, plan, runner = fixed_fit(spec, before, read, call.fixed_modes)
+        return Ready(read._replace(entries=entries), plan, runner, False)
+    how: dict[str, Any] = {"extent": read.extent, "power": read.power}
+    is_plain = read.power is None and read.extent is None
+    plan = plan_fit(spec.knowing(read.coding), entries, read.source, limit=read.limit if is_plain else None, **how)
+    return Ready(read, plan, runner, is_plain)
+
+
+def run_ready(spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING, **fields: Any) -> Outcome:
+    """Run a fit that is decided, and make the result, with what its end tells of it.
+
+    Raises
+    ------
+    FloatingPointError
+        If the result is not finite.
+    """
+    (entries, coding, source), plan = (ready.read.entries, ready.read.coding, ready.read.source), ready.plan
     warn_of_labels(entries[3])
-    keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and not is_given
+    keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and ready.keeps
     if keeps:
         work = plan.work
         plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
-    run = runner(plan.work)
+    run = ready.runner(plan.work)
     plan = plan.of(run)
     found = result_of(plan, run, spec.target, coding, earlier, apart=coding.get("apart", ()))
     kept = None
@@ -199,14 +197,14 @@ def fit_entries(
     rows, health = with_calibrated(spec.target, plan.work, run, found.rows, health)
     run = run._replace(state=None)  # states hold all messages and draws
     drawn = isinstance(source, SparseTensor) and source.sampled is not None
-    kept_fields = {
+    more = {
         "rows": rows,
         "kept": kept,
         "cells": fitted_cells(plan),
         "sampled": sampled_cells(source, plan.labels) if drawn else None,
         "diagnostics": health,
     }
-    return Outcome(found.changed(**{**kept_fields, **fields}), partial(tell_of_end, plan.work, run, health))
+    return Outcome(found.changed(**{**more, **fields}), partial(tell_of_end, plan.work, run, health))
 
 
 def tell_of_end(plan: Plan, run: Run, health: Diagnostics) -> None:

@@ -16,23 +16,23 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.alignment import aligned_rows
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.messages.state import MessageState, latent_values
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, STREAMING
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.problem import FixedRows, Problem
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
-from tensorcep.cp.stream.adf import STREAMING
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
 

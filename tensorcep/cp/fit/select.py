@@ -1,18 +1,30 @@
-"""Which columns a fit has, where that is left open and entries left out can tell: other parts, more components."""
+"""What entries left out decide of a fit, where that is left open: its columns, where noise differs, a power of values.
+
+This is the one place where quick fits decide.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from tensorcep.cp.fit.validation import best_of_plans, components_in_use, needs_more_components
+from tensorcep.cp.fit.chains import asks_chains
+from tensorcep.cp.fit.validation import best_of_plans, best_problem, components_in_use, needs_more_components
 from tensorcep.cp.fit.warm_start import SPARE_COMPONENTS
+from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import parts_of
+from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.plan.auto import RANKS, chosen_with
-from tensorcep.cp.plan.plan import PILOTS, Plan
-from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.plan.plan import PILOTS, Paired, Plan
+from tensorcep.cp.plan.priors import Rows
+from tensorcep.cp.plan.resolve import Draft, FitPlan, packed_entries, problem_of, resolve
+from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
+from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.targets.base import Chosen
+from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
+from tensorcep.priors.learned import expected_of
 
 # More components than a fit begins with are tried where a sweep then sums at most so many products of two numbers per
 # mode: those of 25,000 entries and 40 components, some seconds for a fit.
@@ -80,3 +92,112 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     if not enough or n_entries * rank**2 > MOST_PRODUCTS:
         return None
     return chosen_with(spec, n_entries, shape, None, chosen.method, chosen.settings, rank)
+
+
+def select(draft: Draft) -> FitPlan:
+    """The plan of a fit, after what entries left out tell: where noise differs, the power of values, and the columns.
+
+    Each is tried by mean-field fits only where it was left open; no random number is drawn from the estimator's.
+    """
+    draft = with_best_power(with_best_noise(draft))
+    chosen = draft.chosen
+    if draft.spectral and draft.has_pilots and not draft.streaming:
+        n, shape = draft.n_told, draft.data.shape
+        chosen = with_best_columns(draft.spec, chosen, n, shape, draft.fits, lambda one: draft.plan(one, seed=0)[0])
+    work, rows = draft.plan(chosen)
+    known, prior = draft.facts, work.problem.prior
+    described = known["_features"] or known["_series"]
+    came_to = {
+        "method_": chosen.method,
+        "rank_": chosen.rank,
+        "max_iter_": chosen.max_iter,
+        "prior_": chosen.prior_name,
+        "interactions_": chosen.parts,
+        "_expected": expected_of(prior) if described else None,
+    }
+    plan = FitPlan(work, rows.prior, draft.labels, {**came_to, **known})
+    return with_pairs_alone(
+        plan,
+        isinstance(draft.spec.method, str),
+        lambda parts: problem_of(draft.spec, draft.data, chosen, parts, draft.n_starts, seed=work.problem.seed),
+    )
+
+
+def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> FitPlan:
+    """The plan of a fit, decided by rule (`tensorcep.cp.plan.resolve.resolve`, which takes `how`) and by quick fits."""
+    return select(resolve(spec, entries, source, **how))
+
+
+def with_best_noise(draft: Draft) -> Draft:
+    """The draft with the kind of noise that predicts entries left out best, where that was left open."""
+    if draft.facts.get("noise_") != "auto":
+        return draft
+    problem, _ = draft.problem(draft.chosen.parts, 1, seed=0)
+    kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
+    uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
+    noise = {"noise_": name_of_noise(uneven, draft.labels)}
+    return draft._replace(data=draft.data._replace(uneven=uneven), facts=draft.facts | noise)
+
+
+def with_best_power(draft: Draft) -> Draft:
+    """The draft with the power of the values that predicts entries left out best, where several may be it."""
+    powers = draft.facts.get("power_")
+    if not isinstance(powers, tuple):
+        return draft
+    (coords, values, weight), data, chosen = draft.given, draft.data, draft.chosen
+    powers = in_stream(powers) if draft.streaming else powers
+    centred = draft.spec.target.has_intercept(chosen)
+    tried = [likelihood_of(power, values, centred, weight) for power in powers]
+    each = [data]  # of the first, which is 1
+    for likelihood, _ in tried[1:]:
+        how = (chosen.method, chosen.settings, None)
+        packed, own, ordered = packed_entries(
+            draft.spec, (coords, values, data.shape, None), likelihood, how, None, weight
+        )
+        each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
+    problems = [problem_of(draft.spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    best = _best(draft, problems)
+    return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
+
+
+def _best(draft: Draft, problems: Sequence[Problem]) -> int:
+    """Which problem mean-field fits predict entries of best that they were not given."""
+    settings = with_numbers(
+        SETTINGS["vmp"](), draft.data.likelihood.name, draft.chosen.learns_prior, draft.chosen.max_iter
+    )
+    return best_problem(problems, METHODS["vmp"], settings, tol=draft.spec.tol)
+
+
+def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:
+    """Main effects and pairs of modes that share what the components had; the same without that, if it differs.
+
+    There are no more columns in all, nor in any mode, so that neither memory nor sweeps grow; no more of a pair than
+    the smallest mode has rows.
+    """
+    order = len(shape)
+    more = parts["cp"] // (order * (order - 1) // 2)
+    most = max(parts["pair"], min(parts["pair"] + more, *shape))
+    return [parts | {"pair": n, "cp": 0} for n in dict.fromkeys((most, parts["pair"]))]
+
+
+def with_pairs_alone(
+    plan: FitPlan, left_open: bool, in_columns: Callable[[dict[str, int]], tuple[Problem, Rows]]
+) -> FitPlan:
+    """The plan, with the same fits in main effects and pairs alone where columns were left open and chains may ask.
+
+    `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
+    Not of rows of which features or an axis are known: these say what components share.
+    """
+    work, known = plan.work, plan.facts
+    parts, problem = known["interactions_"], work.problem
+    plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
+    if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
+        return plan
+    paired = []
+    for own_parts in paired_parts(parts, problem.shape):
+        own, rows = in_columns(own_parts)
+        # the seed of the whole tells which entries are left out
+        alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
+        paired.append(plan._replace(work=alone, prior=rows.prior, facts=known | {"interactions_": own_parts}))
+    asked = tuple(Paired(one.work, left_open) for one in paired)
+    return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))

@@ -40,13 +40,19 @@ Entries = tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]]
 
 
 class Read(NamedTuple):
-    """Entries as a plan takes them, what they weigh, their exposures, and facts of how they were coded."""
+    """Entries as a plan takes them, what they weigh, their exposures, facts of their coding, their source and place."""
 
     entries: Entries
     power: np.ndarray | None
     extent: np.ndarray | None
     coding: dict[str, Any]
     source: Any
+    place: Any = None
+
+    @property
+    def limit(self) -> float | None:
+        """How many bytes the fit may take, if that is said."""
+        return None if self.place is None else self.place.limit
 
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:

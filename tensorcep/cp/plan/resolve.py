@@ -1,12 +1,11 @@
 """From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes.
 
-A plan has its pilots: quick fits in all of its columns and, for samplers by default, in some of them; and main effects
-and pairs of modes alone, which chains of many labels may have in place of all columns.
+A plan has its pilots: quick fits in all of its columns and, for samplers by default, in some of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -15,12 +14,10 @@ import numpy as np
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
-from tensorcep.cp.fit.chains import asks_chains
-from tensorcep.cp.fit.select import with_best_columns
-from tensorcep.cp.fit.validation import best_problem
 from tensorcep.cp.inputs.side_information import (
     Clocks,
     Designs,
+    Local,
     are_large,
     are_many,
     check_deviating,
@@ -39,16 +36,13 @@ from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
-from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Paired, Pilot, Plan
+from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.plan.priors import Rows, plan_rows
-from tensorcep.cp.plan.spec import FitSpec, checked_options, is_random, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random, with_numbers
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.cp.stream.checks import check_revisit
-from tensorcep.cp.stream.slopes import expected_of
 from tensorcep.cp.targets.base import Chosen
-from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -92,41 +86,6 @@ def after_pilot(settings: Settings, chosen: Chosen) -> Settings:
     if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
         return settings
     return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
-
-
-def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:
-    """Main effects and pairs of modes that share what the components had; the same without that, if it differs.
-
-    There are no more columns in all, nor in any mode, so that neither memory nor sweeps grow; no more of a pair than
-    the smallest mode has rows.
-    """
-    order = len(shape)
-    more = parts["cp"] // (order * (order - 1) // 2)
-    most = max(parts["pair"], min(parts["pair"] + more, *shape))
-    return [parts | {"pair": n, "cp": 0} for n in dict.fromkeys((most, parts["pair"]))]
-
-
-def with_pairs_alone(
-    plan: FitPlan, left_open: bool, in_columns: Callable[[dict[str, int]], tuple[Problem, Rows]]
-) -> FitPlan:
-    """The plan, with the same fits in main effects and pairs alone where columns were left open and chains may ask.
-
-    `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
-    Not of rows of which features or an axis are known: these say what components share.
-    """
-    work, known = plan.work, plan.facts
-    parts, problem = known["interactions_"], work.problem
-    plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
-    if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
-        return plan
-    paired = []
-    for own_parts in paired_parts(parts, problem.shape):
-        own, rows = in_columns(own_parts)
-        # the seed of the whole tells which entries are left out
-        alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
-        paired.append(plan._replace(work=alone, prior=rows.prior, facts=known | {"interactions_": own_parts}))
-    asked = tuple(Paired(one.work, left_open) for one in paired)
-    return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))
 
 
 # Products of two numbers in the sums over the entries of one mode: some milliseconds.
@@ -175,7 +134,89 @@ class FitPlan(NamedTuple):
         return (self, *self.paired)[result.stands_in]
 
 
-def plan_fit(
+class Draft(NamedTuple):
+    """A fit that is decided but for what only fits to some of the entries can tell (`tensorcep.cp.fit.select`).
+
+    Attributes
+    ----------
+    spec : FitSpec
+    chosen : Chosen
+    data : Data
+        As it is until noise or a power is chosen.
+    given : tuple
+        Coordinates, values and weights as they were given.
+    labels : tuple of Labels or None
+    method, settings, options
+        Of the run.
+    facts : dict
+        What is decided of the values and known of rows, by its names in files.
+    local : Local or None
+        Of rows that deviate.
+    n_told, size, limit, stored
+        How many entries tell, the size of the fit, the bytes that it may take, and whether entries lie on scratch.
+    n_starts : int
+        Of all members together.
+    spectral, has_pilots, streaming : bool
+        Whether starts come from spectra, quick fits go first, and these are the first entries of a stream.
+    """
+
+    spec: FitSpec
+    chosen: Chosen
+    data: Data
+    given: tuple[Any, ...]
+    labels: tuple[Any, ...]
+    method: AnyMethod
+    settings: Settings
+    options: RunOptions
+    facts: dict[str, Any]
+    local: Local | None
+    n_told: int
+    size: Size
+    limit: float | None
+    stored: bool
+    n_starts: int
+    spectral: bool
+    has_pilots: bool
+    streaming: bool
+
+    def problem(self, parts: dict[str, int], n_starts: int, seed: Any = None) -> tuple[Problem, Rows]:
+        """The problem in the columns of these parts, with what is expected of its rows."""
+        return problem_of(self.spec, self.data, self.chosen, parts, n_starts, seed)
+
+    def plan(self, chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
+        """The plan of the fit in these columns, with what is expected of its rows."""
+        data, shape = self.data, self.data.shape
+        problem, rows = problem_of(self.spec, data, chosen, chosen.parts, self.n_starts, seed)
+        if problem.power is not None:
+            check_power(self.method.name, problem)
+        pilots: tuple[Pilot, ...] = ()
+        if self.spectral and self.has_pilots:
+            own, told = problem.seed, (data.likelihood, self.n_told, len(shape))
+            pilots = pilots_of(
+                self.spec,
+                chosen,
+                self.method,
+                told,
+                lambda parts: problem_of(self.spec, data, chosen, parts, 1, seed=own)[0],
+            )
+        runs = (rows.starts, chosen.members, self.spectral, pilots, chosen.max_iter)
+        after = after_pilot(self.settings, chosen) if pilots else None
+        one = has_one_state(self.settings, self.size)
+        work = Plan(
+            *(self.method, self.settings, problem, *runs, *self.options),
+            local=self.local,
+            after_pilot=after,
+            one_state=one,
+        )
+        return work, rows
+
+    def fits(self, chosen: Chosen) -> bool:
+        """Whether there is memory for a fit in these columns."""
+        n, shape = len(self.data.values), self.data.shape
+        return fits(self.settings, within(size_of(n, shape, chosen.parts), self.limit, self.stored))
+
+
+def resolve(
     spec: FitSpec,
     entries: tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]],
     source: Any,
@@ -185,8 +226,8 @@ def plan_fit(
     limit: float | None = None,
     extent: np.ndarray | None = None,
     power: np.ndarray | None = None,
-) -> FitPlan:
-    """Decide all of a fit. Nothing is changed.
+) -> Draft:
+    """Decide a fit by rule, and refuse what is not allowed, before anything is run.
 
     Parameters
     ----------
@@ -243,62 +284,32 @@ def plan_fit(
     alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     how = (chosen.method, chosen.settings, uneven)
-    packed, values, weight = _packed(spec, (coords, values, shape, labels), likelihood, how, extent, power)
+    packed, ordered, weight = packed_entries(spec, (coords, values, shape, labels), likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
-    data = Data(packed, values, shape, likelihood, designs, clocks, uneven, weight)
-    if told.get("noise_") == "auto":
-        data = data._replace(uneven=_chosen_noise(spec, data, chosen))
-        own = own | {"noise_": name_of_noise(data.uneven, labels)}
-    if isinstance(own.get("power_"), tuple):
-        powers = in_stream(own["power_"]) if streaming else own["power_"]
-        data, told = _with_best_power(spec, data, (*entries[:2], power), chosen, powers)
-        own = own | told
-    options = options._replace(n_threads=options.n_threads if _worth_threads(size) else 1)
-
-    def in_parts(chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
-        problem, rows = _in_columns(spec, data, chosen, chosen.parts, n_starts, seed)
-        if problem.power is not None:
-            check_power(method.name, problem)
-        pilots: tuple[Pilot, ...] = ()
-        if spectral and has_pilots:
-            own, told = problem.seed, (data.likelihood, n_told, len(shape))
-            pilots = pilots_of(
-                spec, chosen, method, told, lambda parts: _in_columns(spec, data, chosen, parts, 1, seed=own)[0]
-            )
-        runs = (rows.starts, chosen.members, spectral, pilots, chosen.max_iter)
-        after = after_pilot(settings, chosen) if pilots else None
-        one = has_one_state(settings, size)
-        return Plan(method, settings, problem, *runs, *options, local=local, after_pilot=after, one_state=one), rows
-
-    if spectral and has_pilots and not streaming:
-        chosen = with_best_columns(
-            spec,
-            chosen,
-            n_told,
-            shape,
-            lambda one: fits(settings, within(size_of(len(values), shape, one.parts), limit, stored)),
-            lambda one: in_parts(one, seed=0)[0],
-        )
-    work, rows = in_parts(chosen)
-    problem = work.problem
-    settled = {
-        "method_": chosen.method,
-        "rank_": chosen.rank,
-        "max_iter_": chosen.max_iter,
-        "prior_": chosen.prior_name,
-        "interactions_": chosen.parts,
-    }
-    expected = expected_of(problem.prior) if designs or clocks else None
-    known = {"_features": designs, "_series": clocks, "_expected": expected}
-    return with_pairs_alone(
-        FitPlan(work, rows.prior, labels, {**settled, **known, **own}),
-        isinstance(spec.method, str),
-        lambda parts: _in_columns(spec, data, chosen, parts, n_starts, seed=problem.seed),
+    return Draft(
+        spec=spec,
+        chosen=chosen,
+        data=Data(packed, ordered, shape, likelihood, designs, clocks, uneven, weight),
+        given=(coords, values, power),
+        labels=labels,
+        method=method,
+        settings=settings,
+        options=options._replace(n_threads=options.n_threads if _worth_threads(size) else 1),
+        facts={"_features": designs, "_series": clocks, **own},
+        local=local,
+        n_told=n_told,
+        size=size,
+        limit=limit,
+        stored=stored,
+        n_starts=n_starts,
+        spectral=spectral,
+        has_pilots=has_pilots,
+        streaming=streaming,
     )
 
 
-def _packed(
+def packed_entries(
     spec: FitSpec,
     entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
     likelihood: Likelihood,
@@ -327,7 +338,7 @@ def _worth_threads(size: Size) -> bool:
     return size.n_entries * size.Q**2 >= WORTH_THREADS
 
 
-def _in_columns(
+def problem_of(
     spec: FitSpec, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
 ) -> tuple[Problem, Rows]:
     """The problem in the columns of these parts, with what is expected of its rows."""
@@ -347,33 +358,3 @@ def _in_columns(
         uneven=data.uneven,
     )
     return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
-
-
-def _chosen_noise(spec: FitSpec, data: Data, chosen: Chosen) -> Uneven | None:
-    """The kind of noise that mean-field fits find; no random number is drawn from the spec's."""
-    problem, _ = _in_columns(spec, data, chosen, chosen.parts, 1, seed=0)
-    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
-    kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
-    return kinds[
-        best_problem([problem._replace(uneven=kind) for kind in kinds], METHODS["vmp"], settings, tol=spec.tol)
-    ]
-
-
-def _with_best_power(
-    spec: FitSpec, data: Data, entries: tuple[Any, ...], chosen: Chosen, powers: tuple[float, ...]
-) -> tuple[Data, dict[str, Any]]:
-    """The entries with the power of their values that mean-field fits find, and the facts that tell it.
-
-    `entries` are their coordinates, values and weights.
-    """
-    coords, values, weight = entries
-    tried = [likelihood_of(power, values, spec.target.has_intercept(chosen), weight) for power in powers]
-    each = [data]  # of the first, which is 1
-    for likelihood, _ in tried[1:]:
-        how = (chosen.method, chosen.settings, None)
-        packed, own, ordered = _packed(spec, (coords, values, data.shape, None), likelihood, how, None, weight)
-        each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [_in_columns(spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
-    settings = with_numbers(SETTINGS["vmp"](), data.likelihood.name, chosen.learns_prior, chosen.max_iter)
-    best = best_problem(problems, METHODS["vmp"], settings, tol=spec.tol)
-    return each[best], tried[best][1]

@@ -22,6 +22,7 @@ from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import check_mode_priors
 from tensorcep.cp.model.columns import parts_of
+from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.cp.targets.base import Target
@@ -133,6 +134,22 @@ def checked_options(spec: FitSpec) -> RunOptions:
     shows = spec.verbose
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
     return RunOptions(tol, n_threads(spec.n_jobs), callbacks, bool(shows))
+
+
+def check_revisit(spec: FitSpec) -> None:
+    """Refuse revisits to methods that have no message of every entry.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not check_int("revisit", spec.revisit, 0):
+        return
+    name, settings = checked_method(spec.method)
+    if name not in ("cep", "auto"):
+        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
+    if isinstance(settings, CEP) and settings.messages != "full":
+        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
 
 
 def with_numbers(

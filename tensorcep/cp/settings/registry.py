@@ -15,26 +15,9 @@ SETTINGS: dict[str, type[Settings]] = {cls.name: cls for cls in (CEP, Laplace, V
 ENGINES: Engines[Settings] = Engines(
     {name: record() for name, record in SETTINGS.items()},
     otherwise="cep",
-    old_defaults={
-        "schedule": "modewise",
-        "moments": "cavity",
-        "order": 1,
-        "damping": "auto",
-        "anneal": "auto",
-        "n_init": 3,
-        "n_ensemble": "auto",
-        "dtype": "float64",
-        "method_options": None,
-    },
+    moved=("schedule", "moments", "order", "damping", "anneal", "n_init", "n_ensemble", "dtype", "method_options"),
     renamed={"n_init": "n_starts"},
 )
-
-
-def params_of_file(params: dict[str, Any], fitted_method: str | None = None) -> dict[str, Any]:
-    """See `Engines.params_of_file`; of Poisson counts without the dispersion that was 1 by default in 0.1."""
-    found = ENGINES.params_of_file(params, fitted_method)
-    of_old_default = found.get("likelihood") == "poisson" and found.get("dispersion") == 1.0
-    return {**found, "dispersion": "learned"} if of_old_default else found
 
 
 def checked_method(method: Any) -> tuple[str, Settings | None]:

@@ -43,7 +43,6 @@ from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.fixed import FixedPrior
 
-STREAMING = ("cep", "vmp")
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
 GROWTH = 1.5
 

@@ -20,9 +20,10 @@ from tensorcep.cp.stream.drifting import (
     with_phases,
     with_rows,
 )
-from tensorcep.cp.stream.slopes import Expected, sound_lines
+from tensorcep.cp.stream.slopes import sound_lines
 from tensorcep.priors.coupled import Known
 from tensorcep.priors.fixed import FixedPrior
+from tensorcep.priors.learned import Expected
 
 if TYPE_CHECKING:
     from tensorcep.cp.stream.adf import BatchProblem, ModeRows, StreamState

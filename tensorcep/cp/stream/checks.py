@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorcep.core.belief import Draws, first_member
-from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.side_information import has_features, is_local, word_of
-from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.settings.messages import CEP
+from tensorcep.cp.methods import STREAMING
+from tensorcep.cp.plan.spec import FitSpec, check_revisit
 from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.stream.adf import STREAMING
 from tensorcep.cp.targets.real import has_common_law
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
@@ -47,22 +46,6 @@ def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
     if fit is None:
         check_choice("method", name, (*STREAMING, "auto"))
     check_revisit(spec)
-
-
-def check_revisit(spec: FitSpec) -> None:
-    """Refuse revisits to methods that have no message of every entry.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not check_int("revisit", spec.revisit, 0):
-        return
-    name, settings = checked_method(spec.method)
-    if name not in ("cep", "auto"):
-        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
-    if isinstance(settings, CEP) and settings.messages != "full":
-        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
 
 
 def _check_series(spec: FitSpec, fit: FitResult | None) -> None:

@@ -29,6 +29,7 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import LEAST_EXPLAINED
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
@@ -37,7 +38,7 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan, plan_fit
+from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState

@@ -22,8 +22,8 @@ from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.stream import chained
 from tensorcep.cp.stream.drifting import Chain, rows_together
-from tensorcep.cp.stream.slopes import Expected
 from tensorcep.priors.fixed import FixedPrior
+from tensorcep.priors.learned import Expected
 from tensorcep.priors.series import Clock
 
 if TYPE_CHECKING:

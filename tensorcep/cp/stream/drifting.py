@@ -23,13 +23,12 @@ from tensorcep.core.records import Sized
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.stream.neighbouring import all_of_field, natural_rows, some_of_field
-from tensorcep.cp.stream.slopes import Expected
 from tensorcep.priors.axis import Links, ends, weights
 from tensorcep.priors.blocks import Marginals, marginals
 from tensorcep.priors.coupled import Known
 from tensorcep.priors.drifting import SeriesPrior
 from tensorcep.priors.graph import Net
-from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.learned import Expected, LearnedPrior
 from tensorcep.priors.record import Coupled
 from tensorcep.priors.series import MOST_PHASES, SAME_PHASE, Clock
 

@@ -9,7 +9,6 @@ import numpy as np
 from tensorcep.core.belief import ModePrior
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.stream.slopes import (
-    Expected,
     MapOfFeatures,
     first_map,
     learned_on,
@@ -19,6 +18,7 @@ from tensorcep.cp.stream.slopes import (
     with_root,
 )
 from tensorcep.priors.design import Design
+from tensorcep.priors.learned import Expected
 
 if TYPE_CHECKING:
     from tensorcep.cp.stream.adf import ModeRows, StreamState

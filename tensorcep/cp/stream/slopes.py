@@ -18,17 +18,9 @@ from tensorcep.core.records import Sized
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.design import Design
-from tensorcep.priors.learned import MEAN_ROWS, LearnedPrior, inverse
+from tensorcep.priors.learned import MEAN_ROWS, Expected, inverse
 from tensorcep.priors.regressed import best_strength, solution
 from tensorcep.priors.slopes import STRENGTH, Ready, Sums, scatter_at
-
-
-class Expected(NamedTuple):
-    """What was expected of rows whose prior is learned, before any entry (see `learned.LearnedPrior`)."""
-
-    mean: Annotated[np.ndarray, Sized("K R")]
-    scale: Annotated[np.ndarray, Sized("K R")]
-    strength: float
 
 
 class MapOfFeatures(NamedTuple):
@@ -190,13 +182,6 @@ def _cleared(matrix: Any, keep: np.ndarray) -> Any:
     out = matrix.copy()
     out.data = out.data * np.repeat(keep, np.diff(out.indptr))
     return out
-
-
-def expected_of(prior: Any) -> Expected:
-    """What a learned prior expects of rows before any entry."""
-    plain: LearnedPrior = getattr(prior, "plain", prior)
-    mean, scale = (np.array(part, order="C") for part in (plain.mean, plain.scale))  # as a file brings them back
-    return Expected(mean, scale, float(plain.strength))
 
 
 def _moments(rows: Natural) -> tuple[np.ndarray, np.ndarray]:

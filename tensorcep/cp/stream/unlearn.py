@@ -17,9 +17,10 @@ import pandas as pd
 
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
-from tensorcep.cp.fit.outcome import fit_entries
+from tensorcep.cp.fit.outcome import Ready, run_ready
 from tensorcep.cp.fit.refit import runner_of
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
     Entries,
@@ -439,9 +440,10 @@ def _refit_without(
     start = fit.aligned.mean if means is None else means
     free = free_columns(fit.interactions, len(fit.shape))
     runner = runner_of(held.kept, ~gone, (start, free), run_plan)
+    earlier, zeros = fit.observation.facts, fit.sampled if sampled is None else sampled
     left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
-    zeros = fit.sampled if sampled is None else sampled
-    found = fit_entries(spec, left, runner, earlier=fit.observation.facts, sampled=zeros)
+    plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
+    found = run_ready(spec, Ready(left, plan, runner, True), earlier, sampled=zeros)
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
     n_left = int((~gone).sum())
     record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}

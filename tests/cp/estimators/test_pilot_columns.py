@@ -6,7 +6,7 @@ import numpy as np
 from helpers.cases import each
 
 from tensorcep import CPCountRegressor
-from tensorcep.cp.plan.resolve import plan_fit
+from tensorcep.cp.fit.select import plan_fit
 
 SHAPE = (30, 20, 15)
 

@@ -9,8 +9,8 @@ from scipy.special import expit
 
 import tensorcep as tc
 from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.model.subsets import some_entries
-from tensorcep.cp.plan.resolve import plan_fit
 from tensorcep.cp.stream.cold_start import Way, _as
 from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
 

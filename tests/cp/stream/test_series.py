@@ -138,7 +138,7 @@ def test_batch_that_is_refused_or_fails_changes_nothing(sales, monkeypatch):
         with pytest.raises((ValueError, TypeError), match=told):
             model.partial_fit(bad[["shop", "day"]], bad["y"] if "y" in bad else np.zeros(2))
     with monkeypatch.context() as patch:
-        patch.setattr(tc.CPRegressor, "_assign", lambda *_: 1 / 0)
+        patch.setattr(tc.CPRegressor, "_set", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.partial_fit(part[["shop", "day"]], part["y"])
     np.testing.assert_array_equal(model.predict(later), before)
