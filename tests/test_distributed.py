@@ -28,7 +28,7 @@ from tensorcep import distributed
 from tensorcep.core import nearby
 from tensorcep.core.cluster import Cluster, ClusterError
 from tensorcep.core.held import LackingError, Told
-from tensorcep.cp.model import subsets as sampled
+from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.sent import HeldRows
 from tensorcep.cp.workers.store import Piece
 from tensorcep.cp.workers.summing import Summing
@@ -234,8 +234,8 @@ def test_fit_on_workers_has_the_bits_of_one_process(client: Any, method: Any, pa
 def test_fits_whose_pilots_see_some_entries_first_have_the_bits_of_one_process(
     client: Any, monkeypatch: pytest.MonkeyPatch, method: Any
 ) -> None:
-    monkeypatch.setattr(sampled, "ENOUGH", 300)
-    monkeypatch.setattr(sampled, "ENOUGH_OF_ROW", 1)
+    monkeypatch.setattr(subsets, "ENOUGH", 300)
+    monkeypatch.setattr(subsets, "ENOUGH_OF_ROW", 1)
 
     def model() -> tc.CPRegressor:
         return tc.CPRegressor(3, method=method, max_iter=6, random_state=0)

@@ -17,7 +17,7 @@ from tensorcep import CPClassifier, CPRegressor, SparseTensor, simulate_cp
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 
-# Columns of each part for a rank; the CP model then has the rank of `free_columns`.
+# Columns of each part for a rank; the CP model then has as many columns as `free_columns`.
 PARTS = {
     "main+cp": lambda rank: {"main": 1, "cp": rank},
     "main+pairs": lambda rank: {"main": 1, "pair": rank},

@@ -84,11 +84,8 @@ def measure(options: Any) -> list[Row]:
             "interval of probabilities": classifier.predict_interval,
         }
         about = {"data": "simulated", "method": regressor.method_, "entries": options.entries, "cells": options.cells}
-        about |= {
-            "threads": threads,
-            "draws": len(regressor._result.belief.mean),
-            "columns": regressor._result.belief.mean.shape[2],
-        }
+        mean = regressor._result.belief.mean
+        about |= {"threads": threads, "draws": len(mean), "columns": mean.shape[2]}
         rival = math.nan
         for name, call in calls.items():
             cpu, wall = timed(call, cells, options.repeats)

@@ -54,7 +54,7 @@ def lay_out(lines, first, values, rows, y, permutation):
 
 @block_kernel
 def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
-    """The entries of every row of the modes first:last, by stable counting (see `tensorcep.cp.model.entries.EntriesByRow`).
+    """The entries of every row of the modes first:last, by stable counting (`cp.model.entries.EntriesByRow`).
 
     ``late`` (N,) is 1 for entries that come last in their rows. ``end`` (n_rows, 2) holds zeros; afterwards it tells
     where the others of each row end, and where all do.

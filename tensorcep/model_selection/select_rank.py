@@ -1,6 +1,6 @@
 """The number of components by the data: held-out log score over folds, and the smallest rank that is as good as any.
 
-Scores of ranks on folds: by threads of this process, or by the workers of a cluster.
+Ranks are scored on folds by threads of this process, or by the workers of a cluster (`scores_of`).
 """
 
 from __future__ import annotations

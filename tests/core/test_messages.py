@@ -74,7 +74,7 @@ LOSES = {"quick_score": 1.0, "score": 0.5, "constant_score": 0.0, "gain_error": 
     ("method", "advised"), [("vmp", "take another rank"), ("pg-vb", "take another rank"), ("cep", "'vmp' or 'pg-vb'")]
 )
 def test_nobody_is_advised_to_take_what_was_taken(method: str, advised: str) -> None:
-    found = tc.cp.diagnostics.Diagnostics(method, 9, True, {}, **LOSES)
+    found = tc.cp.fitted.diagnostics.Diagnostics(method, 9, True, {}, **LOSES)
     (sentence,) = found.complaints(9)
     assert advised in sentence
 

@@ -12,9 +12,7 @@ from sklearn.base import clone
 
 from tensorcep import CPClassifier, CPRegressor, PGGibbs
 from tensorcep.core.loop import run
-from tensorcep.cp.fit import chains as ahead
-from tensorcep.cp.fit import chains as pilots
-from tensorcep.cp.fit import warm_start as fleet
+from tensorcep.cp.fit import chains, warm_start
 from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import paired_parts, plan_fit
 from tensorcep.cp.gibbs.held_out import held_places
@@ -26,7 +24,7 @@ SHAPE, N, SWEEPS = (30, 20, 15), 2500, 120
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch):
-    for module in (ahead, fleet, pilots):
+    for module in (chains, warm_start):
         monkeypatch.setattr(module, "MANY", 0)
 
 
@@ -51,15 +49,15 @@ def names_of_pilots(monkeypatch):
         flown.append(pilot.name)
         return grown(pilot, *given)
 
-    grown = fleet.grown
-    monkeypatch.setattr(fleet, "grown", watched)
+    grown = warm_start.grown
+    monkeypatch.setattr(warm_start, "grown", watched)
     return flown
 
 
 def pairs_win(monkeypatch):
     """Chains that are asked later are a little ahead of those before, and all of pilots."""
     later = count()
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), 1e-6 * next(later) - 0.1))
+    monkeypatch.setattr(chains, "log_scores", lambda held, likelihood: np.full(len(held.y), 1e-6 * next(later) - 0.1))
 
 
 def ranks_asked(monkeypatch):
@@ -69,7 +67,7 @@ def ranks_asked(monkeypatch):
         asked.append(problem.rank)
         return run(method, problem, *given, **how)
 
-    monkeypatch.setattr(ahead, "run", watched)
+    monkeypatch.setattr(chains, "run", watched)
     return asked
 
 
@@ -94,7 +92,7 @@ def test_all_chains_of_pairs_begin_anew_where_two_are_not_enough_or_their_number
 ):
     plan = plan_of(*labels(rng), **given)
     pairs_win(monkeypatch)
-    monkeypatch.setattr(ahead, "_gain_of_more", lambda held, likelihood: gain)
+    monkeypatch.setattr(chains, "_gain_of_more", lambda held, likelihood: gain)
     found, own = run_plan(plan), plan.paired[0].plan
     alone = run(own.method, own.problem, own.settings, **own.how)
     assert found.stands_in == 1
@@ -135,23 +133,23 @@ def test_pairs_alone_have_no_more_columns_than_all_parts(shape, rank):
 
 def test_chains_of_pairs_are_not_asked_where_components_say_something(rng, monkeypatch):
     plan, asked = plan_of(*labels(rng, component=4.0)), ranks_asked(monkeypatch)
-    assert not ahead.chains_ahead(plan).stands_in
+    assert not chains.chains_ahead(plan).stands_in
     assert len(asked) == 1
 
 
 def test_chains_of_pairs_are_not_asked_where_nothing_is_said(rng, monkeypatch):
     coords, y = labels(rng)
     plan, asked = plan_of(coords, rng.permutation(y)), ranks_asked(monkeypatch)
-    assert not ahead.chains_ahead(plan).stands_in
+    assert not chains.chains_ahead(plan).stands_in
     assert len(asked) == 1
 
 
 def test_the_first_of_the_chains_of_pairs_that_predict_better_goes_on(rng, monkeypatch):
     plan, asked = plan_of(*labels(rng)), ranks_asked(monkeypatch)
     scores = iter([-0.2, -0.3, -0.1, -0.2, -0.3, -0.2])
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), next(scores)))
-    monkeypatch.setattr(ahead, "_gain_of_more", lambda held, likelihood: 0.0)
-    assert [ahead.chains_ahead(plan).stands_in for _ in range(2)] == [2, 0]
+    monkeypatch.setattr(chains, "log_scores", lambda held, likelihood: np.full(len(held.y), next(scores)))
+    monkeypatch.setattr(chains, "_gain_of_more", lambda held, likelihood: 0.0)
+    assert [chains.chains_ahead(plan).stands_in for _ in range(2)] == [2, 0]
     assert asked == [plan.problem.rank, *(one.plan.problem.rank for one in plan.paired)] * 2
 
 
@@ -163,13 +161,13 @@ def test_matrices_and_few_labels_have_no_chains_of_pairs_to_ask(rng, monkeypatch
     coords, y = labels(rng)
     model = CPClassifier(max_iter=SWEEPS, rank=3, random_state=0)
     assert plan_fit(model._spec(), (coords[:, :2], y, SHAPE[:2], ()), None).work.paired == ()
-    monkeypatch.setattr(ahead, "MANY", N + 1)
+    monkeypatch.setattr(chains, "MANY", N + 1)
     assert plan_of(coords, y).paired == ()
 
 
 def test_chains_that_are_ahead_are_those_without_pilots(rng, monkeypatch):
     plan = plan_of(*labels(rng, component=3.0))
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.zeros(len(held.y)))
+    monkeypatch.setattr(chains, "log_scores", lambda held, likelihood: np.zeros(len(held.y)))
     alone = run(plan.method, plan.problem, plan.settings, **plan.how)
     found = run_plan(plan)
     assert not found.state.held.beside.any()
@@ -180,24 +178,24 @@ def test_chains_that_are_ahead_are_those_without_pilots(rng, monkeypatch):
 
 def test_chains_that_are_behind_are_forgotten(rng, monkeypatch):
     plan, flown = plan_of(*labels(rng)), names_of_pilots(monkeypatch)
-    monkeypatch.setattr(ahead, "log_scores", lambda held, likelihood: np.full(len(held.y), -9.0))
+    monkeypatch.setattr(chains, "log_scores", lambda held, likelihood: np.full(len(held.y), -9.0))
     found = run_plan(plan)
     assert flown == ["cp", "main", "all columns"]
-    monkeypatch.setattr(ahead, "asks_chains", lambda plan: False)
+    monkeypatch.setattr(chains, "chains_ahead", lambda plan: None)
     np.testing.assert_array_equal(found.posterior.rows, run_plan(plan).posterior.rows)
 
 
 @each(
     "given",
     [
-        {"max_iter": 6 * ahead.WINDOW - 1},
+        {"max_iter": 6 * chains.WINDOW - 1},
         {"method": PGGibbs(weights="equal")},
         {"method": PGGibbs(n_chains=1)},
         {"cls": CPRegressor},
     ],
 )
 def test_chains_are_not_asked_where_little_would_be_known(rng, given):
-    assert ahead.chains_ahead(plan_of(*labels(rng), **given)) is None
+    assert chains.chains_ahead(plan_of(*labels(rng), **given)) is None
 
 
 def test_a_run_that_is_stopped_ahead_has_all_columns(rng):

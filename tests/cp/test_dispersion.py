@@ -14,7 +14,7 @@ from scipy.stats import nbinom
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.init import residual as from_spectra
+from tensorcep.cp.init import residual
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
@@ -294,13 +294,13 @@ def test_the_level_follows_the_dispersion_so_that_neither_swings(seed):
 
 def test_what_a_fit_of_counts_leaves_over_is_seen_at_its_own_dispersion(monkeypatch):
     X, y, shape = small_counts(0, mean=4.0)
-    sizes, search = [], from_spectra.spectral_start
+    sizes, search = [], residual.spectral_start
 
     def watched(coords, rest, *given, **how):
         sizes.append(float(np.std(rest)))
         return search(coords, rest, *given, **how)
 
-    monkeypatch.setattr(from_spectra, "spectral_start", watched)
+    monkeypatch.setattr(residual, "spectral_start", watched)
     model = tc.CPCountRegressor(4, method="vmp", likelihood="negbinomial", random_state=0)
     model.fit(tc.SparseTensor(X, y, shape))
     assert model.dispersion_ > 10.0

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scripts.lib.gauntlet import models
 from scripts.lib.gauntlet.grid import GRID
 from tensorcep import CPClassifier
-from tensorcep.cp.fit import chains as pilots
+from tensorcep.cp.fit import chains
 from tensorcep.cp.fit.chains import Sampled
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.init.residual import strengths
@@ -42,14 +42,14 @@ def sampled_of(rank):
 
 def test_the_stronger_half_of_the_components_is_kept_and_all_main_effects():
     sampled, components = sampled_of(7)
-    half = pilots._halved(sampled)
+    half = chains._halved(sampled)
     others = np.setdiff1d(sampled.columns, components)
     np.testing.assert_array_equal(half.columns, np.sort(np.append(others, components[-3:])))
     problem, whole = half.plan.problem, sampled.plan.problem
     assert problem.rank == len(others) + 3
     np.testing.assert_array_equal(problem.start, whole.start[:, half.columns])
     np.testing.assert_allclose(strengths(problem, problem.start), strengths(whole, whole.start)[half.columns])
-    assert pilots._halved(half) is None  # of three
+    assert chains._halved(half) is None  # of three
 
 
 @each(
@@ -63,9 +63,9 @@ def test_components_are_halved_as_long_as_entries_left_out_gain(monkeypatch, sco
 
     found = [None if score is None else run(score) for score in scores]
     asked = []
-    monkeypatch.setattr(pilots, "_burnt_in_if_finite", lambda *given: (asked.append(given), found[len(asked)])[1])
+    monkeypatch.setattr(chains, "_burnt_in_if_finite", lambda *given: (asked.append(given), found[len(asked)])[1])
     sampled, _ = sampled_of(13)
-    last, begun = pilots._in_few_enough(sampled, found[0], [], sampled.plan)
+    last, begun = chains._in_few_enough(sampled, found[0], [], sampled.plan)
     assert last.plan.problem.every_free.all(axis=0).sum() == n_components
     assert len(asked) == tries
     assert begun is found[tries - 1 if n_components > 3 else tries]
@@ -75,8 +75,8 @@ def test_components_are_halved_as_long_as_entries_left_out_gain(monkeypatch, sco
 def test_labels_that_fill_their_rows_are_drawn_in_fewer_components_than_a_row_has_entries(monkeypatch):
     """Twenty components, one for each entry of a row, follow the noise of labels."""
     cell, scores, sizes = GRID["labels-per-row-100"], [], []
-    for halved in (pilots._halved, lambda sampled: None):
-        monkeypatch.setattr(pilots, "_halved", halved)
+    for halved in (chains._halved, lambda sampled: None):
+        monkeypatch.setattr(chains, "_halved", halved)
         for seed in (10, 11):
             problem = cell.make(seed)
             model = models.fit(models.default(cell, seed), cell, problem)

@@ -12,8 +12,7 @@ from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp.fit import chains as pilots
-from tensorcep.cp.fit import warm_start as fleet
-from tensorcep.cp.fit import warm_start as flights
+from tensorcep.cp.fit import warm_start
 from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.gibbs.held_out import Beside
@@ -106,11 +105,11 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
         seen.append(belief)
         return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
 
-    monkeypatch.setattr(flights, "beside_chains", scored)
-    monkeypatch.setattr(flights, "PILOT_SWEEPS", 23)
-    found = flights.grown(pilot, plan._replace(tol=0.0), 0, place)
-    which = len(seen) - 1 if best == 23 else best // flights.ASK_EVERY - 1
-    assert len(seen) == -(-sweeps // flights.ASK_EVERY)
+    monkeypatch.setattr(warm_start, "beside_chains", scored)
+    monkeypatch.setattr(warm_start, "PILOT_SWEEPS", 23)
+    found = warm_start.grown(pilot, plan._replace(tol=0.0), 0, place)
+    which = len(seen) - 1 if best == 23 else best // warm_start.ASK_EVERY - 1
+    assert len(seen) == -(-sweeps // warm_start.ASK_EVERY)
     assert found.sweeps == best
     assert anneal > 0
     np.testing.assert_array_equal(found.belief.mean, seen[which].mean)
@@ -118,9 +117,9 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
 
 def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch):
     plan = plan_of(*entries(rng))
-    monkeypatch.setattr(flights, "PILOT_SWEEPS", 7)
+    monkeypatch.setattr(warm_start, "PILOT_SWEEPS", 7)
     for place in (None, np.empty(0, dtype=int)):
-        found = flights.grown(plan.pilots[1], plan._replace(tol=0.0), 0, place)
+        found = warm_start.grown(plan.pilots[1], plan._replace(tol=0.0), 0, place)
         assert found.sweeps == 7
         assert found.beside is None
 
@@ -134,10 +133,10 @@ def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rn
         flown.append(done)
         return done._replace(trace={**done.trace, "lower_bound": np.array([np.nan, bounds[len(flown) - 1]])})
 
-    run = flights.run_of
-    monkeypatch.setattr(flights, "run_of", bounded)
-    monkeypatch.setattr(flights, "with_more_components", lambda problem, *_: problem)
-    found = flights.grown(plan.pilots[1], plan, rounds=3)
+    run = warm_start.run_of
+    monkeypatch.setattr(warm_start, "run_of", bounded)
+    monkeypatch.setattr(warm_start, "with_more_components", lambda problem, *_: problem)
+    found = warm_start.grown(plan.pilots[1], plan, rounds=3)
     assert len(flown) == min(best + 2, 4)
     assert found.good == bounds[best]
     np.testing.assert_array_equal(found.belief.mean, flown[best].posterior.components().mean)
@@ -151,16 +150,16 @@ def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypat
         runs.append((len(problem.entries.permutation), run(one, settings, problem, *given)))
         return runs[-1][1]
 
-    run = flights.run_of
-    monkeypatch.setattr(flights, "run_of", watched)
-    whole = flights.grown(pilot, plan, place=place)
+    run = warm_start.run_of
+    monkeypatch.setattr(warm_start, "run_of", watched)
+    whole = warm_start.grown(pilot, plan, place=place)
     assert {n for n, _ in runs} == {6000}
     runs.clear()
     monkeypatch.setattr(sampled, "ENOUGH", 2000)
-    found = flights.grown(pilot, plan, place=place)
+    found = warm_start.grown(pilot, plan, place=place)
     assert 1800 < runs[0][0] < 2200
     assert [n for n, _ in runs if n > 2200] == [6000]
-    assert runs[-1][1].n_iter <= flights.SWEEPS_OF_ALL
+    assert runs[-1][1].n_iter <= warm_start.SWEEPS_OF_ALL
     assert found.beside.log_density.mean() > whole.beside.log_density.mean() - 0.01
 
 
@@ -189,7 +188,7 @@ def test_without_stacking_one_pilot_flies(rng):
 def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, monkeypatch):
     coords, y = entries(rng)
     monkeypatch.setattr(pilots, "MANY", 0)
-    monkeypatch.setattr(fleet, "MANY", 0)
+    monkeypatch.setattr(warm_start, "MANY", 0)
     plan = plan_of(coords, y)
     one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
@@ -223,9 +222,9 @@ def test_chains_in_the_columns_of_a_pilot_are_beside_it_where_chains_of_all_colu
 
 def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):
     coords, y = entries(rng, pairs=True)
-    monkeypatch.setattr(fleet, "MANY", 0)
+    monkeypatch.setattr(warm_start, "MANY", 0)
     plan = plan_of(coords, y)
-    flown = fleet.fly_all(plan, held_places(plan.problem))
+    flown = warm_start.fly_all(plan, held_places(plan.problem))
     assert sorted(one.number for one in flown) == [0, 1, 2]
 
 
@@ -252,11 +251,11 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
 
         return call
 
-    monkeypatch.setattr(flights, "with_spectral_start", watched(flights.with_spectral_start, None))
-    monkeypatch.setattr(flights, "with_more_components", watched(flights.with_more_components, 3))
-    monkeypatch.setattr(flights, "observed_logpdf", watched(flights.observed_logpdf, 4))
+    monkeypatch.setattr(warm_start, "with_spectral_start", watched(warm_start.with_spectral_start, None))
+    monkeypatch.setattr(warm_start, "with_more_components", watched(warm_start.with_more_components, 3))
+    monkeypatch.setattr(warm_start, "observed_logpdf", watched(warm_start.observed_logpdf, 4))
     plan = plan_of(*entries(rng))
-    flights.grown(plan.pilots[1], plan._replace(n_threads=2), place=held_places(plan.problem))
+    warm_start.grown(plan.pilots[1], plan._replace(n_threads=2), place=held_places(plan.problem))
     assert len(threads) > 3
     assert set(threads) == {2}
 

@@ -8,7 +8,7 @@ from helpers.problems import problem
 
 from tensorcep.core import sums
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.init import residual as from_spectra
+from tensorcep.cp.init import residual
 from tensorcep.cp.model import latent, rows
 from tensorcep.cp.model.entries import all_coords
 
@@ -21,11 +21,11 @@ def test_scores_and_working_values_do_not_depend_on_the_pieces(rng, monkeypatch,
     f = latent.latent_of_entries(p.entries, p.start, ThreadExecutor(1))
 
     def found():
-        at_rows = from_spectra.working_values(p, f.ravel()[:N])
-        return rows.train_score(p, f, 1.3), from_spectra.working_values(p), at_rows
+        at_rows = residual.working_values(p, f.ravel()[:N])
+        return rows.train_score(p, f, 1.3), residual.working_values(p), at_rows
 
     whole = found()
-    for module in (rows, from_spectra):
+    for module in (rows, residual):
         monkeypatch.setattr(module, "ENTRIES_AT_A_TIME", 128)
     for one, other in zip(whole, found(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
 from tensorcep.core.belief import Mixture
 from tensorcep.core.loop import Run
-from tensorcep.cp.fit import run as starts
+from tensorcep.cp.fit import run
 from tensorcep.cp.fit.run import mixed
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.init.spectral import spectral_start
@@ -82,7 +82,7 @@ def test_starts_that_do_not_wait_lead_to_the_same_bits_in_half_the_memory(monkey
     coords, y, _ = drawn(seed, (30, 20, 15), 2, 4000, 0.5)
     how = {"method": method(n_starts=3, anneal=3), "init": "random", "interactions": "cp", "max_iter": 6}
     beliefs, peaks, trials = [], [], []
-    monkeypatch.setattr(starts, "_trial", lambda *given, of=starts._trial: trials.append(None) or of(*given))
+    monkeypatch.setattr(run, "_trial", lambda *given, of=run._trial: trials.append(None) or of(*given))
     for many in (4001, 4000):
         monkeypatch.setattr(passing, "MANY_SENT", many)
         model = CPRegressor(4, prior="fixed", random_state=seed, **how)

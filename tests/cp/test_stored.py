@@ -12,12 +12,9 @@ from helpers import problems
 from helpers.cases import each
 
 from tensorcep.core.scratch import Scratch, on_scratch
-from tensorcep.cp.meanfield import stored as meanfield_stored
+from tensorcep.cp.meanfield import stored
 from tensorcep.cp.messages import sent
-from tensorcep.cp.model import memmap as read_stored
-from tensorcep.cp.model import memmap as stored
-from tensorcep.cp.model import parameters
-from tensorcep.cp.model import subsets as sampled
+from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.model.problem import Problem
@@ -31,9 +28,9 @@ SHAPES = {2: (50, 40), 3: (40, 30, 20), 4: (9, 8, 7, 6)}
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many pieces of few entries as many entries would have."""
-    monkeypatch.setattr(stored, "PIECE", 4 * LANES)
-    monkeypatch.setattr(read_stored, "READ", 100)
-    monkeypatch.setattr(meanfield_stored, "BLOCKS", 7)
+    monkeypatch.setattr(memmap, "PIECE", 4 * LANES)
+    monkeypatch.setattr(memmap, "READ", 100)
+    monkeypatch.setattr(stored, "BLOCKS", 7)
     monkeypatch.setattr(sent, "BLOCKS", 7)
 
 
@@ -49,7 +46,7 @@ def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool =
     start = start if free is None else np.where(np.repeat(free, shape, axis=0), start, 1.0)
     problem = problems.build(coords, raw - level, shape, R, start=start)
     problem = problem._replace(likelihood=gaussian_about(level), free=free)
-    packed = stored.pack_stored(*stored.spilled(coords, raw - level, Scratch(folder)), shape)
+    packed = memmap.pack_stored(*memmap.spilled(coords, raw - level, Scratch(folder)), shape)
     return problem, problem._replace(entries=packed)
 
 
@@ -68,7 +65,7 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
     for late in (None, np.array([700, 3, 40])):
         for values in (False, True):
             one = entries_by_row(memory.entries, late, values)
-            other = stored.by_row_stored(scratch.entries, late, values)
+            other = memmap.by_row_stored(scratch.entries, late, values)
             for name in EntriesByRow._fields:
                 assert same(getattr(one, name), getattr(other, name)), name
     assert on_scratch(scratch.entries.y)
@@ -114,9 +111,9 @@ def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.
 def test_stored_values_are_single_only_where_nothing_is_lost(tmp_path: Path) -> None:
     for fine, dtype in ((False, np.float32), (True, np.float64)):
         memory, scratch = both(3, tmp_path, fine=fine)
-        by_row = stored.by_row_of(scratch, values=True)
+        by_row = memmap.by_row_of(scratch, values=True)
         assert by_row.value.dtype == dtype
-        targets = read_stored.StoredTargets(by_row.value, read_stored.taken_off(scratch.likelihood))
+        targets = memmap.StoredTargets(by_row.value, memmap.taken_off(scratch.likelihood))
         assert same(targets.at(0, len(by_row.value)), entries_by_row(memory.entries, values=True).value)
         n, K = 801, 3
         read = (by_row.value.nbytes + by_row.others.nbytes) / n
@@ -125,29 +122,29 @@ def test_stored_values_are_single_only_where_nothing_is_lost(tmp_path: Path) -> 
 
 def test_stored_lists_are_made_once(tmp_path: Path) -> None:
     _, scratch = both(3, tmp_path)
-    assert stored.by_row_of(scratch) is stored.by_row_of(scratch)
-    assert stored.by_row_of(scratch, np.array([5])) is not stored.by_row_of(scratch)
+    assert memmap.by_row_of(scratch) is memmap.by_row_of(scratch)
+    assert memmap.by_row_of(scratch, np.array([5])) is not memmap.by_row_of(scratch)
 
 
 def test_stored_row_pieces_cover_all_rows_in_whole_groups() -> None:
-    start = np.cumsum(np.concatenate([[0], np.random.default_rng(0).integers(0, 3 * read_stored.READ // 40, 100)]))
-    cuts = list(read_stored.row_pieces(start, 16, 99, align=16))
+    start = np.cumsum(np.concatenate([[0], np.random.default_rng(0).integers(0, 3 * memmap.READ // 40, 100)]))
+    cuts = list(memmap.row_pieces(start, 16, 99, align=16))
     assert cuts[0][0] == 16
     assert cuts[-1][1] == 99
     assert all(b == a for (_, b), (a, _) in itertools.pairwise(cuts))
     assert all(a % 16 == 0 for a, _ in cuts)
-    assert all(start[b] - start[a] <= read_stored.READ or b - a <= 16 for a, b in cuts)
+    assert all(start[b] - start[a] <= memmap.READ or b - a <= 16 for a, b in cuts)
 
 
 @pytest.mark.usefixtures("small_pieces")
 def test_stored_sample_is_chosen_by_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, scratch = both(3, tmp_path)
-    loaded = sampled.problem_in_memory(scratch).entries
+    loaded = subsets.problem_in_memory(scratch).entries
     assert same(loaded[:4], memory.entries[:4])
     assert not on_scratch(loaded.y)
-    assert sampled.problem_in_memory(memory) is memory
-    monkeypatch.setattr(sampled, "MOST_SAMPLED", 200)
-    some = sampled.problem_in_memory(scratch, np.arange(100)).entries
+    assert subsets.problem_in_memory(memory) is memory
+    monkeypatch.setattr(subsets, "MOST_SAMPLED", 200)
+    some = subsets.problem_in_memory(scratch, np.arange(100)).entries
     assert 60 < len(some.permutation) < 300
     cells = {tuple(row) for row in problems_rows(memory.entries)[100:].tolist()}
     assert {tuple(row) for row in problems_rows(some).tolist()} <= cells
@@ -161,17 +158,17 @@ def problems_rows(entries: Entries) -> np.ndarray:
 def test_sampled_share_does_not_depend_on_the_order_or_on_the_others() -> None:
     rng = np.random.default_rng(0)
     columns = [rng.integers(0, 1000, 20_000) for _ in range(3)]
-    chosen = sampled.chosen_by_hash(columns, 0.1, 5)
+    chosen = subsets.chosen_by_hash(columns, 0.1, 5)
     assert abs(chosen.mean() - 0.1) < 6 * np.sqrt(0.09 / 20_000)
     order = rng.permutation(20_000)[:500]
-    assert same(sampled.chosen_by_hash([column[order] for column in columns], 0.1, 5), chosen[order])
-    assert (sampled.chosen_by_hash(columns, 0.1, 6) != chosen).any()
-    assert chosen[sampled.chosen_by_hash(columns, 0.05, 5)].all()
+    assert same(subsets.chosen_by_hash([column[order] for column in columns], 0.1, 5), chosen[order])
+    assert (subsets.chosen_by_hash(columns, 0.1, 6) != chosen).any()
+    assert chosen[subsets.chosen_by_hash(columns, 0.05, 5)].all()
 
 
 def test_stored_repeated_cells_are_refused_where_they_must_be_distinct(tmp_path: Path) -> None:
     coords = np.array([[0, 1, 0], [2, 1, 1], [0, 1, 0]])
-    columns, y = stored.spilled(coords, np.arange(3.0), Scratch(tmp_path))
-    assert len(stored.pack_stored(columns, y, (3, 2, 2)).permutation) == 3
+    columns, y = memmap.spilled(coords, np.arange(3.0), Scratch(tmp_path))
+    assert len(memmap.pack_stored(columns, y, (3, 2, 2)).permutation) == 3
     with pytest.raises(ValueError, match=r"the cell of rows \(0, 1, 0\), counted from 0, occurs more than once"):
-        stored.pack_stored(columns._replace(distinct=True), y, (3, 2, 2))
+        memmap.pack_stored(columns._replace(distinct=True), y, (3, 2, 2))

@@ -362,9 +362,9 @@ FILES = (
     ),
     Mutant(
         "store-without-cells",
-        "tensorcep/cp/fitted/store.py",
-        '"_cells": fitted.cells,',
-        '"_cells": None,',
+        "tensorcep/cp/estimators/store.py",
+        "cells=fitted.cells,",
+        "cells=None,",
         "A loaded model has forgotten the cells that it was fitted to.",
         "tests/cp/estimators/test_recommending.py",
         "file or load or save or later or saved",

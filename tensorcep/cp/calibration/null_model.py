@@ -1,11 +1,11 @@
-"""The law of all entries alike: one latent value, and one parameter of the likelihood, fitted to values.
+"""The null model: the law of all entries alike, and what predictions count beside it.
 
-What predictions count beside a constant law, given the log scores of both for values that neither had learned.
-
-The share w of the mixture w model + (1 - w) constant is 0 with probability 1/2, since a constant is a model of its own,
-1 with probability 1/4, and else uniform between 0 and 1. Predictions take its posterior mean, which is the best bet on
-it: over all values that come, such bets lose no more against the best share in hindsight than the log of about their
-number. With little evidence the constant counts most, as it should: the best share of few scores is chance.
+The law is one latent value, and one parameter of the likelihood, fitted to values (`constant_law`). What a model counts
+beside it follows from the log scores of both for values that neither had learned. The share w of the mixture
+w model + (1 - w) constant is 0 with probability 1/2, since a constant is a model of its own, 1 with probability 1/4,
+and else uniform between 0 and 1. Predictions take its posterior mean, which is the best bet on it: over all values that
+come, such bets lose no more against the best share in hindsight than the log of about their number. With little
+evidence the constant counts most, as it should: the best share of few scores is chance.
 
 Of labels, of which each tells less than a value and costs little more than the constant's log 2, 0 has probability .7,
 and the others as much less: bets lose no more than log(1 / .7) against the constant, over all labels.

@@ -80,8 +80,9 @@ _ATTRIBUTES = """factors_, factor_covs_ : list of ndarray (n_k, R), list of ndar
     n_iter_, converged_, trace_ : int, bool, dict of ndarray
         Sweeps, whether the last changed less than `tol`, and of each its change, scores and seconds.
     diagnostics_ : Diagnostics or None
-        How far the fit is to be believed, printed as a short table (`tensorcep.cp.fitted.diagnostics.Diagnostics`). `fit`
-        warns where chains disagree or are too short, and where nothing but the mean was found. Of streams None, unless
+        How far the fit is to be believed, printed as a short table
+        (`tensorcep.cp.fitted.diagnostics.Diagnostics`). `fit` warns where chains disagree or are too short, and where
+        nothing but the mean was found. Of streams None, unless
         they warned that they gain nothing, or far less than a fit, and it is so still: then by entries predicted before
         they were learned.
     lower_bound_ : float

@@ -1,16 +1,17 @@
 """Samplers with pilots: quick mean-field fits that find where chains start, and that are believed where chains are not.
 
-A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots (`fleet`) are
-mean-field fits of the whole model, or of some of its columns, from the spectra of the data. The best of them is the
-first chain's start. What the entries that all left out say then decides how much each pilot and each chain counts
-(stacking: see `tensorcep.cp.gibbs.held_out`). Where no chain counts, sampling ends with the burn-in.
+A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Pilots
+(`tensorcep.cp.fit.warm_start`) are mean-field fits of the whole model, or of some of its columns, from the spectra of
+the data. The best of them is the first chain's start. What the entries that all left out say then decides how much each
+pilot and each chain counts (stacking: see `tensorcep.cp.gibbs.held_out`); draws of both are joined, in all columns of
+the plan that they serve. Where no chain counts, sampling ends with the burn-in.
 
 Where entries are many, chains draw the columns alone that the best pilot uses, if it is of some kinds of columns only:
 mean field switches columns off that a sampler still gains a little from (held-out training entries of DBLP: AUC 0.9741
 with all columns, 0.9735 without; of ratings: RMSE 0.9057, 0.9064).
 
-Of many labels chains go first, and on where they are ahead of the pilots (`ahead`). Those of pairs of modes alone,
-whose columns no pilot has, go on without them.
+Of many labels chains go first, and on where they are ahead of the pilots (`chains_ahead`). Those of pairs of modes
+alone, whose columns no pilot has, go on without them.
 
 Where entries are few, chains in the components alone that their pilot uses, and some more, have a burn-in of their own,
 too: they stand in for those of all columns unless these predict entries left out better by a standard error. Half of
@@ -18,24 +19,6 @@ these components, the stronger one, then takes their place as long as it predict
 pilots are believed more than the chains, so do chains in the columns of the best pilot of some columns. They predict
 about as well, and mean field takes the modes for independent: its intervals are too narrow. Both count the same unless
 the entries left out say otherwise.
-
-Draws of chains and pilots together, in all columns of the plan that they serve.
-
-Chains ahead of pilots: their first sweeps tell whether pilots are worth their time, and which columns to draw.
-
-A sweep of mean field takes several times as long as one of a chain, and where rows have many labels chains find from
-random starts what pilots find, and more (held-out training entries of DBLP: log score -.279 after 25 sweeps of four
-chains; -.280 by the pilot of the CP component, in twice their time; AUC .9750 without pilots, .9745 with them). Where
-chains are stuck the first fit of a pilot is ahead of them, and everything is as if they had not been asked.
-
-Where what chains of all columns say of entries left out is said by main effects and pairs of modes, and components add
-nothing, chains that have columns of pairs in place of the components are asked, too, then those without any. The first
-that predict better go on, were it by chance, for components have had their say (DBLP: log score -.275 after 25 sweeps,
--.285 with components; in the end AUC .9749 by two chains, .9744 by four with fewer columns of pairs).
-
-Two chains are asked: the fewest that are weighed and compared. In pairs alone they may be enough: what two more would
-gain, by the same entries, is half of what the second gained. With components, chains differ in those that they find, so
-that more starts find more, and what the first sweeps gain tells nothing of that.
 """
 
 from __future__ import annotations
@@ -235,6 +218,22 @@ def _draws_of(flown: Flown, plan: Plan, noise_ratio: float, known: np.ndarray, u
         **told_of_theta(whole.likelihood),
     )
 
+
+# Chains ahead of pilots: their first sweeps tell whether pilots are worth their time, and which columns to draw.
+#
+# A sweep of mean field takes several times as long as one of a chain, and where rows have many labels chains find from
+# random starts what pilots find, and more (held-out training entries of DBLP: log score -.279 after 25 sweeps of four
+# chains; -.280 by the pilot of the CP component, in twice their time; AUC .9750 without pilots, .9745 with them). Where
+# chains are stuck the first fit of a pilot is ahead of them, and everything is as if they had not been asked.
+#
+# Where what chains of all columns say of entries left out is said by main effects and pairs of modes, and components
+# add nothing, chains that have columns of pairs in place of the components are asked, too, then those without any. The
+# first that predict better go on, were it by chance, for components have had their say (DBLP: log score -.275 after 25
+# sweeps, -.285 with components; in the end AUC .9749 by two chains, .9744 by four with fewer columns of pairs).
+#
+# Two chains are asked: the fewest that are weighed and compared. In pairs alone they may be enough: what two more would
+# gain, by the same entries, is half of what the second gained. With components, chains differ in those that they find,
+# so that more starts find more, and what the first sweeps gain tells nothing of that.
 
 # The share of the burn-in after which chains are asked; not before their running means are full.
 ASKED_AFTER = 1.0 / 3.0

@@ -1,19 +1,4 @@
-"""How far a fit is to be believed, found at its end, when the chains are still apart; and what to say of it.
-
-Variance of latent values that a Gaussian posterior of few entries lacks, by what it says of entries left out.
-
-Of few entries a fit that has found little takes what it has not found for noise, or is sure of what it found by chance.
-Entries left out do not tell the two apart: they have the noise, too, which holds it already. They tell what
-the fit counts beside a constant, as they do for chains (`tensorcep.cp.gibbs.shrinkage`); to the other share latent
-values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance between 0
-and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose dispersion is not
-learned vary more than one of one mean would, by what latent values vary; before, every share of these beside the noise
-of a count is as likely as another, of which the relative variance is at most 1, as it is of labels. Elsewhere latent
-values are as far off as the fit and its means are. Means stay where they are, and so do predictions of observations:
-the doubt is of latent values alone.
-
-Source: Christiansen and Morris (1997), Hierarchical Poisson regression modeling, for the prior of counts.
-"""
+"""How far a fit is to be believed, found at its end, when the chains are still apart; and what to say of it."""
 
 from __future__ import annotations
 
@@ -52,6 +37,20 @@ from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.targets.base import Target
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.record import Likelihood
+
+# Variance of latent values that a Gaussian posterior of few entries lacks, by what it says of entries left out.
+#
+# Of few entries a fit that has found little takes what it has not found for noise, or is sure of what it found by
+# chance. Entries left out do not tell the two apart: they have the noise, too, which holds it already. They tell what
+# the fit counts beside a constant, as they do for chains (`tensorcep.cp.gibbs.shrinkage`); to the other share latent
+# values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance between 0
+# and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose dispersion is not
+# learned vary more than one of one mean would, by what latent values vary; before, every share of these beside the
+# noise of a count is as likely as another, of which the relative variance is at most 1, as it is of labels. Elsewhere
+# latent values are as far off as the fit and its means are. Means stay where they are, and so do predictions of
+# observations: the doubt is of latent values alone.
+#
+# Source: Christiansen and Morris (1997), Hierarchical Poisson regression modeling, for the prior of counts.
 
 # Relative variances of rates: the least beside that of a count, and the most.
 LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0

@@ -85,7 +85,7 @@ def result_of(
 
 
 class FitCall(NamedTuple):
-    """What a user passes to `fit` beside the parameters of the estimator."""
+    """What a user passes to `fit` beside the parameters of the estimator (`FitSpec`)."""
 
     X: Any
     y: Any = None

@@ -1,11 +1,4 @@
-"""Fits that go on from an earlier one: warm starts, rows that stay, Gaussians of draws, entries divided out.
-
-Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
-
-The posterior is prior x messages, so that taking an entry's messages out is what removes it (decremental EP); the
-others were computed beside it, and some more sweeps bring them to the fixed point of the entries that are left. What
-the fit decided by all its values (level, scales) is decided anew by those.
-"""
+"""Fits that go on from an earlier one: warm starts, rows that stay, Gaussians of draws, entries divided out."""
 
 from __future__ import annotations
 
@@ -109,6 +102,13 @@ def _some_cells(fit: FitResult) -> np.ndarray:
     rng, layout = np.random.default_rng(0), fit.layout
     each = zip(layout.rows, layout.seen, strict=True)
     return np.stack([rng.choice(seen, COMPARED) - own.start for own, seen in each], axis=1)
+
+
+# Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
+#
+# The posterior is prior x messages, so that taking an entry's messages out is what removes it (decremental EP); the
+# others were computed beside it, and some more sweeps bring them to the fixed point of the entries that are left. What
+# the fit decided by all its values (level, scales) is decided anew by those.
 
 
 class Kept(NamedTuple):
@@ -304,7 +304,7 @@ def _in_known_rows(fit: FitResult, entries: Entries, modes: list[int]) -> Entrie
 
 
 def places_of(fit: FitResult, shape: Sequence[int], labels: Sequence[Any], k: int, same: bool = False) -> np.ndarray:
-    """The earlier row of mode k of every row of other entries with these labels, -1 of new ones; or by their numbers."""
+    """The earlier row of mode k of every row of other entries with these labels, -1 of new ones; or by numbers."""
     known, theirs = fit.labels[k], labels[k]
     if known is not None and theirs is not None and not same:
         return np.asarray(known.rows(theirs.index, unknown="ignore"))

@@ -1,6 +1,6 @@
-"""How pilots fly: quick mean-field fits from the spectra of the data, without the entries that a sampler leaves out.
+"""Pilots: quick mean-field fits from the spectra of the data, without the entries that a sampler leaves out.
 
-Which pilots fly (`flights`), and which one is the best.
+Which pilots of a plan fly (`fly_all`), and which one is the best (`best_of`).
 """
 
 from __future__ import annotations

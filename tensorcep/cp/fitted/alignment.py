@@ -1,25 +1,13 @@
 """Draws of the factor rows brought next to each other, so that their averages mean something.
 
-Every draw is brought to the standard form, and then to a reference: a part of two modes is rotated, the components of a
-part of more modes get the order in which they are most congruent with those of the reference, and its signs. Draws that
-lie around different solutions, as those of chains can, have no components in common: a group of like draws is then what
-components are made of. How alike they must be is told by the latent values: those of the components are to be what all
-draws say on average, and where they are not, the next stricter group is tried.
+Every draw is brought to the standard form (`standard_form`), and then to a reference: a part of two modes is rotated,
+the components of a part of more modes get the order in which they are most congruent with those of the reference, and
+its signs. Draws that lie around different solutions, as those of chains can, have no components in common: a group of
+like draws is then what components are made of. How alike they must be is told by the latent values: those of the
+components are to be what all draws say on average, and where they are not, the next stricter group is tried.
 
 Source: the congruence of rank-one terms, Lorenzo-Seva and ten Berge (2006), Methodology 2, p. 57; Procrustes rotation,
 Schoenemann (1966), Psychometrika 31, p. 1.
-
-One form for factor rows that stand for the same latent values: constants, scales, rotation, order and signs.
-
-The latent value does not change when components are exchanged, when the signs or scales of a component's modes move
-between them, when a matrix factorisation is rotated, or when constants move between main effects and pairs. In the
-standard form
-
-* main effects are centred, and the constants of pairs join them; what is left is in the first mode's main effect;
-* a part of two modes, a matrix U V', has its singular vectors for columns;
-* a component has the same root mean square in all its modes.
-
-Only rows with entries count in all this; the others follow. The latent values of rows with entries stay what they are.
 """
 
 from __future__ import annotations
@@ -136,7 +124,19 @@ def reference_from(rows: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def standard_form(draws: np.ndarray, layout: Layout) -> np.ndarray:
-    """A copy of draws (n, n_rows, R): constants in main effects, scales shared evenly, pairs by singular vectors."""
+    """A copy of draws (n, n_rows, R) in the one form that all with the same latent values share.
+
+    The latent value does not change when components are exchanged, when the signs or scales of a component's modes move
+    between them, when a matrix factorisation is rotated, or when constants move between main effects and pairs. In the
+    standard form
+
+    * main effects are centred, and the constants of pairs join them; what is left is in the first mode's main effect;
+    * a part of two modes, a matrix U V', has its singular vectors for columns;
+    * a component has the same root mean square in all its modes.
+
+    Only rows with entries count in all this; the others follow. The latent values of rows with entries stay what they
+    are. Order and signs are a reference's (`reference_from`).
+    """
     draws = np.array(draws, dtype=float)
     if any(len(block.modes) == 1 for block in layout.blocks):
         _give_constants(draws, layout)

@@ -30,8 +30,6 @@ from tensorcep.priors.regressed import with_features
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
-
-
 # Draws of the factors that effects are drawn for, those of the first that are not kept, and the smallest standard
 # deviation of a column beside the largest.
 DRAWS, FIRST, LEAST_SCALE = 100, 5, 1e-6

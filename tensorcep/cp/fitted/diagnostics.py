@@ -18,7 +18,6 @@ NOISE_SOURCES = {
     "point": "a point estimate",
 }
 
-
 # The least mean gain of log score over a constant that matters, where entries are too few to prove it.
 LEAST_GAIN = 0.01
 # Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores.
@@ -34,7 +33,7 @@ class Diagnostics(NamedTuple):
     ----------
     method : str
     n_iter, converged : int, bool
-        As of the estimator; a sampler has no tolerance to converge to.
+        As of the result; a sampler has no tolerance to converge to.
     weights : dict of str to float
         What each pilot and each chain counts, by name: "pilot: all columns", "pilot: cp", "pilot: main", "chain 0", ...
         Empty without stacking.

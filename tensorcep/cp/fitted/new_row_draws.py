@@ -1,9 +1,8 @@
 """New rows of a sampler: one draw of each for every draw of everything else (`tensorcep.cp.fitted.new_rows`).
 
-Entries that are Gaussian in f ask for one Gibbs step of the rows; of others a row's posterior is drawn from directly
-(`fold_posterior`), without auxiliary variables, which take tens of steps to forget where they began.
-
-The compiled draw of a new row whose entries are not Gaussian in f, everything else known.
+Entries that are Gaussian in f ask for one Gibbs step of the rows; of others a row's posterior is drawn from directly,
+by a compiled kernel (`draw_posterior_rows`), without auxiliary variables, which take tens of steps to forget where they
+began.
 
 The row's posterior is p(u) = N(u; prior) prod_n p(y_n | z_n'u + c_n), log-concave for every likelihood that samplers
 take. Newton's steps find its mode and the precision there; a draw from the multivariate t distribution about it starts

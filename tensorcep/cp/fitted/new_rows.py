@@ -6,15 +6,9 @@ With z the product of the other modes' rows, of which the belief has first and s
 
 which is CEP's message (eqs 14-15) and the mean-field update at once; for points it is the conditional of a Gibbs step.
 Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, methods that pass messages
-sweep over the new entries with messages to the new rows alone, and samplers draw (`fold_draws`). Columns that are
-clamped to 1 in the mode are taken as known.
-
-New rows by methods that pass messages, where entries are not Gaussian in f: sweeps over the new entries alone.
-
-The rows that are known get no messages from them, so that the moments of the other modes, cavity or posterior, are
-those of the fit.
-
-Results of methods with more rows in one mode; the rows that were there keep their bits.
+sweep over the new entries with messages to the new rows alone (`message_rows`), and samplers draw
+(`tensorcep.cp.fitted.new_row_draws`). Columns that are clamped to 1 in the mode are taken as known. In a result with
+these rows (`with_new_rows`) the rows that were there keep their bits.
 """
 
 from __future__ import annotations
@@ -317,6 +311,10 @@ def _latent(
     latent_moments(np.ascontiguousarray(at), np.concatenate([mean, known]), np.concatenate([cov, spread]), f, v)
     return f, v
 
+
+# New rows by methods that pass messages, where entries are not Gaussian in f: sweeps over the new entries alone. The
+# rows that are known get no messages from them, so that the moments of the other modes, cavity or posterior, are those
+# of the fit.
 
 KERNELS: dict[str, tuple[AnyMethod, Any]] = {"cep": (CEP, cep_chunks), "laplace": (LAPLACE, laplace_chunks)}
 SWEEPS, TOL, STEP = 200, 1e-7, 0.5

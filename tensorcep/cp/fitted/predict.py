@@ -1,12 +1,9 @@
-"""From the components of a belief and coordinates to moments, draws and predictions of observations.
+"""Predictions: from the components of a belief and coordinates to moments, draws and quantiles of observations.
 
-What is predicted is the mean over the components: each has the latent value's mean and variance, a point no variance.
-
-What a belief says of cells, as likelihoods take it: latent mean and variance, and the parameter, per component.
-
-Draws from the components of a belief: rows, known and unknown ones, and the likelihood's parameter.
-
-What a belief knows of the mean of an observation, apart from the noise of a single one.
+A belief says of cells, as likelihoods take it, latent mean and variance, and the parameter, per component. What is
+predicted is the mean over the components: each has the latent value's mean and variance, a point no variance. `draw`
+gives draws of rows, known and unknown ones, and of the likelihood's parameter; `knowledge` is what a belief knows of
+the mean of an observation, apart from the noise of a single one. The questions of users, who name entries X, come last.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
-"""The best rows of one mode for combinations of rows of the others: products of matrices, block by block.
+"""The best rows of one mode for combinations of rows of the others, and the rows that are alike.
 
-For a row w of products over the other modes the latent value of row u is w'u, so that a block of combinations needs one
-matrix product for means. Of a Gaussian belief the variance is one more: with D the covariance of w, S that of u,
+Combinations are ranked by products of matrices, block by block. For a row w of products over the other modes the latent
+value of row u is w'u, so that a block of combinations needs one matrix product for means. Of a Gaussian belief the
+variance is one more: with D the covariance of w, S that of u,
 
     var = sum over pairs of columns of (D + w w') * S + D * (m m'),
 
-whose terms are all positive semidefinite (`tensorcep.cp.model.latent.latent_moments`). Draws have no variance of their own:
-theirs is taken over the draws.
-
-How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
-
-Row u has the latent value u'z at a combination with the product z of the other modes' rows. Over all combinations of
-rows that have entries the inner product of two rows is u'Gv, where G is the elementwise product of the other modes'
-mean second moments: a number that neither the order, the signs and scales of components nor a rotation changes. Rows
-are centred first, so that the cosine is that of what sets them apart from the average row.
+whose terms are all positive semidefinite (`tensorcep.cp.model.latent.latent_moments`). Draws have no variance of their
+own: theirs is taken over the draws.
 """
 
 from __future__ import annotations
@@ -182,6 +176,13 @@ def matches(queries: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> tuple
     return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns
 
 
+# How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
+#
+# Row u has the latent value u'z at a combination with the product z of the other modes' rows. Over all combinations of
+# rows that have entries the inner product of two rows is u'Gv, where G is the elementwise product of the other modes'
+# mean second moments: a number that neither the order, the signs and scales of components nor a rotation changes. Rows
+# are centred first, so that the cosine is that of what sets them apart from the average row.
+
 # Draws of Gaussian rows from which the uncertainty of cosines is taken.
 DRAWS = 400
 
@@ -234,8 +235,6 @@ def _cosine(U: np.ndarray, u: np.ndarray, G: np.ndarray) -> np.ndarray:
 
 # Of so many rows for each one that is wanted the cosine is averaged over draws; the means choose them.
 CANDIDATES = 4
-
-
 RANKINGS = ("mean", "lower", "upper", "thompson", "sd")
 
 

@@ -9,10 +9,11 @@ rows and err the more the larger they are: se / b is also found with weights 1 /
 and the larger of both counts. Chains that have found nothing can get the signs of the few largest values right.
 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
-scores of those left out tell (`tensorcep.cp.calibration.null_model`): of few ones they tell little, and the constant then counts most.
-Values at a limit are so at most at the share that the slope leaves, since noise of many sizes can gain log scores, too.
-Counts are such a mixture as well. One far above its mean would cost all that the others gain: of n that were left out
-the constant counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to expect the next one).
+scores of those left out tell (`tensorcep.cp.calibration.null_model`): of few ones they tell little, and the constant
+then counts most. Values at a limit are so at most at the share that the slope leaves, since noise of many sizes can
+gain log scores, too. Counts are such a mixture as well. One far above its mean would cost all that the others gain: of
+n that were left out the constant counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to
+expect the next one).
 
 In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Latent
 values may be anything that the draws say of them, and of real values at most a share of that noise.

@@ -1,4 +1,4 @@
-"""The start of a problem from spectra: of the values, and of what a fit has left over (`tensorcep.cp.init.spectral`)."""
+"""The start of a problem from spectra (`tensorcep.cp.init.spectral`): of the values, and of what a fit leaves over."""
 
 from __future__ import annotations
 

@@ -1,15 +1,9 @@
 """Spectral start of a CP model: what the entries show of its factors before any engine runs.
 
-Rows of each mode are sought in a subspace of eigenvectors (`subspaces`); the small core tensor of the entries in these
-subspaces is decomposed (`small_cp`); regressions of each mode on the others reach beyond the subspaces; entries that
-were held out say which components are real, and how large they are.
-
-CP decomposition of a small dense array by alternating ridge regressions from several random starts.
-
-After some sweeps the best of them go on alone: in 261 cores of simulated spectra that took 0.42 of the time, and the
-loss was higher by 0.09 % on average, by 2.3 % at most.
-
-Regressions of every mode of a CP model on the others, all rows of a mode at once, for a start from spectra.
+Rows of each mode are sought in a subspace of eigenvectors (`tensorcep.cp.init.subspaces`); the small core tensor of the
+entries in these subspaces is decomposed (`decompose`); regressions of each mode on the others, all its rows at once,
+reach beyond the subspaces (`regress`); entries that were held out say which components are real, and how large they
+are.
 """
 
 from __future__ import annotations
@@ -25,6 +19,11 @@ from tensorcep.core.sums import LEAF, mean_square
 from tensorcep.cp.init.multistart import climb
 from tensorcep.cp.init.subspaces import LEAST_OF_THREAD, core_tensor, mode_bases
 from tensorcep.cp.model.entries import entries_by_row, pack_entries, sum_chunks
+
+# The core: CP decomposition of a small dense array by alternating ridge regressions from several random starts.
+#
+# After some sweeps the best of them go on alone: in 261 cores of simulated spectra that took 0.42 of the time, and the
+# loss was higher by 0.09 % on average, by 2.3 % at most.
 
 MAX_SWEEPS = 200
 # A start has ended when a sweep lowers the loss by less than this share of it.
@@ -272,7 +271,7 @@ def _best_components(
 
     Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
     share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
-    entries many quick starts may find one where no spectrum does (`climbing`).
+    entries many quick starts may find one where no spectrum does (`tensorcep.cp.init.multistart`).
     """
     size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
     best = _best_in(used, held, shape, rank, size, False, by)

@@ -1,7 +1,4 @@
-"""From what a user passes as X and y to coordinates, values, shape and labels, and to packed rows.
-
-Modes and rows as users name them, and columns of labels.
-"""
+"""From X and y as users pass them to coordinates, values, shape, labels and packed rows; modes and rows by name."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""`sample_weight` of the CP estimators: powers of the entries' likelihoods.
+"""What an entry counts: `sample_weight`, a power of its likelihood; and its exposure, or number of trials.
 
 An entry of weight n counts as n entries that are equal: whole numbers are entries given so many times, for every method
 and for streams; an entry of weight 0 is left out, its labels stay. Any other weight is the power of a likelihood, or
 of what a method puts in its place: of the bound of a mean-field method, of the message of one that passes messages, of
 the Polya-Gamma form of a sampler (PG(n b, f) variables), of the density of real values. As a weight goes to 0 the fit
-goes to that without the entry (`tensorcep.cp.model.subsets`).
-
-Exposures and numbers of trials: what a user gives of them, and what the fit and predictions get.
+goes to that without the entry (`tensorcep.cp.model.subsets`, which also says what exposures and trials do).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
 update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
 updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
-all. A learned prior is a factor of q too (`tensorcep.cp.model.row_prior`), updated before the rows in every sweep that is not
-annealed. The lower bound of the log evidence cannot fall.
+all. A learned prior is a factor of q too (`tensorcep.cp.model.row_prior`), updated before the rows in every sweep that
+is not annealed. The lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
 labels with the probit link; to counts it matches a Gaussian per entry, with which the best Gaussian rows are a fixed

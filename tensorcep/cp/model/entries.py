@@ -1,9 +1,7 @@
-"""The CP model, f = sum_r prod_k u^k[i_k, r]: entries in lanes, row moments, and moments of the latent value.
+"""The CP model, f = sum_r prod_k u^k[i_k, r]: its entries in lanes and by row, and the sums over them.
 
 A matrix factorisation is the CP model of order 2. All modes are packed in one array of rows, so that one compiled
 kernel serves every order.
-
-Arrays of entries in lanes, in the memory of the lines that were sorted (`tensorcep.core.sorting.lexical_lines`).
 """
 
 from __future__ import annotations
@@ -22,7 +20,10 @@ from tensorcep.kernels.slots import LANES
 
 
 def rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits."""
+    """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits.
+
+    Those are the lines that were sorted (`tensorcep.core.sorting.lexical_lines`).
+    """
     size = n_blocks * order * LANES
     if room.dtype != np.int32:
         return np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, room.dtype)

@@ -1,4 +1,4 @@
-"""Latent values of many cells in many draws of the rows, a draw at a time, and of all entries at row means."""
+"""Latent values: of all entries at row means, of cells in draws of the rows, and their moments under Gaussian rows."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def cells_of(entries: Entries, R: int) -> Cells:
 
 
 def latent_of_cells(cells: Cells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
-    """As `latent_of_entries` (`tensorcep.cp.model.rows`), a quarter of its time for 12 bytes per entry of a third order."""
+    """As `tensorcep.cp.model.rows.latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
     f = unset(entries)
     cells.tables.start()
     record = (mean[None], cells, f.reshape(1, -1))

@@ -1,11 +1,4 @@
-"""Entries on scratch: packed and listed by row some at a time, to the bits of `tensorcep.cp.model.entries`.
-
-Sorting is stable counting, a mode at a time: the places of the entries of every row are counted first, and the entries
-then written to them, a piece of the input after the other, each piece in order, so that files are written from their
-beginning to their end once for every piece.
-
-Lists of entries on scratch, read some rows at a time, and the values in them.
-"""
+"""Entries on scratch: packed, listed by row and read some at a time, to the bits of `tensorcep.cp.model.entries`."""
 
 from __future__ import annotations
 
@@ -93,7 +86,7 @@ def sum_stored(
     shift: float,
     scratch: np.ndarray,
 ) -> None:
-    """As `tensorcep.cp.model.entries.sum_chunks`, of lists on scratch; a weight of None is 1, True the entry's value."""
+    """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
     start = by_row.start
     for a, b in row_pieces(start, int(chunks[first]), int(chunks[last])):
         begin, end = int(start[a]), int(start[b])
@@ -109,6 +102,10 @@ def sum_stored(
             weight = StoredTargets(by_row.value, shift).at(begin, end) if of_values else np.ones(end - begin)
             sum_products(0, b - a, piece, weight, source, out[a:b], scratch)
 
+
+# Sorting is stable counting, a mode at a time: the places of the entries of every row are counted first, and the
+# entries then written to them, a piece of the input after the other, each piece in order, so that files are written
+# from their beginning to their end once for every piece.
 
 # Entries that are sorted at a time, a multiple of LANES: each takes about a hundred bytes.
 PIECE = 1 << 22

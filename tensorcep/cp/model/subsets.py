@@ -1,21 +1,4 @@
-"""What an entry of a count may have beside its value: an exposure, or a number of trials.
-
-An exposure multiplies e^f: its log is known of the latent value beside the rows. A number of trials is the parameter of
-the likelihood. Exposures count in units of their mean over the entries of the fit, so that exposures that are all the
-same change nothing, and what a fit takes from the counts before it (scales, starts, levels) holds for their rates.
-
-Entries that are chosen by a keyed hash of their cells, and problems of those that memory has room for.
-
-Which entries are chosen depends on the key and on their coordinates, not on where they stand or how many others there
-are.
-
-Weights of entries in what is taken from their values before and beside a fit: means, scales, starts, hold-outs.
-
-An entry of weight 0 is not there, and one whose weight goes to 0 must come to the same. Means, scales and fits, those
-of pilots among them, take the weights as they are. Spectra, hold-outs, numbers of entries and all that is told from
-values one by one know only entries that are there or not: they take those that tell, beside which the others weigh next
-to nothing.
-"""
+"""Some of the entries of a problem, with what each has beside its value: folds, samples, those that tell."""
 
 from __future__ import annotations
 
@@ -30,6 +13,13 @@ from tensorcep.cp.model.memmap import Columns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.record import Likelihood
+
+# What an entry of a count may have beside its value: an exposure, or a number of trials.
+#
+# An exposure multiplies e^f: its log is known of the latent value beside the rows. A number of trials is the parameter
+# of the likelihood. Exposures count in units of their mean over the entries of the fit, so that exposures that are all
+# the same change nothing, and what a fit takes from the counts before it (scales, starts, levels) holds for their
+# rates.
 
 # Of fewer entries folds tell nothing.
 FEWEST_OF_FOLDS = 100
@@ -95,6 +85,9 @@ def plain_values(
         return (y + 0.5) / (extent + 1.0)
     return np.where(extent < 1.0, y + weighted_mean(y, weight) * (1.0 - extent), y / np.maximum(extent, 1.0))
 
+
+# Entries that are chosen by a keyed hash of their cells, and problems of those that memory has room for. Which entries
+# are chosen depends on the key and on their coordinates, not on where they stand or how many others there are.
 
 # Of more entries on scratch, so many are looked at for a start.
 MOST_SAMPLED = 1 << 20
@@ -173,6 +166,13 @@ def _some_places(problem: Problem, share: float) -> np.ndarray:
         found.append(at.start + np.flatnonzero(chosen_by_hash(columns, share, problem.seed)))
     return np.concatenate(found)
 
+
+# Weights of entries in what is taken from their values before and beside a fit: means, scales, starts, hold-outs.
+#
+# An entry of weight 0 is not there, and one whose weight goes to 0 must come to the same. Means, scales and fits, those
+# of pilots among them, take the weights as they are. Spectra, hold-outs, numbers of entries and all that is told from
+# values one by one know only entries that are there or not: they take those that tell, beside which the others weigh
+# next to nothing.
 
 # Entries that weigh less than this share of the usual weight do not tell.
 LEAST_TELLING = 0.1

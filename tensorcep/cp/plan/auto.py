@@ -1,7 +1,7 @@
-"""What "auto" stands for in the parameters of the CP estimators: method, rank, prior, interactions, sweeps.
+"""What "auto" stands for in a `FitSpec`: method, rank, prior, interactions, sweeps.
 
 The rules look at the numbers of entries, rows and modes alone; `scripts/studies/choose_defaults.py` studies their
-constants on held-out training entries. Entries left out may then decide on other columns (`column_choice`).
+constants on held-out training entries. Entries left out may then decide on other columns (`tensorcep.cp.fit.select`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def choose(
     stored: bool = False,
     wild: bool = False,
 ) -> Chosen:
-    """What the fit of an estimator to so many entries is to be; `streaming`: to the first ones of a stream.
+    """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
 
     `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
     that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
@@ -179,7 +179,7 @@ def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
 
 
 def leaves_columns(spec: FitSpec) -> bool:
-    """Whether an estimator leaves it open which parts a stream has beside the components."""
+    """Whether a spec leaves it open which parts a stream has beside the components."""
     return is_auto(spec.interactions) and not _needs_cp(spec)
 
 

@@ -19,8 +19,6 @@ from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
 
 # Bytes for a fit of few entries, for each entry, and at most: 0.9 GB at 100,000 entries, half of a machine of 24 GB.
 LEAST, PER_ENTRY, MOST = 0.5e9, 4_000.0, 12e9
-
-
 # Bytes of the program before a fit, numba and pandas included.
 PROGRAM = 300_000_000
 

@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     ----------
     method : AnyMethod
     settings : Settings
-        With numbers where the estimator's say "auto".
+        With numbers where the spec's say "auto".
     problem : Problem
         It starts at the first of `starts`.
     starts : tuple of (n_rows, R) float64 or None
@@ -68,7 +68,8 @@ class Plan(NamedTuple):
         Whether the first start is to come from the spectra of the data (`tensorcep.cp.init.residual`), where no pilot
         finds it.
     pilots : tuple of Pilot
-        Fits from the spectra that go first: beside a sampler (`tensorcep.cp.fit.chains`), or one to start another method.
+        Fits from the spectra that go first: beside a sampler (`tensorcep.cp.fit.chains`), or one to start another
+        method.
     max_iter, tol, n_threads, callbacks, verbose
         As `tensorcep.core.loop.run` takes them.
     local : Local or None

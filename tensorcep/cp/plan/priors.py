@@ -1,7 +1,4 @@
-"""The rows' prior of a fit and the row means that it starts from: all that the estimators know of priors.
-
-Prior and starting means of a spec with main effects and interactions (`tensorcep.cp.model.columns`).
-"""
+"""The rows' prior of a fit, and the row means that it starts from, by its spec: all that a plan knows of priors."""
 
 from __future__ import annotations
 
@@ -134,7 +131,7 @@ def plan_rows(
     random_state: Any,
     weight: np.ndarray | None = None,
 ) -> Rows:
-    """Prior, starts and seed of the fit of an estimator to the values y.
+    """Prior, starts and seed of a fit to the values y.
 
     Everything is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
 

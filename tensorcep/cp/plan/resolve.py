@@ -1,8 +1,6 @@
-"""From an estimator and its entries to a plan of the fit: every choice and every refusal, before anything changes.
+"""From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes.
 
-Which pilots a fit has: quick ones in all of its columns and, for samplers by default, in some of them.
-
-Main effects and pairs of modes alone: what chains of many labels may have in place of all columns.
+A plan has its pilots: quick fits in all of its columns and, for samplers by default, in some of them.
 """
 
 from __future__ import annotations

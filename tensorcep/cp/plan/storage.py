@@ -74,7 +74,7 @@ def check_alone(name: str, others: dict[str, Any]) -> None:
 def entries_of_files(
     spec: FitSpec, source: Any, modes: Any, value: Any, place: Place
 ) -> tuple[Entries, dict[str, Any]]:
-    """The entries in files, on scratch where there is some, and fitted attributes that say how they were coded."""
+    """The entries in files, on scratch where there is some, and facts of how they are coded."""
     files, room = source, place.room
     if not isinstance(source, Files):
         files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))

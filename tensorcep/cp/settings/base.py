@@ -1,7 +1,4 @@
-"""Checks that the settings of several engines share.
-
-How many bytes a fit is going to take, added up from sizes alone before any work.
-"""
+"""What the settings of engines share: checks, and the bytes of a fit, added up from sizes alone before any work."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tensorcep.priors.series import Series
 
 
 def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
-    """Refuse parameters with which an estimator cannot learn from a stream, as the result so far, if any, has it.
+    """Refuse parameters with which no stream is learned, as the result so far, if any, has it.
 
     Raises
     ------

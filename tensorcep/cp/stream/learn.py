@@ -1,14 +1,7 @@
 """One batch of a stream: what learning it takes, decided and checked before anything changes, and undone if need be.
 
-What a stream says of a batch before it is learned.
-
-The step that a batch of a stream takes: no farther than it is predicted better for it.
-
-Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go far
-beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a step short
-enough predicts the batch better than none.
-
-Where the scores of a stream's entries go: to a csv file, or to what the user calls.
+It is predicted before it is learned (`prequential`), learned no farther than it is predicted better for it
+(`learn_no_worse`), and its scores go where the user wants them (`watching`); `learn_arrival` is all of it together.
 """
 
 from __future__ import annotations
@@ -394,6 +387,12 @@ def belief_before(plan: BatchPlan) -> Components:
     )
     return prior.components()
 
+
+# The step that a batch of a stream takes: no farther than it is predicted better for it.
+#
+# Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
+# far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a step
+# short enough predicts the batch better than none.
 
 # The kinds of data whose values may be as far as they will; those of labels are bounded.
 OPEN = ("values", "counts")

@@ -65,8 +65,8 @@ class Standing(NamedTuple):
     dispersion : LogDispersion
         Of the constant, where it has one.
     shares : tuple of float
-        Of labels, what each share of the model beside the constant has gained (`tensorcep.cp.calibration.null_model`); empty before
-        anything was predicted.
+        Of labels, what each share of the model beside the constant has gained
+        (`tensorcep.cp.calibration.null_model`); empty before anything was predicted.
     extent : float
         Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
     spread : float

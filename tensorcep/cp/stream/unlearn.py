@@ -1,13 +1,9 @@
 """`forget_entries` and `forget_rows`: of a fit that kept its messages, or that is done again, and of a stream.
 
 A stream that is beginning keeps every entry, and fits those that are left together, as it would have. Later a reservoir
-(``revisit=``) holds entries with their messages, which are divided out (`tensorcep.cp.stream.unlearn`).
-
-Taking entries of a stream's reservoir out of what the stream knows: decremental ADF.
-
-The posterior is prior x messages, and the reservoir holds the messages of its entries. Those of the entries to forget
-are divided out; what is left of the reservoir is then learned again, as with any batch that revisits it. Where the
-reservoir holds every entry, that is CEP on the entries that are left.
+(``revisit=``) holds entries with their messages: decremental ADF. The posterior is prior x messages, so that those of
+the entries to forget are divided out; what is left of the reservoir is then learned again, as with any batch that
+revisits it. Where the reservoir holds every entry, that is CEP on the entries that are left.
 """
 
 from __future__ import annotations
@@ -306,8 +302,8 @@ def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, par
     if coupled is not None:
         where = "of its Graph and of the entries" if isinstance(coupled, Net) else "of the entries"
         fail_value(
-            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, and "
-            "fit again."
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, "
+            "and fit again."
         )
     is_stream = _is_stream(model, data, partly)
     dropped = np.unique(rows_of(fit.labels, fit.shape, k, rows))

@@ -1,4 +1,4 @@
-"""Real values: limits at which they are censored, noise that differs, the power of them that is Gaussian, their level."""
+"""Real values: limits that censor them, noise that differs, the power of them that is Gaussian, and their level."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep
 def uneven_noise(
     given: Any, labels: Any, method: str, streaming: bool, prior: Any
 ) -> tuple[Uneven | None, dict[str, Any]]:
-    """How the noise differs, by the parameter `noise`; and the fitted attribute noise_.
+    """How the noise differs, by the parameter `noise`; and the fact noise_.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def has_common_law(result: Any) -> bool:
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
-    """What the attribute noise_ says of it."""
+    """What the fact noise_ says of it."""
     if uneven is None:
         return "one"
     if uneven.mode is None:
@@ -254,7 +254,7 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
 def likelihood_of(
     power: float, y: np.ndarray, centred: bool, weight: np.ndarray | None = None
 ) -> tuple[Likelihood, dict[str, Any]]:
-    """The likelihood of a power of y, about its mean if it is to be centred, and the fitted attributes that tell it."""
+    """The likelihood of a power of y, about its mean if it is to be centred, and the facts that tell it."""
     level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
 

@@ -28,7 +28,7 @@ from tensorcep.entries.spelling import numbers_of
 def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
     """Return the columns of a file with labels, with their names; all of them as text where no column is a mode.
 
-    Labels are numbers only where nothing is lost by it; see `tensorcep.entries.labels.numbers_of`. pandas looks at
+    Labels are numbers only where nothing is lost by it; see `tensorcep.entries.spelling.numbers_of`. pandas looks at
     a whole column for this, so it is not read in chunks.
 
     Raises

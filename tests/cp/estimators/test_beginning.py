@@ -13,7 +13,7 @@ from scipy.stats import bernoulli, nbinom, poisson
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
-from tensorcep.cp.stream import cold_start as beginning
+from tensorcep.cp.stream import cold_start
 from tensorcep.cp.stream.standing import Predicted, Standing
 from tensorcep.likelihoods import get_likelihood
 
@@ -103,7 +103,7 @@ def test_a_fit_that_goes_astray_after_its_trial_gives_way_to_the_other(monkeypat
     (X, y), _ = signed()
     plain = tc.CPRegressor(2, random_state=0).partial_fit(X[:900], y[:900])
     assert plain.prior_ == "learned"
-    run = beginning._run
+    run = cold_start._run
 
     def astray(model, work, way):
         found = run(model, work, way)
@@ -112,7 +112,7 @@ def test_a_fit_that_goes_astray_after_its_trial_gives_way_to_the_other(monkeypat
             return found
         return found._replace(posterior=found.posterior._replace(eta=-found.posterior.eta))  # three modes: -f
 
-    monkeypatch.setattr(beginning, "_run", astray)
+    monkeypatch.setattr(cold_start, "_run", astray)
     model = tc.CPRegressor(2, random_state=0).partial_fit(X[:900], y[:900])
     assert model.prior_ == "fixed"
     assert rmse(model, X[:900], y[:900]) < 1.05 * y[:900].std()

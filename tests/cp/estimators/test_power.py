@@ -11,8 +11,8 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.fit import validation as left_out
-from tensorcep.cp.targets import real as powers
+from tensorcep.cp.fit import validation
+from tensorcep.cp.targets import real
 from tensorcep.metrics import coverage, rmse
 
 SHAPE = (25, 20, 15)
@@ -89,7 +89,7 @@ def test_logarithms_whose_means_are_far_off_are_not_taken(rng):
     f = 1.5 * (u[X[:, 0]] * v[X[:, 1]]).sum(axis=1) - 2.0 + 0.3 * rng.standard_normal(len(X))
     y = 100.0 / (1.0 + np.exp(-f))
     new = rng.random(len(y)) < 0.3
-    assert max(powers.gain_of(p, y) for p in (0.5, 0.0)) > powers.LEAST_GAIN  # so that they are tried
+    assert max(real.gain_of(p, y) for p in (0.5, 0.0)) > real.LEAST_GAIN  # so that they are tried
     found = model(power=None, random_state=1).fit(X[~new], y[~new])
     assert found.power_ > 0.0
     assert rmse(y[new], found.predict(X[new])) < 0.6 * y[new].std()
@@ -101,31 +101,31 @@ def test_logarithms_whose_means_are_far_off_are_not_taken(rng):
 def test_gain_of_a_logarithm_is_that_of_log_normal_values(rng, sd):
     y = np.exp(sd * rng.standard_normal(400_000) - 3.0)
     expected = 0.5 * sd**2 + 0.5 * np.log(np.expm1(sd**2)) - np.log(sd)
-    assert powers.gain_of(0.0, y) == pytest.approx(expected, abs=0.03)
-    assert powers.powers_to_try(None, y) == ((1.0,) if sd < 0.5 else powers.POWERS)
+    assert real.gain_of(0.0, y) == pytest.approx(expected, abs=0.03)
+    assert real.powers_to_try(None, y) == ((1.0,) if sd < 0.5 else real.POWERS)
 
 
 def test_powers_of_values_without_a_scale_and_of_few_are_not_tried(rng):
     for y in ([], np.full(200, 2.0), np.full(200, 1e-320), rng.exponential(size=99) ** 2):
-        assert powers.powers_to_try(None, np.array(y)) == (1.0,)
+        assert real.powers_to_try(None, np.array(y)) == (1.0,)
 
 
 def test_powers_of_values_that_pile_up_at_the_least_one_are_not_tried(rng):
     y = np.exp(rng.standard_normal(4000))
-    assert powers.powers_to_try(None, y) == powers.POWERS
-    assert powers.powers_to_try(None, np.maximum(y, 0.6)) == (1.0,)
+    assert real.powers_to_try(None, y) == real.POWERS
+    assert real.powers_to_try(None, np.maximum(y, 0.6)) == (1.0,)
 
 
 def test_of_very_many_entries_a_part_chooses_the_power(monkeypatch):
     X, y, _ = simulated()
-    asked, without = [], left_out._without
+    asked, without = [], validation._without
 
     def noted(problem, place):
         asked.append(len(problem.entries.permutation))
         return without(problem, place)
 
-    monkeypatch.setattr(left_out, "MOST", 800)
-    monkeypatch.setattr(left_out, "_without", noted)
+    monkeypatch.setattr(validation, "MOST", 800)
+    monkeypatch.setattr(validation, "_without", noted)
     assert model(power="auto").fit(X, y).power_ == 0.0
     assert set(asked) == {800}
 

@@ -14,8 +14,8 @@ import pytest
 from helpers.cases import each
 
 import tensorcep as tc
-from tensorcep.cp.model import memmap as stored
-from tensorcep.cp.plan import storage as storing
+from tensorcep.cp.model import memmap
+from tensorcep.cp.plan import storage
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 
 AVERAGED = tc.CEP(messages="averaged", n_starts=2, anneal=2)
@@ -61,7 +61,7 @@ def test_fit_on_scratch_has_the_bits_of_memory(method: Any, tmp_path: Path) -> N
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many pieces of few entries as many entries would have."""
-    monkeypatch.setattr(stored, "PIECE", 64)
+    monkeypatch.setattr(memmap, "PIECE", 64)
 
 
 def with_sites(kind: str, method: Any) -> tuple[Any, np.ndarray]:
@@ -202,7 +202,7 @@ def test_fit_within_memory_stays_there_where_it_fits(tmp_path: Path, monkeypatch
         model().fit(coords, y, memory="50 MB")
     with pytest.raises(ValueError, match=r"by 'vmp' takes about .* GB of memory, of which memory= allows 0.05 GB"):
         model().fit(coords, y, memory="50 MB", scratch=tmp_path)
-    monkeypatch.setattr(storing, "_bytes_in_memory", lambda *_: 2e9)  # as many more entries would take
+    monkeypatch.setattr(storage, "_bytes_in_memory", lambda *_: 2e9)  # as many more entries would take
     assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._result.cells is None
 
 

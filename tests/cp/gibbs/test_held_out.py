@@ -29,7 +29,7 @@ from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model import memmap as stored
+from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -295,7 +295,7 @@ def test_entries_left_out_of_very_many_are_drawn_by_themselves(rng, monkeypatch,
     monkeypatch.setattr(places, "MOST_HELD", 400)
     for many, piece in ((n + 1, 1 << 20), (n, 1 << 20), (n, 608)):
         monkeypatch.setattr(places, "MANY", many)
-        monkeypatch.setattr(stored, "PIECE", piece)
+        monkeypatch.setattr(memmap, "PIECE", piece)
         found[many, piece] = held_places(p)
     first, drawn, in_pieces = found.values()
     np.testing.assert_array_equal(drawn, in_pieces)

@@ -12,7 +12,7 @@ from helpers.coupled import process_covariance
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import cold_start as beginning
+from tensorcep.cp.stream import cold_start
 from tensorcep.priors import bonds
 from tensorcep.priors.graph import Net
 
@@ -46,7 +46,7 @@ def batches():
 @pytest.fixture(autouse=True)
 def batch_after_batch(monkeypatch):
     """No entries are kept to be fitted again together: what a batch makes of what was known is looked at."""
-    monkeypatch.setattr(beginning, "MOST_KEPT", 0)
+    monkeypatch.setattr(cold_start, "MOST_KEPT", 0)
 
 
 def begun(prior, begin, batches, **how):

@@ -15,8 +15,7 @@ import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream import chained, deviating, drifting
-from tensorcep.cp.stream import cold_start as beginning
+from tensorcep.cp.stream import chained, cold_start, deviating, drifting
 from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
 from tensorcep.cp.stream.arrivals import as_batch
 from tensorcep.cp.stream.attempts import learn
@@ -211,7 +210,7 @@ def streamed(data):
 @each("method", ["cep", "vmp"])
 def test_rows_that_deviate_are_predicted_better_with_local(data, method, streamed, monkeypatch):
     model = streamed if method == "cep" else data.model(method=method)
-    monkeypatch.setattr(beginning, "MOST_KEPT", 0)  # fitted again together, days alone are learned better, too
+    monkeypatch.setattr(cold_start, "MOST_KEPT", 0)  # fitted again together, days alone are learned better, too
     without = data.model(WITHOUT, method=method)
     for name, sign in (("rmse", 1.0), ("log_score", -1.0)):
         found, other = (sign * one.stream_trace_[name][1:].mean() for one in (model, without))
@@ -370,7 +369,7 @@ def test_what_a_stream_cannot_do_with_local_is_refused(data, monkeypatch):
         draws.fit(cells(part), part["y"])
     with pytest.raises(ValueError, match="cannot go on from the draws of 'gibbs' with a Series"):
         draws.partial_fit(cells(later), later["y"])
-    monkeypatch.setattr(beginning, "MOST_KEPT", 10)
+    monkeypatch.setattr(cold_start, "MOST_KEPT", 10)
     with pytest.raises(ValueError, match="stream with a Series keeps no entries: pass them as data="):
         data.model(n=2).forget_entries(cells(part.iloc[:2]))
 

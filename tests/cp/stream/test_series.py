@@ -12,8 +12,7 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import chained, drifting, learn
-from tensorcep.cp.stream import cold_start as beginning
+from tensorcep.cp.stream import chained, cold_start, drifting, learn
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 
@@ -171,7 +170,7 @@ def test_streams_without_a_series_get_none_and_those_with_one_keep_their_first_e
     n, sentence = model.n_samples_seen_, "stream with a Series keeps no entries: pass them as data="
     assert len(model._result.stream.kept.values) == n
     assert model.forget_entries(X.iloc[:2]).n_samples_seen_ == n - 2
-    monkeypatch.setattr(beginning, "MOST_KEPT", 100)
+    monkeypatch.setattr(cold_start, "MOST_KEPT", 100)
     with pytest.raises(ValueError, match=sentence):
         sales.model(2).forget_entries(X.iloc[:2])
 
