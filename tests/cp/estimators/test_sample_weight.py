@@ -202,7 +202,7 @@ WILD = [
 MORE_WILD = [
     ("real", "vmp", 1e6, 1e-15, 0.999999999),
     ("real", "laplace", 30.0, 1e-6, 0.999999999),
-    ("real", "wopt", 1e6, 1e-15, 0.999999999),
+    ("real", "wopt", 1e6, 1e-18, 0.999999999),  # a sum of squares still knows 30 times 1e-3
     ("real", Gibbs(n_chains=2), 1e6, 1e-15, 0.999999999),
     ("real", Gibbs(n_chains=2), 30.0, 1e-6, 0.5),
     ("labels", "cep", 0.0, 1e-6, 0.999999999),
