@@ -17,7 +17,7 @@ from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.packing import offsets
 from tensorcep.core.summary import Summary
-from tensorcep.cp.fitted.alignment import mean_squares, shared_scales, signs
+from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.fitted.predict import at_rows, latent_components, observations, row_draws, rows_at, sample_posterior
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
