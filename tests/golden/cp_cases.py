@@ -535,11 +535,6 @@ def warm(name: str, method: str) -> Arrays:
     return answers(model.fit(data.X, data.y, warm_start=True), data)
 
 
-@case("warm start/from a share of the entries", "gibbs")
-def from_share(method: str) -> Arrays:
-    return family("real", method, fit={"warm_start_fraction": 0.5})
-
-
 for name, method in (
     ("real", "cep"),
     ("real", "laplace"),

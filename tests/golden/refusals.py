@@ -245,7 +245,6 @@ GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
     "a folder that is not there": ("real", {"scratch": "/no/such/folder"}),
     "a memory that is too little": ("real", {"memory": "1kB"}),
     "a memory in no unit": ("real", {"memory": "much"}),
-    "a share that is none": ("real", {"warm_start_fraction": 1.5}),
     "a word that is not known": ("real", {"weights": np.ones(140)}),
     "exposures of another length": ("counts", {"exposure": np.ones(3)}),
     "negative exposures": ("counts", {"exposure": -np.ones(140)}),
