@@ -3,7 +3,7 @@
 Entries are simulated into parquet files in a folder, which are removed at the end. "sweeps": the same fit in memory and
 on scratch, a sweep of each in turn, processor time. "fit": a whole fit from the files, the largest anonymous memory
 (RssAnon of /proc/self/status, looked at ten times a second), and processor seconds until its first sweep and of a
-sweep. "share": sweeps and seconds of a fit that begins with a share of the entries, beside one that does not.
+sweep.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.plan.storage import Place, laid
 from tensorcep.methods import CEP, VMP, Gibbs
 
-PARTS, FILE = ("sweeps", "fit", "share"), 1 << 22
+PARTS, FILE = ("sweeps", "fit"), 1 << 22
 TRUE_RANK, MODES = 4, ["user", "item", "day"]
 
 
@@ -121,17 +121,6 @@ def whole_fit(method: str, files: str, options: argparse.Namespace) -> Iterator[
     yield row("ns per entry and sweep", 1e9 * float(np.median(sweeps)) / n, method=method, place="scratch")
 
 
-def shares(files: str, options: argparse.Namespace) -> Iterator[Row]:
-    """Sweeps over all entries, and processor time, with and without a fit to some before."""
-    for share in (None, options.share):
-        begin = time.process_time()
-        model = model_of("vmp", options, tol=options.tol, max_iter=200)
-        model.fit(files, value="y", scratch=options.folder, warm_start_fraction=share)
-        yield row("sweeps", model.n_iter_, method="vmp", share=share or 0.0)
-        yield row("processor seconds", time.process_time() - begin, method="vmp", share=share or 0.0)
-        yield row("training score", model.trace_["train_score"][-1], method="vmp", share=share or 0.0)
-
-
 @contextlib.contextmanager
 def files_in(folder: str, options: argparse.Namespace) -> Iterator[str]:
     """Simulated entries as parquet files, which end with the block."""
@@ -150,8 +139,6 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--parts", type=words(*PARTS), default=list(PARTS), help="(default: all)")
     options.add_argument("--folder", default=tempfile.gettempdir(), help="for all files (default: %(default)s)")
     options.add_argument("--memory", help="of the whole fit, such as 2GB (default: no bound, and scratch)")
-    options.add_argument("--share", type=float, default=0.02, help="of the entries that go first (default: 0.02)")
-    options.add_argument("--tol", type=float, default=1e-3, help="of those fits (default: 0.001)")
     given = options.parse_args(arguments)
     given.methods = given.methods.split(",") if isinstance(given.methods, str) else given.methods
     rows: list[Row] = []
@@ -166,8 +153,6 @@ def main(arguments: list[str] | None = None) -> None:
             for method in given.methods:
                 say(f"{given.entries:,} entries by {method}")
                 rows += whole_fit(method, files, given)
-        if "share" in given.parts:
-            rows += shares(files, given)
     report(rows, given.json)
 
 
