@@ -41,7 +41,7 @@ class Sweeps:
     """A fit that is set up once, and does one sweep after the other."""
 
     def __init__(self, model: CPRegressor, coords: np.ndarray, y: np.ndarray, shape: tuple[int, ...], threads: int):
-        self.plan = plan_fit(model, (coords, y, shape, (None,) * len(shape)), None).work
+        self.plan = plan_fit(model._spec(), (coords, y, shape, (None,) * len(shape)), None).work
         self.executor = ThreadExecutor(threads)
         self.state = self.plan.method.init(self.plan.problem, self.plan.settings, self.executor)
 

@@ -74,7 +74,7 @@ def in_turns(method: str, frames: list[pd.DataFrame], options: argparse.Namespac
     model, shape, states = model_of(method, options), shape_of(len(y)), {}
     room, threads = Scratch(options.folder), ThreadExecutor(options.threads)
     for name, place in (("memory", Place(None, None)), ("scratch", Place(room, None))):
-        work = plan_fit(model, laid(model, (coords, y, shape, (None,) * 3), place), None).work
+        work = plan_fit(model._spec(), laid(model._spec(), (coords, y, shape, (None,) * 3), place), None).work
         states[name] = work, work.method.init(work.problem, work.settings, threads)
     seconds: dict[str, list[float]] = {name: [] for name in states}
     for _ in range(options.sweeps):
