@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.common import Row, parser, report, row, say
-from tensorcep.cp.fitted.predict import rows_at
+from tensorcep.cp.fitted.predict import cells_at
 from tensorcep.estimators import CPClassifier, CPRegressor
 
 SHAPE, RANK, NOISE, SLOPE = (500, 300, 200), 8, 0.5, 2.0
@@ -76,7 +76,7 @@ def measure(options: Any) -> list[Row]:
         regressor.set_params(n_jobs=threads)
         classifier.set_params(n_jobs=threads)
         calls: dict[str, Callable[[np.ndarray], object]] = {
-            "plain numpy": lambda at: plain_means(regressor._result.belief.mean, rows_at(regressor._fitted, at)),
+            "plain numpy": lambda at: plain_means(regressor._result.belief.mean, cells_at(regressor._fitted, at)),
             "predict": regressor.predict,
             "predict with std": lambda at: regressor.predict(at, return_std=True),
             "predict_interval": regressor.predict_interval,

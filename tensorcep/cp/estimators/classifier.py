@@ -11,7 +11,6 @@ from sklearn.base import ClassifierMixin
 from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.scoring import share_predicted
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
 from tensorcep.cp.targets.labels import LabelObservation, LabelTarget
@@ -143,8 +142,8 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = predict.scored_entries(self._fitted, X, y, modes, value)
-        return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
+        X, y = predict.scored_entries(self._fitted, X, y, modes, value)
+        return predict.share_predicted(self.predict(X), y, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new labels of the entries X, (n_samples, n).
@@ -175,11 +174,11 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         True
         """
         if self.zero_rate_ < 1.0:
-            likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.at_rows(self._fitted, X)
+            likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.belief_at(self._fitted, X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
             one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
-        belief, rows = predict.at_rows(self._fitted, X)
+        belief, rows = predict.belief_at(self._fitted, X)
         if not belief.points:
             belief = belief._replace(doubt=None)  # which probabilities do not have
         with self._fitted.threads() as executor:

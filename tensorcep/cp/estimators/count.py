@@ -21,9 +21,6 @@ from tensorcep.cp.targets.counts import (
 from tensorcep.entries.tables import UNSAID, column_apart
 from tensorcep.likelihoods.binomial import deviance
 
-# The likelihoods of counts without an upper limit.
-RATES = ("poisson", "negbinomial")
-
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")
 @dataclass(eq=False, repr=False)
@@ -263,7 +260,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         extents = self._result.observation.extent_of(X, given, needed=True)
         sample_weight = check_unmasked(sample_weight, "sample_weight")
         X, y = predict.scored_entries(self._fitted, self._result.observation.without_extent(X, given), y, modes, value)
-        expected = observed_moments(self._result.likelihood, *predict.at_rows(self._fitted, X), extent=extents)[0]
+        expected = observed_moments(self._result.likelihood, *predict.belief_at(self._fitted, X), extent=extents)[0]
         if self._result.likelihood.extent == "exposure":
             return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
         n = np.ones(len(y)) if extents is None else extents

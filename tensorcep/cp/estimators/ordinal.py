@@ -11,7 +11,6 @@ from sklearn.base import ClassifierMixin
 from tensorcep.core.checks import check_choice, check_unmasked, fail_value
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.scoring import share_predicted
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_levels
 from tensorcep.cp.targets.levels import LevelObservation, LevelTarget
@@ -127,7 +126,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_proba(entries.coords[:2]).shape, model.classes_.tolist()
         ((2, 3), [0, 1, 2])
         """
-        belief, rows = self._result.belief, predict.rows_at(self._fitted, X)
+        belief, rows = self._result.belief, predict.cells_at(self._fitted, X)
         with self._fitted.threads() as executor:
             return observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
 
@@ -210,8 +209,8 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         """
         if isinstance(sample_weight, str):
             X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = predict.scored_entries(self._fitted, X, y, modes, value)
-        return share_predicted(self, *entries, check_unmasked(sample_weight, "sample_weight"))
+        X, y = predict.scored_entries(self._fitted, X, y, modes, value)
+        return predict.share_predicted(self.predict(X), y, check_unmasked(sample_weight, "sample_weight"))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
         """Draw new levels of the entries X, (n_samples, n).

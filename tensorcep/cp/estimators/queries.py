@@ -38,8 +38,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """What the fit left."""
         if self._fit is None:
             check_is_fitted(self)
-            raise AssertionError
-        return self._fit
+        fit: Any = self._fit
+        return fit
 
     @property
     def _fitted(self) -> FittedModel:
@@ -178,7 +178,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         DataFrame
             Columns mode, feature, component, mean, sd; sorted by abs(mean) / sd.
         """
-        return components.feature_effects(self._fitted)
+        model = self._fitted
+        found: pd.DataFrame = model.fit.once("effects", lambda: components.feature_effects(model))
+        return found
 
     def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.

@@ -20,9 +20,6 @@ from tensorcep.cp.targets.real import (
 )
 from tensorcep.entries.tables import UNSAID, column_apart
 
-# The noise's Gamma prior: the least rate, and one over the largest shape, with which precisions stay finite.
-LEAST_RATE = 1e-150
-
 
 @document("matches rank * scale^(2 K) to the mean square of y")
 @dataclass(eq=False, repr=False)

@@ -11,7 +11,7 @@ from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.components import Components
 from tensorcep.cp.fitted.forecast import described_rows, placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.fitted.predict import at_rows, observed_logpdf, observed_moments, observed_tails
+from tensorcep.cp.fitted.predict import belief_at, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
@@ -38,7 +38,7 @@ def anomaly_score(
     belief, (rows, unseen) = found.belief, placed_rows(found.coords, model.fit.posterior, described_rows(model.fit))
     rows = found.rows(rows)
     if model.spec.unknown == "error":
-        at_rows(model, X)
+        belief_at(model, X)
     frame = _cells_frame(model, X, coords, names)
     shown = np.asarray(model.fit.observation.coded(y), dtype=np.float64)
     return with_scores(frame, (shown, *scored(likelihood, belief, rows, values, extents), unseen))

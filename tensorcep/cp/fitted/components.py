@@ -19,7 +19,14 @@ from tensorcep.core.packing import offsets
 from tensorcep.core.summary import Summary
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.predict import at_rows, latent_components, observations, row_draws, rows_at, sample_posterior
+from tensorcep.cp.fitted.predict import (
+    belief_at,
+    cells_at,
+    latent_components,
+    observations,
+    row_draws,
+    sample_posterior,
+)
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
@@ -121,7 +128,7 @@ def variance_explained(
     if isinstance(X, pd.DataFrame):
         X, y = split_like(names_of(model.fit.labels), X, y, modes, value)
     y = X.values if y is None and isinstance(X, SparseTensor) else y
-    rows = rows_at(model, X)
+    rows = cells_at(model, X)
     cumulative = _joined_r2(model, rows, check_values(model.fit.observation.coded(y), len(rows), name="y"), order)
     return frame.assign(r2=np.diff(cumulative, prepend=0.0), cumulative=cumulative)
 
@@ -195,7 +202,7 @@ def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarra
 
 def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
     """The latent values of entries in all draws, (chains, draws, n)."""
-    belief, rows = at_rows(model, X)
+    belief, rows = belief_at(model, X)
     f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
 

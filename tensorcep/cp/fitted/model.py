@@ -7,6 +7,7 @@ changed: a fit, a batch of a stream, or new rows give another one, which the est
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from tensorcep.cp.fitted.alignment import (
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
-from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
@@ -234,6 +235,12 @@ class FitResult:
             return [unpack(belief.cov[0, own], self.posterior.rank) for own in layout.rows]
         return [np.zeros((own.stop - own.start, *2 * (self.posterior.rank,))) for own in layout.rows]
 
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What is made of the result when somebody asks for it, and then kept with it."""
+        if name not in self.__dict__:
+            self.__dict__[name] = make()
+        return self.__dict__[name]
+
     @property
     def relevance(self) -> np.ndarray:
         """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
@@ -255,8 +262,7 @@ class FittedModel(NamedTuple):
     def mixed_with(self) -> Any:
         """Of a stream that chooses its prior, how it stands beside a constant; None of others."""
         stream = self.fit.stream
-        chooses = isinstance(self.spec.prior, str) and self.spec.prior == "auto"
-        return stream.standing if stream is not None and chooses else None
+        return stream.standing if stream is not None and is_auto(self.spec.prior) else None
 
     @property
     def has_uncertainty(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
+from sklearn.metrics import accuracy_score
 
 from tensorcep.core.checks import (
     check_fraction,
@@ -33,6 +34,7 @@ from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, packed_rows, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.products import moments_over
@@ -522,13 +524,13 @@ def row_knowledge(model: FittedModel) -> tuple[Any, str, np.ndarray | None]:
     return model.fit.posterior, model.spec.unknown, described_rows(model.fit)
 
 
-def rows_at(model: FittedModel, X: Any) -> np.ndarray:
+def cells_at(model: FittedModel, X: Any) -> np.ndarray:
     """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
     X = model.fit.observation.without_extent(X)
     return packed_rows(coords_to_predict(X, model.fit.labels), *row_knowledge(model))
 
 
-def at_rows(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
+def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
     """The belief, with rows of series at other times where X asks for such, and its rows (n, K) of the entries."""
     found = placed(model, X)
     return found.belief, found.rows(packed_rows(found.coords, *row_knowledge(model)))
@@ -536,7 +538,7 @@ def at_rows(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
 
 def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry."""
-    belief, rows = at_rows(model, X)
+    belief, rows = belief_at(model, X)
     with model.threads() as executor:
         mean, variance = latent(belief, rows, executor)
     return mean + model.fit.observation.origin, variance
@@ -544,12 +546,13 @@ def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def observed(model: FittedModel, X: Any, **extent: Any) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of a new observation of each entry."""
-    (belief, rows), extents = at_rows(model, X), model.fit.observation.extent_of(X, extent)
+    (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
     with model.threads() as executor:
         return observed_moments(model.likelihood_of_new, belief, rows, executor, extents)
 
 
 def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> Any:
+    """Means of new observations and, if asked, their standard deviations."""
     if return_std:
         model.check_uncertain("return_std=True")
     mean, variance = observed(model, X, **extent)
@@ -560,7 +563,7 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
 def latent_interval(model: FittedModel, X: Any, coverage: float) -> np.ndarray:
     """Central posterior interval of the latent value of each entry, (n, 2)."""
     model.check_uncertain("predict_interval")
-    belief, rows = at_rows(model, X)
+    belief, rows = belief_at(model, X)
     tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
     with model.threads() as executor:
         return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
@@ -569,7 +572,7 @@ def latent_interval(model: FittedModel, X: Any, coverage: float) -> np.ndarray:
 def observation_interval(model: FittedModel, X: Any, coverage: float, **extent: Any) -> np.ndarray:
     """Central interval of a new observation of each entry, (n, 2)."""
     model.check_uncertain("predict_interval")
-    (belief, rows), extents = at_rows(model, X), model.fit.observation.extent_of(X, extent)
+    (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
     tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), model.likelihood_of_new
     with model.threads() as executor:
         return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
@@ -584,7 +587,7 @@ def log_score(
         model.fit.observation.without_extent(X, extent),
     )
     X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
-    likelihood, (belief, rows) = model.likelihood_of_new, at_rows(model, X)
+    likelihood, (belief, rows) = model.likelihood_of_new, belief_at(model, X)
     values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(rows), name="y"))
     with model.threads() as executor:
         density = observed_logpdf(likelihood, belief, rows, values, executor, extents)
@@ -673,3 +676,11 @@ def scored_entries(
             UserWarning,
         )
     return X, np.asarray(check_unmasked(y, "y"))
+
+
+def share_predicted(predicted: np.ndarray, y: np.ndarray, sample_weight: Any) -> float:
+    """The share of labels y that are predicted; labels may be fractions, unlike scikit-learn's."""
+    check_none_missing(y)
+    if predicted.dtype.kind == "f" and y.dtype.kind in "biuf" and y.shape == predicted.shape:
+        y, predicted = y == predicted, np.ones(len(y), dtype=bool)
+    return float(accuracy_score(y, predicted, sample_weight=sample_weight))

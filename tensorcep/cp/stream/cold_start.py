@@ -39,7 +39,7 @@ from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import FitPlan
-from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState
 from tensorcep.cp.stream.attempts import may_be_bold
@@ -87,7 +87,7 @@ class Begun(NamedTuple):
 
 def chooses_prior(spec: FitSpec) -> bool:
     """Whether the prior of a stream is left to it."""
-    return isinstance(spec.prior, str) and spec.prior == "auto"
+    return is_auto(spec.prior)
 
 
 def leaves_choice(spec: FitSpec) -> bool:

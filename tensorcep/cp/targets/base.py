@@ -21,6 +21,7 @@ from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_ent
 from tensorcep.cp.inputs.weights import Weighted
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.entries.batch import Batch
+from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
@@ -80,6 +81,20 @@ class Chosen(NamedTuple):
 def matching_scale(mean_square: float, order: int, rank: int) -> float:
     """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
     return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
+
+
+def classed_entries(
+    X: Any, y: Any, shape: tuple[int, ...] | None, classes_of: Callable[[Any], list[Any]], coded: Callable[..., Any]
+) -> tuple[Entries, dict[str, Any]]:
+    """Checked entries whose labels are coded as numbers, and the classes that `classes_of` finds in them."""
+    given = X.values if isinstance(X, SparseTensor) and y is None else y
+    if given is None or np.size(given) == 0:
+        return training_entries(X, y, shape), {}
+    classes = classes_of(given)
+    if isinstance(X, SparseTensor):
+        coords, values, sizes, labels = training_entries(X, y, shape)
+        return (coords, coded(values, classes), sizes, labels), {"_classes": classes}
+    return training_entries(X, coded(y, classes), shape), {"_classes": classes}
 
 
 @dataclass(frozen=True)

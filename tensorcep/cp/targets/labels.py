@@ -13,7 +13,7 @@ from scipy.special import logit, ndtri
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Coder, Observation, Target
+from tensorcep.cp.targets.base import Chosen, Coder, Observation, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
@@ -144,14 +144,7 @@ class LabelTarget(Target):
 
     def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
         """Checked entries whose labels are 0 and 1, and the two labels."""
-        given = X.values if isinstance(X, SparseTensor) and y is None else y
-        if given is None or np.size(given) == 0:
-            return super().entries(X, y, shape)
-        classes = two_classes(given)
-        if isinstance(X, SparseTensor):
-            (coords, values, shape, labels), _ = super().entries(X, y, shape)
-            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
-        return super().entries(X, coded(y, classes), shape)[0], {"_classes": classes}
+        return classed_entries(X, y, shape, two_classes, coded)
 
     def coder(self, before: Any) -> Coder:
         """Labels of a batch as 0 and 1, and the two labels: those of the model, or of its first batch."""

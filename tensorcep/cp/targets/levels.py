@@ -14,8 +14,7 @@ from tensorcep.core.checks import check_choice, check_unmasked, check_values, fa
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import leaves
 from tensorcep.cp.inputs.coordinates import Entries
-from tensorcep.cp.targets.base import Chosen, Observation, Target
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.cp.targets.base import Chosen, Observation, Target, classed_entries
 from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
@@ -178,11 +177,4 @@ class LevelTarget(Target):
 
     def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
         """Checked entries whose levels are 0, 1, ..., and the levels."""
-        given = X.values if isinstance(X, SparseTensor) and y is None else y
-        if given is None or np.size(given) == 0:
-            return super().entries(X, y, shape)
-        classes = classes_of(given)
-        if isinstance(X, SparseTensor):
-            (coords, values, shape, labels), _ = super().entries(X, y, shape)
-            return (coords, coded(values, classes), shape, labels), {"_classes": classes}
-        return super().entries(X, coded(y, classes), shape)[0], {"_classes": classes}
+        return classed_entries(X, y, shape, classes_of, coded)
