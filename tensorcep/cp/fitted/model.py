@@ -31,7 +31,7 @@ from tensorcep.cp.fitted.alignment import (
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
-from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
@@ -256,13 +256,7 @@ class FittedModel(NamedTuple):
     @property
     def likelihood_of_new(self) -> Likelihood:
         """That of observations to predict; it differs from that of the fit where entries were chosen by their value."""
-        return self.spec.target.of_new(self.fit.observation, self.mixed_with)
-
-    @property
-    def mixed_with(self) -> Any:
-        """Of a stream that chooses its prior, how it stands beside a constant; None of others."""
-        stream = self.fit.stream
-        return stream.standing if stream is not None and is_auto(self.spec.prior) else None
+        return self.spec.target.of_new(self.fit.observation, self.fit.stream, self.spec.prior)
 
     @property
     def has_uncertainty(self) -> bool:

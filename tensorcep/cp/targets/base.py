@@ -246,8 +246,8 @@ class Target:
         name, one = ("noise", "one") if self.dispersion is None else ("dispersion", "learned")
         fail_value(f"{needs} {name}={one!r}; got a fit with {name}={getattr(self, name)!r}; fit with the new rows.")
 
-    def of_new(self, observation: Any, standing: Any = None) -> Likelihood:
-        """The likelihood of observations to predict; `standing` is that of a stream that is mixed with a constant."""
+    def of_new(self, observation: Any, stream: Any, prior: Any) -> Likelihood:
+        """The likelihood of observations to predict, after a stream, if there was one, with this parameter `prior`."""
         return observation.likelihood
 
     def for_batches(self) -> Target:

@@ -188,10 +188,11 @@ class LabelTarget(Target):
                 )
         return {"_sampled_rate": known}
 
-    def of_new(self, observation: Any, standing: Any = None) -> Likelihood:
-        """Labels of the population, with its share of zeros; of a stream mixed with the share of ones."""
+    def of_new(self, observation: Any, stream: Any, prior: Any) -> Likelihood:
+        """Labels of the population, with its share of zeros; a stream that chose its prior is mixed with a constant."""
         rate = self.rate_of(observation)
         record = for_population(observation.likelihood, rate)
+        standing = stream.standing if stream is not None and isinstance(prior, str) and prior == "auto" else None
         if standing is None or standing.share == 1.0:
             return record
         return mixed_with(record, standing.share, share_in_population(standing.share_of_ones, rate))
