@@ -98,7 +98,7 @@ FAMILIES = (
     Family(
         ESTIMATORS,
         lambda stored, own: {"_fit": read_result(stored, own)},
-        lambda cls: cls._observation_type,
+        lambda cls: cls()._target().OBSERVATION,
         "__sklearn_is_fitted__",
         CP_SETTINGS,
     ),

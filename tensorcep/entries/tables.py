@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tensorcep.core.checks import check_choice, check_not_empty, fail_value, warn_user
 from tensorcep.entries.frames import are_epochs, check_mode_columns, check_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
+
+
+class Table(Protocol):
+    """A table of pandas, polars, pyarrow or Dask."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files. What there is of each
+# entry, or the column that holds it. The name of a column, the name or position of a mode, and several of them. A label
+# or an index of a row, or several.
+Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Hashable, object]] | Sequence[os.PathLike[str]]"
+Values: TypeAlias = "ArrayLike | None"
+Name: TypeAlias = Hashable
+Names: TypeAlias = "Sequence[Hashable] | None"
+Rows: TypeAlias = "Hashable | Sequence[Hashable] | np.ndarray"
 
 # Where nobody said which column is the value; None says that there is none and lines are counted.
 UNSAID = "no column: the values are y"
@@ -35,6 +53,8 @@ def as_frame(X: Any) -> Any:
     TypeError
         If it is a query that was not run, a matrix, columns by name, or a Series of pandas with its modes in the index.
     """
+    if isinstance(X, (SparseTensor, pd.DataFrame)) or (type(X) is np.ndarray and X.dtype.names is None):
+        return X
     if sparse.issparse(X):
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
     if isinstance(X, pd.Series) and X.index.nlevels > 1:

@@ -49,15 +49,15 @@ def columns_table(values: dict[str, np.ndarray], columns: list[int], index: Any)
     return pd.DataFrame(each.reshape(len(each), -1), index=index, columns=labels)
 
 
-def to_tensorly(model: FittedModel) -> Any:
+def to_tensorly(fit: FitResult) -> Any:
     """The posterior means as a TensorLy CPTensor: factors with columns of norm 1, the largest weight first."""
     from tensorly.cp_tensor import CPTensor
 
-    norms = np.stack([np.linalg.norm(factor, axis=0) for factor in model.fit.factors])
+    norms = np.stack([np.linalg.norm(factor, axis=0) for factor in fit.factors])
     weights = norms.prod(axis=0)
     order = np.argsort(-weights, kind="stable")
     safe = np.where(norms > 0.0, norms, 1.0)
-    return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(model.fit.factors, safe, strict=True)]))
+    return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(fit.factors, safe, strict=True)]))
 
 
 def columns_of(model: FittedModel, mode: Any) -> tuple[int, list[int], Any]:
@@ -207,9 +207,9 @@ def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
 
 
-def weights(model: FittedModel) -> np.ndarray:
+def weights(fit: FitResult) -> np.ndarray:
     """Sizes of the components whose modes have norm 1, (R,), the largest first."""
-    return np.asarray(to_tensorly(model).weights)
+    return np.asarray(to_tensorly(fit).weights)
 
 
 def n_components(fit: FitResult) -> int:

@@ -32,9 +32,9 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, Layout
-from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments, row_knowledge
+from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
 from tensorcep.cp.inputs.coordinates import (
     are_several,
     by_mode,
@@ -44,7 +44,6 @@ from tensorcep.cp.inputs.coordinates import (
     listed_rows,
     mode_of,
     names_of,
-    packed_rows,
     rows_of,
     rows_of_column,
 )
@@ -314,7 +313,7 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
             rows[j] = packed[j] = rows[j][:0]
         return Combined(belief, rows, packed, shown, fixed)
     found = placed(model, _lines_of(model, listed))
-    described, unknown = described_rows(model.fit), []
+    described, unknown = model.fit.described, []
     known = model.fit.posterior.seen if described is None else model.fit.posterior.seen | described
     for j, given_rows in listed.items():
         at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
@@ -497,7 +496,7 @@ def _of_cells(model: FittedModel, rows: dict[int, np.ndarray]) -> tuple[np.ndarr
             coords = np.empty((part.stop - part.start, len(sizes)), dtype=np.int64)
             for (k, own), at in zip(rows.items(), places, strict=True):
                 coords[:, k] = own[at]
-            packed = packed_rows(coords, *row_knowledge(model))
+            packed = model.packed(coords)
             mean[part], variance[part] = observed_moments(model.likelihood_of_new, model.fit.belief, packed, executor)
     return mean, variance
 

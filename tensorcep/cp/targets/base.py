@@ -139,6 +139,10 @@ class Observation:
         """Observations as likelihoods know them."""
         return y
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """New observations of likelihoods as users know them."""
+        return y
+
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         """Extents (n,) of entries to predict, None where they have none; `needed`: they cannot be left out."""
         refuse_others(self.ESTIMATOR, given)

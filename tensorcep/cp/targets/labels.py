@@ -98,6 +98,10 @@ class LabelObservation(Observation):
         """Labels as 0 and 1."""
         return coded(y, list(self.classes))
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """The labels of 0 and 1."""
+        return y if list(self.classes) == [0, 1] else np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
+
 
 @dataclass(frozen=True)
 class LabelTarget(Target):

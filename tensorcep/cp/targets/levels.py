@@ -124,6 +124,10 @@ class LevelObservation(Observation):
         """Levels as 0, 1, ..."""
         return coded(y, list(self.classes))
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """The levels of 0, 1, ..."""
+        return np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
+
 
 @dataclass(frozen=True)
 class LevelTarget(Target):
