@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import Seed, check_int, check_random_state, fail_value
+from tensorcep.core.checks import Seed
 from tensorcep.core.summary import Summary
 from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
@@ -110,9 +110,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         DataFrame
             Columns mode, feature, component, mean, sd; sorted by abs(mean) / sd.
         """
-        model = self._fitted
-        found: pd.DataFrame = model.fit.once("effects", lambda: components.feature_effects(model))
-        return found
+        return self._result.once("effects", lambda: components.feature_effects(self._fitted))
 
     def predict_latent(self, X: Cells) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
@@ -630,13 +628,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
         >>> sorted(model.to_arviz(tensor, n_samples=20, random_state=0).groups())  # doctest: +SKIP
         """
-        model = self._fitted
-        model.check_uncertain("to_arviz")
-        if X is None and y is not None:
-            fail_value("y must be None without X, the entries whose values it holds.")
-        n = None if model.fit.belief.n_chains else check_int("n_samples", n_samples)
-        extents = None if X is None else model.fit.observation.extent_of(X, extent)
-        return components.export_draws(model, X, y, n, check_random_state(random_state), extents)
+        return components.to_arviz(self._fitted, X, y, n_samples, random_state, **extent)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

@@ -285,6 +285,11 @@ class FittedModel(NamedTuple):
                 "fit with another method, for instance method='cep'."
             )
 
+    def check_chains(self, what: str) -> None:
+        """Refuse what needs chains of draws."""
+        if not self.fit.belief.n_chains:
+            fail_value(f"{what} needs chains, but method {self.fit.method!r} draws none; use method='gibbs'.")
+
     def packed(self, coords: np.ndarray) -> np.ndarray:
         """Packed rows (n, K) of coordinates; of rows that are not known their mode's prior row, or they are refused."""
         return packed_rows(coords, self.fit.posterior, self.spec.unknown, self.fit.described)

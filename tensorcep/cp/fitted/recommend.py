@@ -160,21 +160,6 @@ def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.
     return np.concatenate([D + w[:, i] * w[:, j], D], axis=1)
 
 
-def matches(queries: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which candidates every query leaves out, as `Ranked` has it.
-
-    Parameters
-    ----------
-    queries : (q,) int64
-        The key of each query.
-    keys, columns : (m,) int64
-        What is left out: a candidate of all queries with this key.
-    """
-    order = np.argsort(keys, kind="stable")
-    keys, columns = keys[order], np.ascontiguousarray(columns[order])
-    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns
-
-
 # How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
 #
 # Row u has the latent value u'z at a combination with the product z of the other modes' rows. Over all combinations of
@@ -283,15 +268,12 @@ def recommend(
     k = mode_of(model.fit.labels, mode)
     check_no_deviations(model.fit.belief, f"recommend of mode {mode!r}", k)
     chosen = _combinations(model, k, by_mode(model.fit.labels, given))
-    belief = chosen.belief
     left_out = _left_out(model, exclude, k, chosen)
     z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
-    first = offsets(model.fit.shape)
     others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
-    ranked = Ranked(slice(int(first[k]), int(first[k + 1])), others, left_out, z)
-    used = belief
+    ranked, used = Ranked(model.fit.layout.rows[k], others, left_out, z), chosen.belief
     if by == "thompson":
-        used = Components(draw(belief, model.fit.likelihood, 1, check_random_state(random_state))[0])
+        used = Components(draw(used, model.fit.likelihood, 1, check_random_state(random_state))[0])
     with model.threads() as executor:
         best = best_rows(used, ranked, n, executor)
     return _ranked_frame(model, k, chosen, ranked, best, coverage)
@@ -366,12 +348,8 @@ def _left_out(model: FittedModel, exclude: Any, k: int, chosen: Combined) -> tup
             )
         if len(fixed) < len(modes) - 1:
             modes = [j for j in modes if j not in fixed]
-        seen = (
-            model.fit.cells
-            if model.fit.sampled is None
-            else model.fit.cells[~lines_among(model.fit.cells, model.fit.sampled)]
-        )
-        cells = seen[:, modes].astype(np.int64)
+        seen, sampled = model.fit.cells, model.fit.sampled
+        cells = (seen if sampled is None else seen[~lines_among(seen, sampled)])[:, modes].astype(np.int64)
     elif exclude is not None:
         modes, cells = _cells_of(model, exclude, k)
     kept = (cells >= 0).all(axis=1) & (cells < np.array(model.fit.shape)[modes]).all(axis=1)
@@ -419,10 +397,9 @@ def similar(
     """The rows of a mode that are most like one of them."""
     n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
     belief, layout, k = model.fit.belief, model.fit.layout, mode_of(model.fit.labels, mode)
+    name = names_of(model.fit.labels)[k]
     if are_several(row):
-        fail_value(
-            f"row must be one row of mode {names_of(model.fit.labels)[k]!r}; got {row!r}; call similar for each."
-        )
+        fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
     (own,) = rows_of(model.fit.labels, model.fit.shape, k, row)
     first = layout.rows[k].start
     each = cosines(belief, layout, k, first + int(own))
@@ -431,7 +408,6 @@ def similar(
     draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
-    name = names_of(model.fit.labels)[k]
     frame = pd.DataFrame({name: labels_at(model.fit.labels, k, best), "rank": np.arange(1, len(best) + 1)})
     frame["cosine"] = draws.mean(axis=0)
     if model.has_uncertainty:
@@ -515,4 +491,6 @@ def _matched(
         # A row that the model does not know, -1, has no cells.
         queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
         keys = keys * (shape[j] + 1) + cells[:, modes.index(j)] + 1
-    return matches(queries, keys, cells[:, modes.index(k)])
+    order = np.argsort(keys, kind="stable")
+    keys, columns = keys[order], np.ascontiguousarray(cells[order, modes.index(k)])
+    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns
