@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
+    from tensorcep.entries.tables import train_test_split
     from tensorcep.entries.tensor import SparseTensor
     from tensorcep.ep.gaussian import GaussianEP
     from tensorcep.ep.loopy_bp import LoopyBP
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from tensorcep.priors.fixed import Prior
     from tensorcep.priors.graph import Graph
     from tensorcep.priors.series import Series
-    from tensorcep.splitting import train_test_split
     from tensorcep.warming import warmup
 
 _NAMES = {
@@ -57,6 +57,7 @@ _NAMES = {
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),
+    "entries.tables": ("train_test_split",),
     "entries.tensor": ("SparseTensor",),
     "ep.gaussian": ("GaussianEP",),
     "ep.loopy_bp": ("LoopyBP",),
@@ -73,7 +74,6 @@ _NAMES = {
     "priors.graph": ("Graph",),
     "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
-    "splitting": ("train_test_split",),
     "warming": ("warmup",),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
