@@ -102,7 +102,7 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
     missing = [name for name in names if name not in facts]
     if missing:
         raise KeyError(missing[0])
-    _check_sense(fitted, labels, stored.class_name == "CPCountRegressor")
+    _check_sense(fitted, labels, observation.of_logs)
     told, known = fitted.stream, (labels, fitted.features, fitted.series)
     return FitResult(
         rows=rows_of_posterior(fitted.posterior, labels, fitted.unseen_mean, fitted.unseen_cov),

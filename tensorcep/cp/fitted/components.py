@@ -204,7 +204,8 @@ def lower_bound(fit: FitResult) -> float:
 
 def noise_precision(fit: FitResult) -> float | None:
     """Posterior mean of the noise precision of real values (the estimate, for a method without a posterior)."""
-    if fit.observation.ESTIMATOR != "CPRegressor":
+    parameter = fit.likelihood.parameter
+    if parameter is None or not parameter.is_precision:
         return None
     result: Any = fit.posterior
     if isinstance(result, Mixture):

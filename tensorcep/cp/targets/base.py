@@ -111,6 +111,7 @@ class Observation:
     """How a fit took its values: decided once, held by its file, asked by every prediction."""
 
     ESTIMATOR: ClassVar[str]
+    of_logs: ClassVar[bool] = False  # whether latent values are logarithms of counts
     # What files call its fields: their names, with underscores around them.
     FACTS: ClassVar[tuple[str, ...]] = ()
 

@@ -192,6 +192,7 @@ class CountObservation(Observation):
     """What a fit to counts decided; `extent_unit` is the mean exposure, None without, and 1 of numbers of trials."""
 
     ESTIMATOR = "CPCountRegressor"
+    of_logs = True
     FACTS = ("_likelihood_name", "_fixed_dispersion", "_extent_unit", "_extent_column", "_inflated")
 
     likelihood_name: str = "poisson"
