@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
@@ -34,6 +34,7 @@ from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.cp.targets.base import OfEach
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.entries.tensor import SparseTensor
@@ -45,6 +46,8 @@ from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
 from tensorcep.likelihoods.uneven import nodes as nodes_of
 from tensorcep.priors.deviations import drawn, moments
 
+# Mean and variance of the latent value and the likelihood's parameter, (C, n) each.
+Given: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
 
@@ -87,9 +90,9 @@ def given_at(
     parameter: EntryTheta,
     belief: Components,
     rows: np.ndarray,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
     part: slice = slice(None),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Given:
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each, of a part of the cells.
 
     Those with extents (n,) have these in it.
@@ -115,12 +118,7 @@ def factors_of(shape: np.ndarray) -> np.ndarray:
     return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
-def with_factors(
-    likelihood: Likelihood,
-    given: tuple[np.ndarray, np.ndarray, np.ndarray],
-    factors: np.ndarray,
-    shape: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def with_factors(likelihood: Likelihood, given: Given, factors: np.ndarray, shape: np.ndarray) -> Given:
     """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
 
     They are of the law of this shape (C, n).
@@ -210,11 +208,7 @@ def _quantiles_of_points(f: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 def observed_moments(
-    likelihood: Likelihood,
-    belief: Components,
-    rows: np.ndarray,
-    executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
@@ -249,7 +243,7 @@ def observed_logpdf(
     rows: np.ndarray,
     y: np.ndarray,
     executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
     moments: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K).
@@ -284,7 +278,7 @@ def observed_logpdf(
 
 
 def observed_tails(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: np.ndarray | None = None
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
 
@@ -322,7 +316,7 @@ def observed_quantiles(
     rows: np.ndarray,
     levels: Sequence[float],
     executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
 ) -> np.ndarray:
     """Quantiles (n, Q) of a new observation at these levels (Q,).
 
