@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
@@ -417,60 +417,12 @@ def draw(
     return values, theta.drawn(parameter, which, is_precision), which
 
 
-def draw_apart(
-    belief: Components,
-    likelihood: Likelihood,
-    origin: np.ndarray,
-    n_draws: int | None,
-    rng: np.random.Generator,
-    *,
-    n_known: int,
-) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
-    """As `draw`, of the belief's rows `origin`: the known ones, and then unknown ones, which are independent."""
-    if belief.cov is not None:
-        belief = belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
-        return draw(belief, likelihood, n_draws, rng)
-    values, theta, which = draw(belief, likelihood, n_draws, rng)
-    values = values[:, origin]
-    for new in range(n_known, len(origin)):
-        values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
-    return values, theta, which
-
-
-def with_own_factors(
-    given: tuple[np.ndarray, np.ndarray],
-    likelihood: Likelihood,
-    theta: EntryTheta,
-    rows: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Latent value and parameter (S, n) of observations at packed rows (n, K), each with a factor if they differ.
-
-    Of a law that is spread over the components any of them tells one.
-    """
-    f, each = given
-    shape = theta.shape_of(rows)
-    if shape is not None:
-        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
-        return f + against(likelihood, factors, shape), np.asarray(each * factors)
-    return f, each if theta.factors is None else each * rng.choice(theta.factors, each.shape)
-
-
 # Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.
 NODES_OF_MEAN = 16
 
 
-class Knowledge(NamedTuple):
-    """Of the expected observations E[y | f]: mean, standard deviation, and a central interval, (n,) each."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-
-
-def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> Knowledge:
-    """What is known of the expected observations at packed rows (n, K).
+def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> dict[str, np.ndarray]:
+    """What is known of the expected observations E[y | f] at packed rows (n, K): "mean", "sd", "lower" and "upper".
 
     The ends of the interval are those of the latent value, as observations.
     """
@@ -494,7 +446,7 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
     theta = parameter_at_ends.of(rows)[0]
     ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
     lower, upper = (_expected(at_ends, end, theta) for end in ends.T)
-    return Knowledge(mean, sd, lower, upper)
+    return {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
 
 
 def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -590,7 +542,12 @@ def row_draws(
     belief, rows = found.belief, found.rows(model.packed(found.coords))
     n_known, n_later = sum(model.fit.shape), belief.mean.shape[1] - sum(model.fit.shape) - len(model.fit.shape)
     distinct, origin = distinct_unknown_rows(rows, found.coords, model.fit.shape, n_later)
-    values, theta, which = draw_apart(belief, model.fit.likelihood, origin, n_samples, rng, n_known=n_known + n_later)
+    chosen = belief if belief.cov is None else belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
+    values, theta, which = draw(chosen, model.fit.likelihood, n_samples, rng)
+    if belief.cov is None:
+        values = values[:, origin]
+        for row in range(n_known + n_later, len(origin)):  # unknown rows are independent
+            values[:, row] = belief.mean[rng.integers(0, belief.size, len(values)), origin[row]]
     f = latent_of_points(values, distinct)
     if belief.deviations is not None:
         pairs = pairs_at(belief, rows)
@@ -607,7 +564,12 @@ def observations(
 ) -> np.ndarray:
     """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
     likelihood, parameter = with_parameter(model.likelihood_of_new, theta.predictive())
-    f, each = with_own_factors((f, np.broadcast_to(parameter.of(rows), f.shape)), likelihood, theta, rows, rng)
+    each, shape = np.broadcast_to(parameter.of(rows), f.shape), theta.shape_of(rows)
+    if shape is not None:  # each observation has a factor
+        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
+        f, each = f + against(likelihood, factors, shape), np.asarray(each * factors)
+    elif theta.factors is not None:  # of a law that is spread over the components any of them tells one
+        each = each * rng.choice(theta.factors, each.shape)
     if extent is not None:
         f, each = likelihood.at(f, each, extent)
     return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])

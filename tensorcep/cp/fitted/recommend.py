@@ -385,10 +385,8 @@ def _ranked_frame(
     where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
     where.insert(k, best[query, place])
     columns = {name: shown.take(at) for name, shown, at in zip(names, chosen.shown, where, strict=True)}
-    frame = pd.DataFrame({**columns, "rank": place + 1, "mean": known.mean})
-    if model.has_uncertainty:
-        frame = frame.assign(sd=known.sd, lower=known.lower, upper=known.upper)
-    return frame
+    shown_of = known if model.has_uncertainty else {"mean": known["mean"]}
+    return pd.DataFrame({**columns, "rank": place + 1, **shown_of})
 
 
 def similar(
