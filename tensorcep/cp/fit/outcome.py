@@ -186,7 +186,6 @@ def run_ready(spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING,
         work = plan.work
         plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
     run = ready.runner(plan.work)
-    plan = plan.of(run)
     found = result_of(plan, run, spec.target, coding, earlier, apart=coding.get("apart", ()))
     kept = None
     if keeps:

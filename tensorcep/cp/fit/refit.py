@@ -213,9 +213,6 @@ def runner_of(kept: Kept | None, left: np.ndarray, known: tuple[np.ndarray, np.n
 def _from_rows_if_they_fit(rows: np.ndarray, free: np.ndarray, run_plan: Any, work: Plan) -> Run:
     if np.array_equal(work.problem.every_free, free):
         return run_from(rows, work, run_plan)
-    for number, (other, _) in enumerate(work.paired, 1):
-        if np.array_equal(other.problem.every_free, free):
-            return run_from(rows, other, run_plan)._replace(stands_in=number)
     done: Run = run_plan(work)
     return done
 

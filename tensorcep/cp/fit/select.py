@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tensorcep.cp.fit.chains import asks_chains
 from tensorcep.cp.fit.validation import best_of_plans, best_problem, components_in_use, needs_more_components
 from tensorcep.cp.fit.warm_start import SPARE_COMPONENTS
 from tensorcep.cp.inputs.coordinates import Entries
@@ -17,8 +16,7 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.plan.auto import RANKS, chosen_with
-from tensorcep.cp.plan.plan import PILOTS, Paired, Plan
-from tensorcep.cp.plan.priors import Rows
+from tensorcep.cp.plan.plan import PILOTS, Plan
 from tensorcep.cp.plan.resolve import Draft, FitPlan, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
 from tensorcep.cp.settings.registry import SETTINGS
@@ -115,12 +113,7 @@ def select(draft: Draft) -> FitPlan:
         "interactions_": chosen.parts,
         "_expected": expected_of(prior) if described else None,
     }
-    plan = FitPlan(work, rows.prior, draft.labels, {**came_to, **known})
-    return with_pairs_alone(
-        plan,
-        isinstance(draft.spec.method, str),
-        lambda parts: problem_of(draft.spec, draft.data, chosen, parts, draft.n_starts, seed=work.problem.seed),
-    )
+    return FitPlan(work, rows.prior, draft.labels, {**came_to, **known})
 
 
 def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> FitPlan:
@@ -166,38 +159,3 @@ def _best(draft: Draft, problems: Sequence[Problem]) -> int:
         SETTINGS["vmp"](), draft.data.likelihood.name, draft.chosen.learns_prior, draft.chosen.max_iter
     )
     return best_problem(problems, METHODS["vmp"], settings, tol=draft.spec.tol)
-
-
-def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:
-    """Main effects and pairs of modes that share what the components had; the same without that, if it differs.
-
-    There are no more columns in all, nor in any mode, so that neither memory nor sweeps grow; no more of a pair than
-    the smallest mode has rows.
-    """
-    order = len(shape)
-    more = parts["cp"] // (order * (order - 1) // 2)
-    most = max(parts["pair"], min(parts["pair"] + more, *shape))
-    return [parts | {"pair": n, "cp": 0} for n in dict.fromkeys((most, parts["pair"]))]
-
-
-def with_pairs_alone(
-    plan: FitPlan, left_open: bool, in_columns: Callable[[dict[str, int]], tuple[Problem, Rows]]
-) -> FitPlan:
-    """The plan, with the same fits in main effects and pairs alone where columns were left open and chains may ask.
-
-    `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
-    Not of rows of which features or an axis are known: these say what components share.
-    """
-    work, known = plan.work, plan.facts
-    parts, problem = known["interactions_"], work.problem
-    plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
-    if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
-        return plan
-    paired = []
-    for own_parts in paired_parts(parts, problem.shape):
-        own, rows = in_columns(own_parts)
-        # the seed of the whole tells which entries are left out
-        alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
-        paired.append(plan._replace(work=alone, prior=rows.prior, facts=known | {"interactions_": own_parts}))
-    asked = tuple(Paired(one.work, left_open) for one in paired)
-    return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))

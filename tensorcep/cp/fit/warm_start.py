@@ -82,21 +82,18 @@ class Found(NamedTuple):
     beside: Beside | None = None
 
 
-def grown(
-    pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None, least: float = -np.inf
-) -> Found | None:
+def grown(pilot: Pilot, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None) -> Found | None:
     """What a pilot finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
     Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
     searched once more. The search ends where entries that the pilot was not given, at these places of the plan's
     problem, gain no more; without any, where the bound does not. With such entries, sweeps over very many have the
-    columns alone that were found to be in use. Nothing is searched beside a fit to all of what is below `least`. None
-    where it leaves the finite numbers, as wild counts can make it.
+    columns alone that were found to be in use. None where it leaves the finite numbers, as wild counts can make it.
     """
     again = copy(pilot.settings).set_params(anneal=REFIT_ANNEAL)
 
-    def searched(of: Pilot, found: Found, least: float, thorough: bool = True) -> Found:
-        for _ in range(0 if found.good < least else rounds):  # a bound may be nan
+    def searched(of: Pilot, found: Found, thorough: bool = True) -> Found:
+        for _ in range(rounds):
             more = with_more_components(of.problem, found.belief, thorough, executor)
             if more is None:
                 break
@@ -110,7 +107,7 @@ def grown(
         enough = enough_entries(started)
         some = pilot if enough is None else pilot._replace(problem=with_entries_of(pilot.problem, enough))
         found = _fitted(some, pilot.settings, some.problem._replace(start=started.start), plan, place)
-        found = searched(some, found, least if enough is None else -np.inf)
+        found = searched(some, found)
         if enough is None:
             return found
         going_on = pilot.problem._replace(start=found.belief.mean[0])
@@ -118,7 +115,7 @@ def grown(
         if place is not None and len(place):
             whole = _in_use(whole)
         found = _fitted(whole, again, whole.problem, plan, place, SWEEPS_OF_ALL)
-        return searched(whole, found, least, thorough=False)
+        return searched(whole, found, thorough=False)
 
     with threads_of(plan.n_threads) as executor:
         return guarded(fit, lambda found: found.belief)
@@ -268,12 +265,11 @@ MANY = 50_000
 LEAST_SHOWN = 0.05
 
 
-def fly_all(plan: Plan, place: np.ndarray, least: float = -np.inf) -> list[Flown]:
+def fly_all(plan: Plan, place: np.ndarray) -> list[Flown]:
     """Every pilot that stays finite, those of fewer columns first, without the entries at these places.
 
     The one of all columns flies where it is likely to be the best: columns that others do not have say much, or say
-    what others leave over. Below `least`, the mean log score of others, a pilot does not look for more, and the one of
-    all columns stays where it is.
+    what others leave over.
     """
     others = problem_in_memory(plan.problem, place)
     many = number_telling(others) >= MANY
@@ -281,11 +277,10 @@ def fly_all(plan: Plan, place: np.ndarray, least: float = -np.inf) -> list[Flown
     for number in np.argsort([len(pilot.columns) for pilot in plan.pilots], kind="stable").tolist():
         pilot = plan.pilots[number]
         whole = len(pilot.columns) == plan.problem.rank
-        behind = bool(flown) and score_of(best_of(flown)) < least
-        if whole and flown and many and (behind or not _lacks_some(flown, plan, others)):
+        if whole and flown and many and not _lacks_some(flown, plan, others):
             continue
         rounds = ROUNDS if not whole or len(plan.pilots) == 1 else 0  # what pairs of modes say, it has to find, too
-        found = grown(pilot._replace(problem=with_entries_of(pilot.problem, others)), plan, rounds, place, least)
+        found = grown(pilot._replace(problem=with_entries_of(pilot.problem, others)), plan, rounds, place)
         if found is not None:
             beside = found.beside or beside_chains(found.belief, plan.problem, place)
             problem = from_dispersion(with_entries_of(found.pilot.problem, pilot.problem), found.belief)

@@ -36,20 +36,6 @@ class Pilot(NamedTuple):
     columns: np.ndarray
 
 
-class Paired(NamedTuple):
-    """The same fit in main effects and pairs of modes alone, which chains may ask for (`tensorcep.cp.fit.chains`).
-
-    Attributes
-    ----------
-    plan : Plan
-    few_may_do : bool
-        Whether two chains may do, since their number was left open.
-    """
-
-    plan: Plan
-    few_may_do: bool
-
-
 class Plan(NamedTuple):
     """One fit, or the mixture of several.
 
@@ -78,8 +64,6 @@ class Plan(NamedTuple):
         Of a fit that starts where a pilot has ended; None is `settings`.
     one_state : bool
         Whether no state waits while another start is tried, since states are large.
-    paired : tuple of Paired
-        What chains may go on with instead.
     """
 
     method: AnyMethod
@@ -97,7 +81,6 @@ class Plan(NamedTuple):
     local: Local | None = None
     after_pilot: Settings | None = None
     one_state: bool = False
-    paired: tuple[Paired, ...] = ()
 
     @property
     def how(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod, Run
+from tensorcep.core.loop import AnyMethod
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import (
@@ -119,19 +119,12 @@ class FitPlan(NamedTuple):
     labels : tuple of Labels or None
     facts : dict
         What is decided, by its names in files: method_, rank_, prior_, ...
-    paired : tuple of FitPlan
-        The same of fits that may stand in for it.
     """
 
     work: Plan
     prior: Prior
     labels: tuple[Any, ...]
     facts: dict[str, Any]
-    paired: tuple[FitPlan, ...] = ()
-
-    def of(self, result: Run) -> FitPlan:
-        """The plan whose result it is."""
-        return (self, *self.paired)[result.stands_in]
 
 
 class Draft(NamedTuple):
