@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from tensorcep.core.arviz import arviz_container
-from tensorcep.core.belief import Draws, Mixture, ModePrior
+from tensorcep.core.belief import Draws, Mixture, ModePrior, Posterior
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
@@ -207,15 +207,15 @@ def noise_precision(fit: FitResult) -> float | None:
     parameter = fit.likelihood.parameter
     if parameter is None or not parameter.is_precision:
         return None
-    result: Any = fit.posterior
+    result = fit.posterior
     if isinstance(result, Mixture):
         return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
+    if isinstance(result, Posterior):
+        return None if result.noise is None else float(result.noise.precision)
     if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
         return float(np.mean(result.uneven[..., 0]))
-    if hasattr(result, "noise"):
-        return float(result.noise.precision)
     with np.errstate(over="ignore"):  # of constant values it has no bound
-        return float(np.mean(result.theta))
+        return float(np.mean(np.asarray(result.theta)))
 
 
 def feature_effects(model: FittedModel) -> pd.DataFrame:

@@ -287,11 +287,11 @@ def observed_tails(
     TypeError
         If the likelihood has no distribution function.
     """
-    if likelihood.tails is None:
+    tails = likelihood.tails
+    if tails is None:
         raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)

@@ -218,7 +218,7 @@ class CountObservation(Observation):
 
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         """Exposures in units of those of the fit, or numbers of trials, given or in a column of the table."""
-        kind: Any = self.likelihood.extent
+        kind = str(self.likelihood.extent)
         X = as_frame(X)
         _, value, _ = split_extents((kind,), X, given)
         if value is None and isinstance(X, pd.DataFrame) and self.extent_column in X.columns:
@@ -398,7 +398,7 @@ class CountTarget(Target):
 
     def checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
         """The extents of n counts; of binomial ones without any a trial each."""
-        kind: Any = self.likelihoods()[0].extent
+        kind = str(self.likelihoods()[0].extent)
         extents = 1.0 if extents is None and kind == "trials" else extents
         return None if extents is None else checked_extents(kind, extents, n)
 

@@ -314,7 +314,7 @@ class RealTarget(Target):
         level = 0.0
         if centred:
             level = weighted_mean(y, weight)
-        elif self.fit_intercept == "auto" and self._has_least(chosen):
+        elif self.fit_intercept == "auto" and chosen.from_least and chosen.has_positive_rows and chosen.random:
             level = float(np.min(y[telling(weight)]))
         return gaussian_about(level), {**decided, "level_": level}
 
@@ -324,10 +324,6 @@ class RealTarget(Target):
             return bool(self.fit_intercept)
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
-
-    def _has_least(self, chosen: Chosen) -> bool:
-        """Whether the least value is subtracted before the fit."""
-        return chosen.from_least and chosen.has_positive_rows and chosen.random
 
     def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise differs, as `noise` says."""
