@@ -110,12 +110,8 @@ def _drawn(
     first, lines = sum(n_lines(own) for own in fit.series[:k] if own is not None), np.asarray(result.drifts)
     laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
     rows = belief.mean[:, slice(*offsets(result.shape)[k : k + 2])]
-    noise = np.stack([_noise(time, k, (len(rows), rows.shape[2])) for time in times], axis=1)
+    keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
+    size = (len(rows), rows.shape[2])
+    noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
     found = draw_at(clock, clock.times, rows, laws, times, noise, joint)
     return found.astype(belief.mean.dtype)
-
-
-def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
-    """Standard normal numbers (S, R) that belong to a time."""
-    bits = int(np.float64(time + 0.0).view(np.uint64))
-    return np.random.default_rng([bits, k]).standard_normal(size)
