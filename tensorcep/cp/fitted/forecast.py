@@ -19,21 +19,11 @@ from tensorcep.priors.series import Clock
 
 
 class Placed(NamedTuple):
-    """Where entries are among the rows of a belief with rows at other times.
+    """Where entries are among the rows of a belief with rows at other times."""
 
-    Attributes
-    ----------
-    belief : Components
-        Known rows, one unknown row of each mode, and then rows at other times.
-    coords : (n, K) int64
-        The entries' coordinates, with a row that the model knows in place of each at another time.
-    later : (n, K) int64
-        The row of the belief of each at another time; -1 of others.
-    """
-
-    belief: Components
-    coords: np.ndarray
-    later: np.ndarray
+    belief: Components  # known rows, one unknown row of each mode, and then rows at other times
+    coords: np.ndarray  # (n, K) int64, with a row that the model knows in place of each at another time
+    later: np.ndarray  # (n, K) int64, the row of the belief of each at another time; -1 of others
 
     def rows(self, known: np.ndarray) -> np.ndarray:
         """The rows of the belief, of the packed rows (n, K) of `coords`."""
