@@ -416,17 +416,8 @@ def moments_beside(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
 
-    Parameters
-    ----------
-    draws : (n, n_rows, R) float64
-    new : list of (m, R) float64
-        Of every draw.
-    found : Aligned
-        What the draws have in common.
-    layout : Layout
-        With the new rows, which do not count as seen.
-    at : slice
-        Where the new rows are among all.
+    `new` has rows (m, R) of each of the draws (n, n_rows, R), of which `found` tells what they have in common. The
+    layout is one with the new rows, which do not count as seen and stand `at` this place among all.
     """
     chosen, R = np.flatnonzero(found.like), draws.shape[2]
     reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])

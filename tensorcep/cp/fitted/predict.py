@@ -280,13 +280,7 @@ def observed_logpdf(
 def observed_tails(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
-
-    Raises
-    ------
-    TypeError
-        If the likelihood has no distribution function.
-    """
+    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
     tails = likelihood.tails
     if tails is None:
         raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
@@ -605,11 +599,6 @@ def scored_entries(
     """Entries to score, their values, which a tensor and a table with one more column hold, weights and extents.
 
     Warns if most of them touch rows without training entries, as folds do that are not shuffled.
-
-    Raises
-    ------
-    ValueError
-        If there are no values, or two sets of them.
     """
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)

@@ -22,13 +22,7 @@ from tensorcep.likelihoods.record import Likelihood
 
 
 def two_classes(y: Any) -> list[Any]:
-    """The two labels of a fit, sorted; [0, 1] for numbers that equal these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer or more, or they are neither numbers nor text.
-    """
+    """The two labels of a fit, numbers or text, sorted; [0, 1] for numbers that equal these. Refused if there are not two."""
     classes = np.unique(plain(y)).tolist()
     if len(classes) == 1:
         fail_value(
@@ -45,13 +39,7 @@ def two_classes(y: Any) -> list[Any]:
 
 
 def coded(y: Any, classes: list[Any]) -> Any:
-    """Labels as 0 and 1; as they are where they are numbers and the classes too are 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If one is of no class.
-    """
+    """Labels as 0 and 1, refused if one is of no class; as they are where the classes are 0 and 1."""
     if classes == [0, 1]:
         return y
     labels = np.asarray(check_unmasked(y, "y"))

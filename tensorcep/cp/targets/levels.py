@@ -20,14 +20,9 @@ from tensorcep.likelihoods.record import Likelihood
 
 
 def classes_of(y: Any) -> list[Any]:
-    """The levels of a fit in their order: all those of an ordered Categorical, otherwise those that occur, sorted.
+    """The 2 to 20 levels of a fit in their order: all those of an ordered Categorical, else those that occur, sorted.
 
     More than two texts without an order are taken in that of the alphabet, with a warning.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer than 2 or more than 20, or they are neither numbers nor text.
     """
     if _is_ordered(y):
         classes = plain(y.dtype.categories.to_numpy()).tolist()
@@ -49,13 +44,7 @@ def classes_of(y: Any) -> list[Any]:
 
 
 def coded(y: Any, classes: list[Any]) -> np.ndarray:
-    """Levels as float64 numbers 0, 1, ... in the order of the classes.
-
-    Raises
-    ------
-    ValueError
-        If one is of no class.
-    """
+    """Levels as float64 numbers 0, 1, ... in the order of the classes, refused if one is of none."""
     levels, place = plain(y), {level: float(k) for k, level in enumerate(classes)}
     found = np.array([place.get(level, np.nan) for level in levels.ravel().tolist()]).reshape(levels.shape)
     if np.isnan(found).any():

@@ -41,13 +41,7 @@ NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
 
 
 def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
-    """The limit that is given, "auto" or None, and its side, after the checks of both.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is no number, or both are given.
-    """
+    """The limit that is given, "auto" or None, and its side, after the checks of both, of which one may be given."""
     if lower is not None:
         lower = word_or_range("lower_limit", lower, ("auto",), -np.inf)
     if upper is None:
@@ -62,12 +56,7 @@ def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
 
 
 def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> None:
-    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it."""
     unable, name = _unable_to_censor(chosen), NAMES[side]
     if unable:
         fail_value(f"{unable} cannot use {name}={limit:g}; set {name}=None.")
@@ -161,12 +150,7 @@ LEAST_GAIN = 0.25
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
     """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
 
-    By default it is 1 beside these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not allowed, or not beside a limit that is given, noise that differs, in a stream or on scratch.
+    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
     """
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
