@@ -22,7 +22,7 @@ from tensorcep.likelihoods.record import Likelihood
 
 
 def two_classes(y: Any) -> list[Any]:
-    """The two labels of a fit, numbers or text, sorted; [0, 1] for numbers that equal these. Refused if there are not two."""
+    """The two labels of a fit, numbers or text, sorted; [0, 1] for numbers that equal these; others are refused."""
     classes = np.unique(plain(y)).tolist()
     if len(classes) == 1:
         fail_value(
