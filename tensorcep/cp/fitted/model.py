@@ -105,20 +105,17 @@ class FitResult:
     @property
     def posterior(self) -> Result:
         """The posterior of the rows."""
-        found: Result = self.rows.posterior
-        return found
+        return self.rows.posterior
 
     @property
     def belief(self) -> Components:
         """The same as predictions take it: with the rows that are not known."""
-        found: Components = self.rows.belief
-        return found
+        return self.rows.belief
 
     @property
     def labels(self) -> tuple[Labels | None, ...]:
         """The labels of the rows of each mode; None of indices."""
-        found: tuple[Labels | None, ...] = self.rows.labels
-        return found
+        return self.rows.labels
 
     def changed(self, **fields: Any) -> FitResult:
         """The result with other fields."""

@@ -8,7 +8,6 @@ the mean of an observation, apart from the noise of a single one. The questions 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -28,7 +27,6 @@ from tensorcep.core.checks import (
 from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ALONE, Executor
-from tensorcep.core.packing import offsets
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
@@ -577,7 +575,7 @@ def sample_posterior(model: FittedModel, n_samples: int = 1, X: Any = None, rand
         return row_draws(model, n, X, rng, alone=True)[2] + model.fit.observation.origin
     draws, *_ = draw(model.fit.belief, model.fit.likelihood, n, rng)
     draws = model.fit.aligned_draws(draws[:, : sum(model.fit.shape)])
-    return [draws[:, a:b] for a, b in itertools.pairwise(offsets(model.fit.shape))]
+    return [draws[:, own] for own in model.fit.layout.rows]
 
 
 def sample_y(model: FittedModel, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:

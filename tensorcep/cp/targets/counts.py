@@ -134,16 +134,6 @@ def has_wild_count(y: np.ndarray) -> bool:
     return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
 
 
-def warn_of_wild_count(y: np.ndarray) -> None:
-    """Warn if one count is far larger than all others together."""
-    if has_wild_count(y):
-        warn_user(
-            f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
-            "decide the fit; check it, or leave it out.",
-            UserWarning,
-        )
-
-
 def warn_of_even_counts(y: np.ndarray, found: Overdispersion) -> None:
     """Warn of counts that vary much less than any law of counts here lets them."""
     if found.spread >= EVEN:
@@ -333,7 +323,12 @@ class CountTarget(Target):
         record = with_dispersion(name, fixed)
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
-        warn_of_wild_count(y)
+        if has_wild_count(y):
+            warn_user(
+                f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
+                "decide the fit; check it, or leave it out.",
+                UserWarning,
+            )
         warn_of_even_counts(y, found)
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
