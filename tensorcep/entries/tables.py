@@ -28,11 +28,12 @@ class Table(Protocol):
 # What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files. What there is of each
 # entry, or the column that holds it. The name of a column, the name or position of a mode, and several of them. A label
 # or an index of a row, or several.
-Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Hashable, object]] | Sequence[os.PathLike[str]]"
+Files: TypeAlias = "os.PathLike[str] | Sequence[os.PathLike[str]]"  # or text, which is an ArrayLike
+Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Any, object]] | Files"
 Values: TypeAlias = "ArrayLike | None"
 Name: TypeAlias = Hashable
 Names: TypeAlias = "Sequence[Hashable] | None"
-Rows: TypeAlias = "Hashable | Sequence[Hashable] | np.ndarray"
+Rows: TypeAlias = "Hashable | list[Any] | np.ndarray"
 
 # Where nobody said which column is the value; None says that there is none and lines are counted.
 UNSAID = "no column: the values are y"
