@@ -25,12 +25,12 @@ class Table(Protocol):
     def columns(self) -> Any: ...
 
 
-# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files. What there is of each
-# entry, or the column that holds it. The name of a column, the name or position of a mode, and several of them. A label
-# or an index of a row, or several.
-Files: TypeAlias = "os.PathLike[str] | Sequence[os.PathLike[str]]"  # or text, which is an ArrayLike
+# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files, whose names may be text.
+Files: TypeAlias = "os.PathLike[str] | Sequence[os.PathLike[str]]"
 Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Any, object]] | Files"
+# What there is of each entry, or the column that holds it.
 Values: TypeAlias = "ArrayLike | None"
+# The name of a column, or the name or position of a mode; several of them; one or several labels or indices of rows.
 Name: TypeAlias = Hashable
 Names: TypeAlias = "Sequence[Hashable] | None"
 Rows: TypeAlias = "Hashable | list[Any] | np.ndarray"
