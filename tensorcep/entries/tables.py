@@ -25,7 +25,7 @@ class Table(Protocol):
     def columns(self) -> Any: ...
 
 
-# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files, whose names may be text.
+# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files, which text names.
 Files: TypeAlias = "os.PathLike[str] | Sequence[os.PathLike[str]]"
 Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Any, object]] | Files"
 # What there is of each entry, or the column that holds it.

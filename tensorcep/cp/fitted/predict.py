@@ -279,11 +279,11 @@ def observed_tails(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
+    likelihood, parameter = with_parameter(likelihood, belief.theta)
     tails = likelihood.tails
     if tails is None:
         raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
-    likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
