@@ -24,9 +24,12 @@ class Settings:
     ----------
     name : str
         What the method is called where a name is enough.
+    needs : mapping
+        Of capabilities of the method (`tensorcep.core.loop.Capabilities`), the settings that they need.
     """
 
     name: ClassVar[str]
+    needs: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         self.check()
@@ -39,6 +42,10 @@ class Settings:
         ValueError
             With one sentence that names the first of them.
         """
+
+    def lacking(self, capability: str) -> dict[str, Any]:
+        """Return the settings that must be others for a capability, with these values."""
+        return {name: value for name, value in self.needs.get(capability, {}).items() if getattr(self, name) != value}
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the default."""

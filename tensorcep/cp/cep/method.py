@@ -16,7 +16,7 @@ from functools import partial
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
 from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
@@ -29,7 +29,6 @@ from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
-from tensorcep.priors.record import clocks_of
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -38,21 +37,13 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     Raises
     ------
     ValueError
-        If censored values, which say only that the noisy value is not above 0, meet options that do not know them, or
-        rows that are coupled messages that may be negative.
+        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
     """
     stored = options.messages == "full"
-    if any(known is not None for known in clocks_of(problem.prior)) and (options.order == 2 or not options.positive):
-        fail_value(
-            "rows that are a Series or a Graph need the positive messages of order=1 and positive=True; set those, or "
-            "use method='vmp'."
-        )
     side = _side_of(problem)
-    if side and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
-        fail_value(
-            'censored values need order=1, moments="cavity", messages="full" and projection="kl"; set those, or '
-            "lower_limit=None and upper_limit=None."
-        )
+    if side and options.lacking("censors"):
+        needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
+        fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
     columns = columns_of(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
@@ -130,11 +121,20 @@ CEP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation",
+    capabilities=Capabilities(
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,  # a spike not by itself: real values are predicted worse for it
+        thresholds=True,
+        heteroscedastic=("dispersion",),
+        stores=lambda likelihood: not likelihood.censored and likelihood.extent != "trials",
+        streams=True,
+        revisits=True,
+        fixes_rows=True,
+        workers=True,
+        passes_messages=True,
+    ),
     trial_sweeps=trial_sweeps,
-    learns_prior=True,
     of_entries=lambda state: state.sums,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
 )

@@ -48,7 +48,7 @@ class Pairs(NamedTuple):
 
 
 # Messages move the scale of deviations, which begin small, by little in a sweep: a share of the tolerance ends the fit.
-SHARE_OF_TOL = {"cep": 1.0 / 3.0}
+SHARE_OF_TOL = 1.0 / 3.0
 
 
 def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
@@ -60,7 +60,7 @@ def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
         for one in plan.pilots
     )
     starts = tuple(_with_start(start, pairs) for start in plan.starts)
-    share = SHARE_OF_TOL.get(plan.method.name, 1.0)
+    share = SHARE_OF_TOL if plan.method.capabilities.passes_messages else 1.0
     whole = plan._replace(problem=with_pairs(problem, pairs), starts=starts, pilots=pilots, local=None)
     found = run(whole._replace(tol=share * plan.tol))
     if share < 1.0 and not found.stopped:

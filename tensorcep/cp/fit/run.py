@@ -21,7 +21,7 @@ from tensorcep.cp.init.residual import SMALL_SPARE, SPARE, with_more_components,
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import seen_rows
 from tensorcep.cp.model.subsets import number_telling, of_telling, problem_in_memory
-from tensorcep.cp.plan.plan import PILOTS, Pilot, Plan, continued
+from tensorcep.cp.plan.plan import Pilot, Plan, continued
 from tensorcep.priors.record import clocks_of
 
 # What a training entry may gain of its log score by the noise alone, on average, from which a fit is tried first; and
@@ -38,7 +38,7 @@ def run_plan(plan: Plan) -> Run:
         host.check_plan(plan)
     if plan.local is not None:
         return run_local(plan, plan.local, run_plan)
-    if plan.method.sampler and plan.pilots:
+    if plan.method.capabilities.sampler and plan.pilots:
         return run_with_pilots(plan)
     pilot = grown(of_logs(_in_memory(plan.pilots[0])), plan) if plan.pilots else None
     if pilot is not None:
@@ -46,19 +46,20 @@ def run_plan(plan: Plan) -> Run:
         if pilot.pilot.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
             plan = plan._replace(problem=from_dispersion(plan.problem, pilot.belief))
         alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
-        if plan.method.name not in PILOTS and alone:
+        if not plan.method.capabilities.quick and alone:
             return _run_from_pilot(plan, start)
         plan = _started_at(start, plan)._replace(settings=plan.after_pilot or plan.settings)
         if alone and _may_follow_noise(plan.problem):
             return _run_of_few(plan)
     elif plan.spectral and not plan.pilots:
         plan = _started_at(_from_spectra(plan), plan)
-    return _run_from(plan) if plan.method.shrinks else _run_of_point(plan)
+    return _run_of_point(plan) if plan.method.capabilities.point_estimate else _run_from(plan)
 
 
 def _from_spectra(plan: Plan) -> np.ndarray | None:
     """The start from the spectra of the data, and of what components that these show leave over."""
-    problem, spare = of_telling(problem_in_memory(plan.problem)), SPARE if plan.method.shrinks else SMALL_SPARE
+    problem = of_telling(problem_in_memory(plan.problem))
+    spare = SMALL_SPARE if plan.method.capabilities.point_estimate else SPARE
     with threads_of(plan.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):

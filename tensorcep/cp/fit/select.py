@@ -13,15 +13,15 @@ from tensorcep.cp.fit.chains import asks_chains
 from tensorcep.cp.fit.validation import best_of_plans, best_problem, components_in_use, needs_more_components
 from tensorcep.cp.fit.warm_start import SPARE_COMPONENTS
 from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.meanfield.method import VMP
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.model.problem import Problem, Uneven
-from tensorcep.cp.plan.auto import RANKS, chosen_with
-from tensorcep.cp.plan.plan import PILOTS, Paired, Plan
+from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
+from tensorcep.cp.plan.plan import Paired, Plan
 from tensorcep.cp.plan.priors import Rows
 from tensorcep.cp.plan.resolve import Draft, FitPlan, packed_entries, problem_of, resolve
-from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.priors.learned import expected_of
@@ -56,8 +56,7 @@ def with_best_columns(
 
 def _is_harmed(spec: FitSpec, chosen: Chosen) -> bool:
     """Whether the fit may have fewer components, and more of them than the data show do harm: they follow the noise."""
-    robust = METHODS[chosen.method].sampler or chosen.method in PILOTS
-    parts = chosen.parts
+    robust, parts = METHODS[chosen.method].capabilities.robust, chosen.parts
     return not robust and is_auto(spec.rank) and parts["cp"] == chosen.rank and not parts["pair"]
 
 
@@ -72,9 +71,9 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
 
 
 def other_parts(spec: FitSpec, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:
-    """The same fit in other columns, where it may choose them: by CEP, which is harmed by too many."""
+    """The same fit in other columns, where it may choose them: by methods that are harmed by too many."""
     parts = parts_of("main+cp", chosen.rank)
-    if chosen.method != "cep" or len(shape) < 3 or not is_auto(spec.interactions) or parts == chosen.parts:
+    if takes_every_column(chosen.method) or len(shape) < 3 or not is_auto(spec.interactions) or parts == chosen.parts:
         return []
     return [chosen._replace(parts=parts)]
 
@@ -85,13 +84,13 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     A tensor can have more components than its modes have rows, a matrix cannot. For methods that are not harmed by more
     columns than the data need.
     """
-    rank, robust = 2 * chosen.rank, METHODS[chosen.method].sampler or chosen.method in PILOTS
+    rank, robust = 2 * chosen.rank, METHODS[chosen.method].capabilities.robust
     if not (robust and is_auto(spec.rank) and len(shape) > 2):
         return None
     enough = rank <= min(n_entries // max(1, sum(shape)), math.prod(sorted(shape)[:-1]))
     if not enough or n_entries * rank**2 > MOST_PRODUCTS:
         return None
-    return chosen_with(spec, n_entries, shape, None, chosen.method, chosen.settings, rank)
+    return chosen_with(spec, n_entries, shape, None, chosen.settings, rank)
 
 
 def select(draft: Draft) -> FitPlan:
@@ -150,10 +149,8 @@ def with_best_power(draft: Draft) -> Draft:
     tried = [likelihood_of(power, values, centred, weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
-        how = (chosen.method, chosen.settings, None)
-        packed, own, ordered = packed_entries(
-            draft.spec, (coords, values, data.shape, None), likelihood, how, None, weight
-        )
+        given, how = (coords, values, data.shape, None), (chosen.settings, None)
+        packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
     problems = [problem_of(draft.spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
     best = _best(draft, problems)
@@ -162,10 +159,9 @@ def with_best_power(draft: Draft) -> Draft:
 
 def _best(draft: Draft, problems: Sequence[Problem]) -> int:
     """Which problem mean-field fits predict entries of best that they were not given."""
-    settings = with_numbers(
-        SETTINGS["vmp"](), draft.data.likelihood.name, draft.chosen.learns_prior, draft.chosen.max_iter
-    )
-    return best_problem(problems, METHODS["vmp"], settings, tol=draft.spec.tol)
+    chosen = draft.chosen
+    settings = with_numbers(VMP.options(), draft.data.likelihood.name, chosen.learns_prior, chosen.max_iter)
+    return best_problem(problems, VMP, settings, tol=draft.spec.tol)
 
 
 def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:

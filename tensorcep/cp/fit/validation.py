@@ -131,7 +131,7 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     quick: Any = found.beside
     told = LeftOut(place, quick.log_density, quick.log_density, quick.mean, quick.spread)
     start = found.belief.mean[0]  # streams by cep predict worse after trials from rows of one size
-    start = to_go_on_from(start, problem, plan.method) if plan.method.regrows else start
+    start = to_go_on_from(start, problem, plan.method) if plan.method.capabilities.regrows else start
     own = pilot._replace(method=plan.method, problem=others._replace(start=start, of_entries=None))
     trials = [one for one in (_trial(own, anneal, plan, told),) if one is not None]
     if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.good - LEAST_LOSS):
@@ -153,7 +153,7 @@ def to_go_on_from(rows: np.ndarray, problem: Problem, method: AnyMethod) -> np.n
     grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69.
     """
     free = problem.every_free
-    if method.regrows:
+    if method.capabilities.regrows:
         rows = rows.copy()
         rows[:, np.setdiff1d(np.flatnonzero(free.all(axis=0)), used_columns(problem, rows))] = 0.0
     modes = [tuple(np.flatnonzero(own).tolist()) for own in free.T]

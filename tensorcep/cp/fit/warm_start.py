@@ -39,7 +39,7 @@ from tensorcep.cp.model.subsets import (
     told_beside,
 )
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Pilot, Plan
-from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.gaussian import GAUSSIAN
 
 # Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries.
 PILOT_SWEEPS, REFIT_SWEEPS = 40, 10
@@ -150,11 +150,8 @@ def of_logs(pilot: Pilot) -> Pilot:
     entries, likelihood = problem.entries, problem.likelihood
     if likelihood.zeros is not None:  # their logs say nothing
         return pilot
-    if (
-        likelihood.extent != "exposure"
-        or pilot.method.name != "vmp"
-        or np.median(told_beside(problem)[0]) < LARGE_COUNTS
-    ):
+    of_rates = likelihood.extent == "exposure" and not pilot.method.lacks(GAUSSIAN)
+    if not of_rates or np.median(told_beside(problem)[0]) < LARGE_COUNTS:
         return pilot
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
@@ -162,9 +159,7 @@ def of_logs(pilot: Pilot) -> Pilot:
     y = np.where(entries.weight > 0, logs, 0.0)
     told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]
     noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(told.var()), NOISE_SHAPE))
-    real = problem._replace(
-        entries=entries._replace(y=y, known=NOTHING), likelihood=get_likelihood("gaussian"), noise_prior=noise
-    )
+    real = problem._replace(entries=entries._replace(y=y, known=NOTHING), likelihood=GAUSSIAN, noise_prior=noise)
     return pilot._replace(problem=real)
 
 

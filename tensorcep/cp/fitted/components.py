@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.belief import Draws, Mixture, ModePrior
-from tensorcep.core.checks import check_fraction, check_int, check_values, fail_value
+from tensorcep.core.checks import check_fraction, check_int, check_values
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.packing import offsets
@@ -28,6 +28,7 @@ from tensorcep.cp.fitted.predict import (
     sample_posterior,
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.cp.methods import refuse_unable
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tables import UNSAID, as_frame, split_like
 from tensorcep.entries.tensor import SparseTensor
@@ -73,8 +74,7 @@ def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
     """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains."""
     k, columns, index = columns_of(model, mode)
     belief = model.fit.belief
-    if not belief.n_chains:
-        fail_value(f"factor_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
+    refuse_unable(model.fit.method, "sampler", "draws no chains, as factor_diagnostics needs", model.fit.likelihood)
     draws = model.fit.aligned_draws(belief.mean[:, : sum(model.fit.shape)], model.fit.layout.rows[k])
     chains = draws.reshape(belief.n_chains, -1, *draws.shape[1:])
     values = {"r_hat": r_hat(chains), "bulk_size": bulk_size(chains), "tail_size": tail_size(chains)}
@@ -193,9 +193,7 @@ def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> p
 
 def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains."""
-    belief = model.fit.belief
-    if not belief.n_chains:
-        fail_value(f"chain_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
+    refuse_unable(model.fit.method, "sampler", "draws no chains, as chain_diagnostics needs", model.fit.likelihood)
     draws = chain_draws(model, X)
     return r_hat(draws), bulk_size(draws)
 

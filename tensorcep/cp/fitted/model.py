@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws, Result
-from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
@@ -30,6 +30,7 @@ from tensorcep.cp.fitted.alignment import (
     relevance,
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.methods import quick_method, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
@@ -204,13 +205,14 @@ class FitResult:
             which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
-        parts, mean_field = self.interactions, "pg-vb" if self.method == "pg-gibbs" else "vmp"
+        parts, quick = self.interactions, quick_method(self.likelihood)
+        mean_field = "" if quick is None else f", or method={quick.name!r}"
         cures = "a lower rank, " if self.rank > 1 else ""
         cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
         warn_user(
             f"the draws of {self.method!r} do not agree on the components even after alignment ({which}), so that "
-            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter), or "
-            f"method={mean_field!r}, or use predictions alone.",
+            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter)"
+            f"{mean_field}, or use predictions alone.",
             UserWarning,
         )
 
@@ -266,10 +268,8 @@ class FittedModel(NamedTuple):
     def check_uncertain(self, what: str) -> None:
         """Refuse what needs a posterior of a point estimate."""
         if not self.has_uncertainty:
-            fail_value(
-                f"{what} needs a posterior, but method {self.fit.method!r} gives a point estimate without uncertainty; "
-                "fit with another method, for instance method='cep'."
-            )
+            cannot = f"gives a point estimate, and {what} needs a posterior"
+            refuse_unable(self.fit.method, "posterior", cannot, self.fit.likelihood)
 
     def threads(self) -> Any:
         """The threads that a question may use, to be entered as a context."""

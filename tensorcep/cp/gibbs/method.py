@@ -29,7 +29,7 @@ import numpy as np
 
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import mean_square, variance
 from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_presence, draw_sites
@@ -273,6 +273,12 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     return with_factors(draws, state.noise_law)
 
 
+def _takes_powers(problem: Problem) -> bool:
+    """Whether entries may count as any number: normals that labels or limits hide have no such power."""
+    normal = problem.likelihood.normal
+    return problem.likelihood.levels is None and (normal is None or augmentation_in_use(normal, problem) is None)
+
+
 GIBBS = Method(
     name="gibbs",
     needs=("mean_field",),
@@ -281,12 +287,21 @@ GIBBS = Method(
     step=step,
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
-    sampler=True,
-    learns_prior=True,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
+    capabilities=Capabilities(
+        sampler=True,
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,
+        censors_spikes=True,
+        thresholds=True,
+        heteroscedastic=("noise", "dispersion"),
+        weights=_takes_powers,
+        stores=lambda likelihood: likelihood.normal is not None,
+        fixes_rows=True,
+        workers=True,
+        proposes_rows=lambda likelihood: likelihood.normal is None,
+    ),
     ended=without_lists,
 )
 PG_GIBBS = replace(
@@ -294,7 +309,13 @@ PG_GIBBS = replace(
     name="pg-gibbs",
     needs=("pg",),
     options=PGGibbs,
-    takes_zeros=True,
+    capabilities=GIBBS.capabilities._replace(
+        structural_zeros=True,
+        heteroscedastic=("dispersion",),
+        weights=lambda problem: True,
+        stores=lambda likelihood: likelihood.extent is None,
+        proposes_rows=lambda likelihood: False,
+    ),
     init=partial(init, "pg"),
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
 )

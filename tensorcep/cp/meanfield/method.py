@@ -28,7 +28,7 @@ import numpy as np
 from tensorcep.core.belief import Posterior
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.laws import law_of_precision, laws_of_dispersions
 from tensorcep.cp.meanfield.moves import Before, before_move, hold_back, shifted
@@ -255,13 +255,23 @@ VMP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
+    capabilities=Capabilities(
+        quick=True,
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,
+        censors_spikes=True,
+        thresholds=True,
+        structural_zeros=True,
+        heteroscedastic=("noise", "dispersion"),
+        weights=lambda problem: True,
+        stores=lambda likelihood: likelihood.extent != "trials",
+        streams=True,
+        fixes_rows=True,
+        workers=True,
+    ),
     trial_sweeps=lambda options: options.anneal,
-    learns_prior=True,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
-    takes_zeros=True,
     of_entries=lambda state: state.by_row,
 )
 PG_VB = replace(
@@ -269,6 +279,7 @@ PG_VB = replace(
     name="pg-vb",
     needs=("pg",),
     options=settings.PGVB,
+    capabilities=VMP.capabilities._replace(heteroscedastic=("dispersion",), streams=False),
     init=partial(init, "pg"),
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4",
 )

@@ -11,8 +11,6 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import Local
 from tensorcep.cp.model.problem import Problem
 
-# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
-PILOTS = ("vmp", "pg-vb")
 # Annealed sweeps of a mean-field fit that starts where another has ended: more of them lose what that has found.
 REFIT_ANNEAL = 2
 
@@ -124,7 +122,7 @@ class Plan(NamedTuple):
 
 def continued(plan: Plan, begun: Run) -> Run:
     """Go on with a run to the plan's last sweep; the result is that of one run."""
-    stage = "draws" if plan.method.sampler else "the best start"
+    stage = "draws" if plan.method.capabilities.sampler else "the best start"
     going_on = {**plan.how, "max_iter": plan.max_iter - begun.n_iter, "stage": stage}
     rest = run(plan.method, plan.problem, plan.settings, state=begun.state, done=begun.n_iter, **going_on)
     trace = {name: np.concatenate([begun.trace[name], values]) for name, values in rest.trace.items()}

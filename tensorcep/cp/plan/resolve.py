@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
@@ -20,7 +21,6 @@ from tensorcep.cp.inputs.side_information import (
     Local,
     are_large,
     are_many,
-    check_deviating,
     check_known,
     check_pairs,
     described,
@@ -28,20 +28,19 @@ from tensorcep.cp.inputs.side_information import (
     local_of,
 )
 from tensorcep.cp.inputs.weights import check_power
-from tensorcep.cp.methods import METHODS, get_method
+from tensorcep.cp.methods import METHODS, get_method, quick_method
 from tensorcep.cp.model.columns import columns_within, free_columns
 from tensorcep.cp.model.entries import Entries, pack_entries
 from tensorcep.cp.model.memmap import Columns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
-from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
-from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.plan.priors import Rows, plan_rows
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.settings.messages import has_one_state
-from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
@@ -64,26 +63,26 @@ def pilots_of(
     of these parts.
     """
     likelihood, n_entries, order = entries
-    name = next((name for name in PILOTS if not METHODS[name].lacks(likelihood)), None)
-    if name is None:
+    quick = quick_method(likelihood)
+    if quick is None:
         return ()
-    settings = with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter)
+    settings = with_numbers(quick.options(), likelihood.name, True, chosen.max_iter)
     some = {"all columns": chosen.parts}
     stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if method.sampler and stacked and isinstance(spec.interactions, str) and spec.interactions == "auto":
+    if method.capabilities.sampler and stacked and isinstance(spec.interactions, str) and spec.interactions == "auto":
         some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= n_entries < WITHOUT_PAIRS[1]
         if few and likelihood.name == "negbinomial" and chosen.parts["pair"]:
             some |= {"main+cp": chosen.parts | {"pair": 0}}
     return tuple(
-        Pilot(part, METHODS[name], settings, in_columns(parts), columns_within(parts, chosen.parts, order))
+        Pilot(part, quick, settings, in_columns(parts), columns_within(parts, chosen.parts, order))
         for part, parts in some.items()
     )
 
 
 def after_pilot(settings: Settings, chosen: Chosen) -> Settings:
     """Settings of a fit that starts where a pilot has ended, where the user has not said how long it is annealed."""
-    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
+    if not METHODS[chosen.method].capabilities.quick or chosen.settings.get_params()["anneal"] != "auto":
         return settings
     return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
 
@@ -255,8 +254,7 @@ def resolve(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
-    if spec.revisit:
-        check_revisit(spec)
+    check_revisit(spec)
     stored = isinstance(coords, Columns)
     told_values = values[telling(power)]
     n_told = len(told_values)
@@ -265,15 +263,16 @@ def resolve(
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
     shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
-    check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(spec.prior, labels, clocks)
+    check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
     options = checked_options(spec)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
-        check_deviating(method, chosen.settings, stored)
+        if stored:
+            fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
         size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
@@ -283,7 +282,7 @@ def resolve(
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
-    how = (chosen.method, chosen.settings, uneven)
+    how = (chosen.settings, uneven)
     packed, ordered, weight = packed_entries(spec, (coords, values, shape, labels), likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
@@ -313,7 +312,7 @@ def packed_entries(
     spec: FitSpec,
     entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
     likelihood: Likelihood,
-    how: tuple[str, Any, Any],
+    how: tuple[Settings, Uneven | None],
     extent: np.ndarray | None,
     weight: np.ndarray | None,
 ) -> tuple[Entries, np.ndarray, np.ndarray | None]:

@@ -16,9 +16,9 @@ from tensorcep.core.scratch import Scratch
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled
-from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
-from tensorcep.cp.plan.spec import FitSpec, with_numbers
+from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
@@ -53,9 +53,8 @@ def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, An
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
         name, settings = checked_method(spec.method)
-        asked = spec.asked
-        even = spec.target.noise == "one"
-        check_storable(name, settings, None if even else spec.target.noise, [asked, *spec.target.likelihoods()])
+        noise = None if spec.target.noise == "one" else spec.target.noise
+        check_storable(settings or name, noise, [spec.asked, *spec.target.likelihoods()])
     return place
 
 

@@ -350,7 +350,7 @@ class CountTarget(Target):
         self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
     ) -> tuple[Uneven | None, dict[str, Any]]:
         """How the dispersion differs; there is no other noise."""
-        return uneven_dispersion(self.dispersion, labels, chosen.method, streaming), {}
+        return uneven_dispersion(self.dispersion, labels, chosen.method), {}
 
     def is_wild(self, values: np.ndarray) -> bool:
         """Whether one of the counts could decide all of a fit by chains."""

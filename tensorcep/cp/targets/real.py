@@ -24,11 +24,10 @@ from tensorcep.core.sums import leaves, mean_square, weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.outliers import warn_of_deciding
 from tensorcep.cp.inputs.side_information import coupled
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
-from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
@@ -37,8 +36,6 @@ from tensorcep.likelihoods.record import Likelihood
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
-# CEP can censor, but predicts real values worse for it.
-CENSORED_BY_RULE = ("gibbs", "vmp")
 NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
 
 
@@ -70,9 +67,8 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
     ------
     ValueError
     """
-    unable, name = _unable_to_censor(chosen), NAMES[side]
-    if unable:
-        fail_value(f"{unable} cannot use {name}={limit:g}; set {name}=None.")
+    name = NAMES[side]
+    refuse_unable(chosen.settings, "censors", f"cannot use {name}={limit:g}", TOBIT, instead=f"{name}=None")
     least, most = y.min(), y.max()
     above, largest, farthest = ("above", "largest", most) if side == LOWER else ("below", "least", least)
     if side * farthest < side * limit:
@@ -85,17 +81,6 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
             f"the limit; {lower} it if they were observed.",
             UserWarning,
         )
-
-
-def _unable_to_censor(chosen: Chosen) -> str:
-    """What of the method rules out a limit, if something does."""
-    if METHODS[chosen.method].lacks(TOBIT):
-        return f"method={chosen.method!r}"
-    if isinstance(chosen.settings, CEP):
-        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
-        values = chosen.settings.get_params()
-        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
-    return ""
 
 
 def spike_at_minimum(y: np.ndarray, weight: np.ndarray | None = None) -> float | None:
@@ -121,13 +106,7 @@ def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None
     return float(values[0])
 
 
-# Methods whose noise, or whose dispersion, may differ.
-UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
-
-
-def uneven_noise(
-    given: Any, labels: Any, method: str, streaming: bool, prior: Any
-) -> tuple[Uneven | None, dict[str, Any]]:
+def uneven_noise(given: Any, labels: Any, method: str, prior: Any) -> tuple[Uneven | None, dict[str, Any]]:
     """How the noise differs, by the parameter `noise`; and the fact noise_.
 
     Raises
@@ -135,12 +114,12 @@ def uneven_noise(
     ValueError, TypeError
         If there is no such mode, or the method or the prior cannot.
     """
-    names = names_of(labels)
+    names, differing = names_of(labels), METHODS[method].capabilities.heteroscedastic
     if isinstance(given, str) and given == "one":
         return None, {"noise_": "one"}
-    if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
-        return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
-    _check_able("noise", given, "one", UNEVEN, method, streaming)
+    if isinstance(given, str) and given == "auto" and "auto" not in names:
+        return None, {"noise_": "auto" if "noise" in differing and coupled(prior) is None else "one"}
+    refuse_unable(method, "heteroscedastic", f"cannot use noise={given!r}", about="noise", instead="noise='one'")
     beside = coupled(prior)
     if beside is not None:
         what = beside.removeprefix("a ")
@@ -153,7 +132,7 @@ def uneven_noise(
     return found, {"noise_": name_of_noise(found, labels)}
 
 
-def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> Uneven | None:
+def uneven_dispersion(given: Any, labels: Any, method: str) -> Uneven | None:
     """How the dispersion differs, by the parameter `dispersion`, if that is a word.
 
     Raises
@@ -163,21 +142,12 @@ def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> 
     """
     if not isinstance(given, str) or given == "learned":
         return None
-    _check_able("dispersion", given, "learned", DISPERSED, method, streaming)
+    cannot, instead = f"cannot use dispersion={given!r}", "dispersion='learned'"
+    refuse_unable(method, "heteroscedastic", cannot, about="dispersion", instead=instead)
     names = names_of(labels)
     if given not in names:
         fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
     return Uneven(mode_of(labels, given))
-
-
-def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
-    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
-    if streaming:
-        instead = f"use fit, with all entries, or {name}={one!r}"
-        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
-    if method not in able:
-        those = " or ".join(f"method={own!r}" for own in able)
-        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
 
 
 def has_common_law(result: Any) -> bool:
@@ -369,7 +339,7 @@ class RealTarget(Target):
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
-            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
+            limit = spike_at_minimum(y, weight) if METHODS[chosen.method].capabilities.censors_spikes else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
@@ -406,7 +376,7 @@ class RealTarget(Target):
     ) -> tuple[Uneven | None, dict[str, Any]]:
         """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
-        return uneven_noise(self.noise, labels, chosen.method, streaming, prior)
+        return uneven_noise(self.noise, labels, chosen.method, prior)
 
     def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
         """The prior that is given, or the paper's in units of the data."""

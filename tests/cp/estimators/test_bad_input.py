@@ -359,7 +359,7 @@ def test_what_cannot_be_a_label_is_refused_as_fit_does(label, of_a_table):
         (
             tc.CPRegressor,
             {"method": "vmp", "revisit": 5},
-            "revisit needs the messages of method='cep'; got method='vmp'",
+            "method 'vmp' cannot take revisit=",
         ),
         (
             tc.CPRegressor,
