@@ -106,6 +106,8 @@ class Capabilities(NamedTuple):
         Kernels of the likelihood make messages of entries.
     proposes_rows : callable
         ``proposes_rows(likelihood)``: a sampler may turn rows down, since no variable makes entries Gaussian.
+    knows_sparse_rows : bool
+        It knows how little a row with few entries tells, so that variation which rows explain by chance costs little.
     regrows : bool
         Columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise.
     """
@@ -129,6 +131,7 @@ class Capabilities(NamedTuple):
     workers: bool = False
     passes_messages: bool = False
     proposes_rows: Callable[[Likelihood], bool] = lambda likelihood: False
+    knows_sparse_rows: bool = False
     regrows: bool = False
 
     def has(self, capability: str, about: Any = None) -> bool:

@@ -43,10 +43,6 @@ class Settings:
             With one sentence that names the first of them.
         """
 
-    def lacking(self, capability: str) -> dict[str, Any]:
-        """Return the settings that must be others for a capability, with these values."""
-        return {name: value for name, value in self.needs.get(capability, {}).items() if getattr(self, name) != value}
-
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the default."""
         values = self.get_params()
@@ -82,6 +78,12 @@ class Settings:
         for name, value in replace(self, **params).get_params().items():
             setattr(self, name, value)
         return self
+
+
+def lacking(settings: Settings, capability: str) -> dict[str, Any]:
+    """The settings that must be others for a capability, with the values that it needs."""
+    needed = settings.needs.get(capability, {})
+    return {name: value for name, value in needed.items() if getattr(settings, name) != value}
 
 
 Record = TypeVar("Record", bound=Settings)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.loop import AnyMethod
-from tensorcep.core.settings import Settings
+from tensorcep.core.settings import Settings, lacking
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
 from tensorcep.cp.laplace.method import LAPLACE
@@ -27,9 +27,7 @@ def methods_with(capability: str, about: Any = None, likelihood: Likelihood | No
 
 def is_able(method: str | Settings, capability: str, likelihood: Likelihood) -> bool:
     """Whether a method, with these settings if they are given, serves a likelihood and has a capability for it."""
-    lacking = not isinstance(method, str) and method.lacking(capability)
-    name = method if isinstance(method, str) else method.name
-    return name in methods_with(capability, likelihood=likelihood) and not lacking
+    return why_unable(method, capability, "", likelihood) is None
 
 
 def why_unable(
@@ -58,12 +56,12 @@ def why_unable(
     """
     name = method if isinstance(method, str) else method.name
     able = methods_with(capability, about, likelihood)
-    lacking = {} if isinstance(method, str) or name not in able else method.lacking(capability)
-    if name in able and not lacking:
+    others_needed = {} if isinstance(method, str) or name not in able else lacking(method, capability)
+    if name in able and not others_needed:
         return None
-    given = f" with {_listed({one: getattr(method, one) for one in lacking})}" if lacking else ""
+    given = f" with {_listed({one: getattr(method, one) for one in others_needed})}" if others_needed else ""
     others = ", ".join(_enabled(one, capability) for one in able if one != name)
-    ways = [_listed(lacking), instead, f"one of the methods [{others}]" if others else ""]
+    ways = [_listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
     return f"method {name!r}{given} {cannot}; use {', or '.join(filter(None, ways))}"
 
 
@@ -81,8 +79,8 @@ def _listed(values: dict[str, Any]) -> str:
 def _enabled(name: str, capability: str) -> str:
     """How to ask for a method that has a capability: by its name, or by settings where the usual ones lack it."""
     usual = SETTINGS[name]()
-    lacking = usual.lacking(capability)
-    return repr(usual.set_params(**lacking) if lacking else name)
+    needed = lacking(usual, capability)
+    return repr(usual.set_params(**needed) if needed else name)
 
 
 def proposes_rows(name: str, likelihood: Likelihood) -> bool:
@@ -107,10 +105,12 @@ def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: 
         depends on what is known of the rows; the sentence lists what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
-    needs = f"needs {', '.join(method.lacks(likelihood))}, which the likelihood {likelihood.name!r} does not have"
-    refuse_unable(name, "", needs, likelihood)
+    missing = method.lacks(likelihood)
+    if missing:
+        needs = f"needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have"
+        refuse_unable(name, "", needs, likelihood)
     if rows is not None:
         refuse_unable(name, "side_information", f"cannot take {rows} as a prior", likelihood)
-    if learning:
+    if learning and not method.capabilities.learns_prior:
         refuse_unable(name, "learns_prior", "cannot learn the prior", likelihood, instead="prior='fixed'")
     return method

@@ -17,6 +17,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
 from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
@@ -41,7 +42,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     """
     stored = options.messages == "full"
     side = _side_of(problem)
-    if side and options.lacking("censors"):
+    if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
     columns = columns_of(problem.free, len(problem.shape), places_of_modes)
@@ -134,6 +135,7 @@ CEP = Method(
         fixes_rows=True,
         workers=True,
         passes_messages=True,
+        knows_sparse_rows=True,
     ),
     trial_sweeps=trial_sweeps,
     of_entries=lambda state: state.sums,

@@ -30,7 +30,7 @@ from tensorcep.cp.fitted.alignment import (
     relevance,
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
-from tensorcep.cp.methods import quick_method, refuse_unable
+from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
@@ -205,14 +205,15 @@ class FitResult:
             which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
-        parts, quick = self.interactions, quick_method(self.likelihood)
-        mean_field = "" if quick is None else f", or method={quick.name!r}"
+        parts, needs = self.interactions, METHODS[self.method].needs
+        quick = methods_with("quick")
+        mean_field = next((name for name in quick if METHODS[name].needs == needs), quick[0])
         cures = "a lower rank, " if self.rank > 1 else ""
         cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
         warn_user(
             f"the draws of {self.method!r} do not agree on the components even after alignment ({which}), so that "
-            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter)"
-            f"{mean_field}, or use predictions alone.",
+            f"factors_ and what is made of it mean little; take {cures}more sweeps (max_iter), or "
+            f"method={mean_field!r}, or use predictions alone.",
             UserWarning,
         )
 

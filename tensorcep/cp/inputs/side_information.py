@@ -207,12 +207,7 @@ def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None
 
 
 def check_mode_priors(prior: Mapping[Any, Any]) -> None:
-    """Refuse a prior of a mode that is none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a prior of a mode that is none."""
     for name, own in prior.items():
         if not (isinstance(own, (Features, Series, Graph)) or (isinstance(own, str) and own in OTHERWISE)):
             allowed = f"a tensorcep.Features, a tensorcep.Series, a tensorcep.Graph, or one of {OTHERWISE}"

@@ -154,12 +154,7 @@ def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
 
 
 def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
-    """Refuse counts above their numbers of trials.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse counts above their numbers of trials."""
     if trials is not None and (y > trials).any():
         i = int(np.argmax(y > trials))
         fail_value(

@@ -18,7 +18,7 @@ from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, is_able, methods_with, proposes_rows, quick_method, refuse_unable
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.plan.memory import fits, within
-from tensorcep.cp.plan.spec import FitSpec, checked_ensemble, checked_prior_kind, given_int, is_auto, is_random
+from tensorcep.cp.plan.spec import FitSpec, checked_prior_kind, given_int, is_auto, is_random
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS, checked_method
@@ -85,14 +85,9 @@ DEFAULTS = {
     "negbinomial": Default("vmp", sampled_if_few=True),
     "ordinal_probit": Default("gibbs"),
 }
-PARALLEL_DAMPING = 0.5
+OTHERWISE, PARALLEL_DAMPING = Default(), 0.5
 # The settings of a method, and the rank.
 Option = tuple[Settings, int]
-
-
-def default_of(likelihood: str) -> Default:
-    """What "auto" stands for in fits of the likelihood of this name."""
-    return DEFAULTS.get(likelihood, Default())
 
 
 def choose(
@@ -144,10 +139,8 @@ def chosen_with(
         prior = (stream_prior if left_open else None) or ("learned" if can.learns_prior else "fixed")
     usual = sampler_sweeps(n_entries, name, likelihood) if can.sampler else SWEEPS
     sweeps = given_int("max_iter", spec.max_iter, usual)
-    several = prior == "learned" and is_random(spec.init)
-    members = 1 if streaming else members_for(settings, n_entries, several)
-    uniform = isinstance(spec.prior_mean, str)
-    members, from_least = checked_ensemble(members, spec.init), streaming and left_open
+    members = 1 if streaming else members_for(settings, spec.init, n_entries, prior == "learned")
+    uniform, from_least = isinstance(spec.prior_mean, str), streaming and left_open
     return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least, is_random(spec.init))
 
 
@@ -176,12 +169,21 @@ def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Li
         refuse_unable(method, "stores", cannot, known[0], instead="memory alone (no scratch=)")
 
 
-def members_for(settings: Settings, n_entries: int, several: bool) -> int:
-    """Fits that are mixed; `several`: whether "auto" may be more than one."""
+def members_for(settings: Settings, init: Any, n_entries: int, learned: bool) -> int:
+    """Fits that are mixed; "auto" may be more than one where the prior is learned.
+
+    Raises
+    ------
+    ValueError
+        If they would all be one.
+    """
     given = settings.get_params().get("n_ensemble", 1)
-    if not is_auto(given):
-        return int(given)
-    return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    if is_auto(given):
+        several = learned and is_random(init)
+        return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    if given > 1 and not is_random(init):
+        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {given}.")
+    return int(given)
 
 
 def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
@@ -214,7 +216,7 @@ def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[
     """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
     if takes_every_column(method):
         return every_column(rank, shape)
-    parts = default_of(likelihood.name).parts if method == CEP.name and len(shape) > 2 else "main+cp"
+    parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if method == CEP.name and len(shape) > 2 else "main+cp"
     if parts == "pairs":
         return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
     return parts_of(parts, rank)
@@ -249,7 +251,7 @@ def options_of(spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: 
         given = settings or SETTINGS[name if name != "auto" else CEP.name]()
         yield from ((given, r) for r in fewer)
         return
-    default, quick = default_of(asked.name), quick_method(asked)
+    default, quick = DEFAULTS.get(asked.name, OTHERWISE), quick_method(asked)
     first, can = SETTINGS[default.method], METHODS[default.method].capabilities
     by_mode = isinstance(spec.target.dispersion, str) and spec.target.dispersion != "learned"
     plain = not wild and asked.zeros is None and coupled(spec.prior) is None and not by_mode
@@ -285,7 +287,7 @@ def with_numbers(
     """
     if isinstance(settings, Sampler):
         return settings.for_sweeps(max_iter, most_draws)
-    values, numbers, default = settings.get_params(), {}, default_of(likelihood)
+    values, numbers, default = settings.get_params(), {}, DEFAULTS.get(likelihood, OTHERWISE)
     if values.get("damping") == "auto":
         numbers["damping"] = default.damping if values["schedule"] == "modewise" else PARALLEL_DAMPING
     if "anneal" in values:

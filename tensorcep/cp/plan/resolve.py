@@ -254,7 +254,8 @@ def resolve(
         If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
-    check_revisit(spec)
+    if spec.revisit:
+        check_revisit(spec)
     stored = isinstance(coords, Columns)
     told_values = values[telling(power)]
     n_told = len(told_values)

@@ -71,12 +71,7 @@ class FitSpec(NamedTuple):
 
 
 def check_parameters(spec: FitSpec) -> None:
-    """Refuse parameters that no fit takes, whatever the entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
+    """Refuse parameters that no fit takes, whatever the entries."""
     checked_options(spec)
     for name, value in (("rank", spec.rank), ("max_iter", spec.max_iter)):
         given_int(name, value, 1)
@@ -131,15 +126,6 @@ def check_revisit(spec: FitSpec) -> None:
     name, settings = checked_method(spec.method)
     if check_int("revisit", spec.revisit, 0) and name != "auto":
         refuse_unable(settings or name, "revisits", f"cannot take revisit={spec.revisit}", instead="revisit=0")
-
-
-def checked_ensemble(members: int, init: Any) -> int:
-    """Refuse a mixture of fits that would all be one."""
-    if members > 1 and not is_random(init):
-        raise ValueError(
-            f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}."
-        )
-    return members
 
 
 def is_random(init: Any) -> bool:

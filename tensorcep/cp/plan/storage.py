@@ -59,12 +59,7 @@ def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, An
 
 
 def check_alone(name: str, others: dict[str, Any]) -> None:
-    """Refuse what does not go together.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what does not go together."""
     for other, value in others.items():
         if value is not None:
             fail_value(f"{name} does not go with {other}=; got both; leave one of them out.")

@@ -327,8 +327,8 @@ class CountTarget(Target):
         coords, y, extent = coords[told_by], y[told_by], None if extent is None else extent[told_by]
         found, name, fixed = overdispersion_of(coords, y, extent, inflated), self._name(), self._dispersion()
         if name == "auto":
-            # what rows' effects alone explain costs CEP little: it knows how little these rows tell
-            varies = found.clear if chosen.method == "cep" else found.possible
+            sure = METHODS[chosen.method].capabilities.knows_sparse_rows
+            varies = found.clear if sure else found.possible
             name = "negbinomial" if varies else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self.asked(chosen.method).name

@@ -61,12 +61,7 @@ def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
 
 
 def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> None:
-    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it."""
     name = NAMES[side]
     refuse_unable(chosen.settings, "censors", f"cannot use {name}={limit:g}", TOBIT, instead=f"{name}=None")
     least, most = y.min(), y.max()
