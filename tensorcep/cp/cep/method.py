@@ -12,6 +12,10 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import numba
+from numba import types
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
@@ -20,9 +24,10 @@ from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
 from tensorcep.cp.cep.closed import closed_chunks
-from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
+from tensorcep.cp.cep.second_order import second_order_message
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
+from tensorcep.cp.cep.update import likelihood_message, products_with_clamped
 from tensorcep.cp.messages.columns import Columns, columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
@@ -30,6 +35,9 @@ from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
+
+# Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
+NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -91,6 +99,28 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns)
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=cuts_of(problem, first_thresholds(problem)),
     )
+
+
+def first_order_address() -> Any:
+    """The address of `likelihood_message`."""
+    how = (NUMBER, FLAG, FLAG, NUMBER, NUMBER)
+    return address_of(likelihood_message, types.void(*how, *(NUMBER,) * 4, WORK, _slots()))
+
+
+def second_order_address() -> Any:
+    """The address of `second_order_message`."""
+    numbers = (NUMBER,) * 4
+    return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
+
+
+def clamped_address(columns: Columns) -> Any:
+    """The address of `products_with_clamped`."""
+    flags = (FLAG, FLAG, NUMBER, NUMBER)
+    return address_of(products_with_clamped, types.void(NUMBER, numba.typeof(columns), *flags, WORK, _slots()))
+
+
+def _slots() -> Any:
+    return numba.typeof(cep_slots(2, 1))
 
 
 def _first_pace(problem: Problem, options: passing.CEP) -> Pace:

@@ -145,13 +145,7 @@ def chosen_with(
 
 
 def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
-    """Refuse fits, by any method if it is "auto", that need more of every entry than scratch holds.
-
-    Raises
-    ------
-    ValueError
-        If that is so whichever of the likelihoods it is.
-    """
+    """Refuse fits, by any method if it is "auto", that scratch holds too little of whichever likelihood it is."""
     known = [one for one in likelihoods if methods_with("stores", likelihood=one)]
     what = "" if known else f"the likelihood {likelihoods[0].name!r}"
     if all(one.zeros is not None for one in likelihoods):
@@ -170,13 +164,7 @@ def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Li
 
 
 def members_for(settings: Settings, init: Any, n_entries: int, learned: bool) -> int:
-    """Fits that are mixed; "auto" may be more than one where the prior is learned.
-
-    Raises
-    ------
-    ValueError
-        If they would all be one.
-    """
+    """Fits that are mixed, refused if all would be one; "auto" may be several where the prior is learned."""
     given = settings.get_params().get("n_ensemble", 1)
     if is_auto(given):
         several = learned and is_random(init)

@@ -87,7 +87,7 @@ def after_pilot(settings: Settings, chosen: Chosen) -> Settings:
     return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
 
 
-# Products of two numbers in the sums over the entries of one mode: some milliseconds.
+# Products of two numbers in the sums over the entries of one mode: some milliseconds, longer than threads take.
 WORTH_THREADS = 4e6
 
 
@@ -295,7 +295,7 @@ def resolve(
         labels=labels,
         method=method,
         settings=settings,
-        options=options._replace(n_threads=options.n_threads if _worth_threads(size) else 1),
+        options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
         n_told=n_told,
@@ -331,11 +331,6 @@ def packed_entries(
     order = packed.permutation
     plain = plain_values(values, likelihood, extent, weight)[order]
     return packed, plain, None if weight is None else weight[order]
-
-
-def _worth_threads(size: Size) -> bool:
-    """Whether the sums over the entries of a mode take longer than it takes to hand them to threads."""
-    return size.n_entries * size.Q**2 >= WORTH_THREADS
 
 
 def problem_of(

@@ -107,7 +107,7 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     if few or (place.limit is not None and needed <= place.limit):
         if not stored:
             return entries
-        cells, values = _stacked(coords), np.array(values)
+        cells, values = np.stack(coords.columns, axis=1).astype(np.int64), np.array(values)
         if coords.distinct:
             merge_duplicates(cells, values, shape, "error")
         return cells, values, shape, labels
@@ -121,10 +121,6 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     place.room.check_free(scratch_bytes(n, len(shape), spec.asked.name != "gaussian"))
     columns, values = (coords, values) if stored else spilled(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
-
-
-def _stacked(source: Any) -> np.ndarray:
-    return np.stack(source.columns, axis=1).astype(np.int64)
 
 
 def _bytes_in_memory(spec: FitSpec, n: int, shape: tuple[int, ...], limit: float) -> float:
