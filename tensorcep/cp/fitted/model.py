@@ -30,6 +30,7 @@ from tensorcep.cp.fitted.alignment import (
     relevance,
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
@@ -244,6 +245,19 @@ class FitResult:
             self.__dict__[name] = make()
         return self.__dict__[name]
 
+    @cached_property
+    def described(self) -> np.ndarray | None:
+        """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
+        if not any(self.features) and not self.series:
+            return None
+        rows = [np.zeros(n, dtype=bool) for n in self.posterior.shape]
+        for some, own in zip(rows, self.features, strict=bool(self.features)):
+            if own is not None:  # rows that were added later have none
+                some[: len(own.described)] = own.described
+        for some, clock in zip(rows, self.series, strict=bool(self.series)):
+            some |= clock is not None
+        return np.concatenate(rows)
+
     @property
     def relevance(self) -> np.ndarray:
         """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
@@ -271,6 +285,14 @@ class FittedModel(NamedTuple):
         if not self.has_uncertainty:
             cannot = f"gives a point estimate, and {what} needs a posterior"
             refuse_unable(self.fit.method, "posterior", cannot, self.fit.likelihood)
+
+    def check_chains(self, what: str) -> None:
+        """Refuse what needs chains of draws."""
+        refuse_unable(self.fit.method, "sampler", f"draws no chains, as {what} needs", self.fit.likelihood)
+
+    def packed(self, coords: np.ndarray) -> np.ndarray:
+        """Packed rows (n, K) of coordinates; of rows that are not known their mode's prior row, or they are refused."""
+        return packed_rows(coords, self.fit.posterior, self.spec.unknown, self.fit.described)
 
     def threads(self) -> Any:
         """The threads that a question may use, to be entered as a context."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tensorcep.core.belief import first_member
+from tensorcep.core.belief import Posterior, first_member
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.side_information import coupled, has_features, is_local, word_of
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.plan.spec import FitSpec, check_revisit
 from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.targets.real import has_common_law
 
 
 def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
@@ -27,7 +26,9 @@ def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
             got = f"{name}={getattr(target, name)!r}"
             fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
     # a stream has one, and to make its posterior takes as long as a sweep
-    if target.dispersion is not None and fit is not None and fit.stream is None and has_common_law(fit.posterior):
+    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
         fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
     name, _ = checked_method(spec.method)
     if fit is None and name != "auto":
