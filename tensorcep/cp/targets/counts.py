@@ -132,16 +132,6 @@ def has_wild_count(y: np.ndarray) -> bool:
     return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
 
 
-def warn_of_wild_count(y: np.ndarray) -> None:
-    """Warn if one count is far larger than all others together."""
-    if has_wild_count(y):
-        warn_user(
-            f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
-            "decide the fit; check it, or leave it out.",
-            UserWarning,
-        )
-
-
 def warn_of_even_counts(y: np.ndarray, found: Overdispersion) -> None:
     """Warn of counts that vary much less than any law of counts here lets them."""
     if found.spread >= EVEN:
@@ -216,7 +206,7 @@ class CountObservation(Observation):
 
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         """Exposures in units of those of the fit, or numbers of trials, given or in a column of the table."""
-        kind: Any = self.likelihood.extent
+        kind = str(self.likelihood.extent)
         X = as_frame(X)
         _, value, _ = split_extents((kind,), X, given)
         if value is None and isinstance(X, pd.DataFrame) and self.extent_column in X.columns:
@@ -331,7 +321,12 @@ class CountTarget(Target):
         record = with_dispersion(name, fixed)
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
-        warn_of_wild_count(y)
+        if has_wild_count(y):
+            warn_user(
+                f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
+                "decide the fit; check it, or leave it out.",
+                UserWarning,
+            )
         warn_of_even_counts(y, found)
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
@@ -397,7 +392,7 @@ class CountTarget(Target):
 
     def checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
         """The extents of n counts; of binomial ones without any a trial each."""
-        kind: Any = self.likelihoods()[0].extent
+        kind = str(self.likelihoods()[0].extent)
         extents = 1.0 if extents is None and kind == "trials" else extents
         return None if extents is None else checked_extents(kind, extents, n)
 

@@ -38,13 +38,7 @@ NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
 
 
 def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
-    """The limit that is given, "auto" or None, and its side, after the checks of both.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is no number, or both are given.
-    """
+    """The limit that is given, "auto" or None, and its side, after the checks of both, of which one may be given."""
     if lower is not None:
         lower = word_or_range("lower_limit", lower, ("auto",), -np.inf)
     if upper is None:
@@ -137,12 +131,7 @@ LEAST_GAIN = 0.25
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
     """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
 
-    By default it is 1 beside these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not allowed, or not beside a limit that is given, noise that differs, in a stream or on scratch.
+    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
     """
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
@@ -290,7 +279,7 @@ class RealTarget(Target):
         level = 0.0
         if centred:
             level = weighted_mean(y, weight)
-        elif self.fit_intercept == "auto" and self._has_least(chosen):
+        elif self.fit_intercept == "auto" and chosen.from_least and chosen.has_positive_rows and chosen.random:
             level = float(np.min(y[telling(weight)]))
         return gaussian_about(level), {**decided, "level_": level}
 
@@ -300,10 +289,6 @@ class RealTarget(Target):
             return bool(self.fit_intercept)
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
-
-    def _has_least(self, chosen: Chosen) -> bool:
-        """Whether the least value is subtracted before the fit."""
-        return chosen.from_least and chosen.has_positive_rows and chosen.random
 
     def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise differs, as `noise` says."""
