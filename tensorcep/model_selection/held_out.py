@@ -146,10 +146,10 @@ class Tensors(NamedTuple):
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
     chosen = choose(model._spec(), train.nnz, train.shape, streaming=False)
-    method = METHODS[chosen.method]
-    learns = method.learns_prior or not chosen.learns_prior
-    knows = method.takes_features or knows_rows(model.prior) is None
-    return learns and knows and (method.takes_pairs or not is_local(model.prior))
+    can = METHODS[chosen.method].capabilities
+    learns = can.learns_prior or not chosen.learns_prior
+    knows = can.side_information or knows_rows(model.prior) is None
+    return learns and knows and (can.local or not is_local(model.prior))
 
 
 class Cells(NamedTuple):

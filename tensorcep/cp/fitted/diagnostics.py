@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tensorcep.cp.methods import methods_with
+
 # Cells at which more than this share have an R-hat above ALIKE, while the chains' disagreement is more than the second
 # share of the variance of a new observation: then another run may well predict otherwise.
 ALIKE, UNLIKE_CELLS, UNLIKE_VARIANCE = 1.1, 0.1, 0.1
@@ -226,7 +228,8 @@ class Diagnostics(NamedTuple):
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:
             return ""
-        other = "" if self.method in ("vmp", "pg-vb") else "method='vmp' or 'pg-vb', or "
+        quick = methods_with("quick")
+        other = "" if self.method in quick else f"method={' or '.join(map(repr, quick))}, or "
         return (
             f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
             f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."

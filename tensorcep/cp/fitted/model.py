@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws, Result
-from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
@@ -31,6 +31,7 @@ from tensorcep.cp.fitted.alignment import (
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.inputs.coordinates import packed_rows
+from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
@@ -170,7 +171,9 @@ class FitResult:
             which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
-        parts, mean_field = self.interactions, "pg-vb" if self.method == "pg-gibbs" else "vmp"
+        parts, needs = self.interactions, METHODS[self.method].needs
+        quick = methods_with("quick")
+        mean_field = next((name for name in quick if METHODS[name].needs == needs), quick[0])
         cures = "a lower rank, " if self.rank > 1 else ""
         cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
         warn_user(
@@ -245,15 +248,12 @@ class FittedModel(NamedTuple):
     def check_uncertain(self, what: str) -> None:
         """Refuse what needs a posterior of a point estimate."""
         if not self.has_uncertainty:
-            fail_value(
-                f"{what} needs a posterior, but method {self.fit.method!r} gives a point estimate without uncertainty; "
-                "fit with another method, for instance method='cep'."
-            )
+            cannot = f"gives a point estimate, and {what} needs a posterior"
+            refuse_unable(self.fit.method, "posterior", cannot, self.fit.likelihood)
 
     def check_chains(self, what: str) -> None:
         """Refuse what needs chains of draws."""
-        if not self.fit.belief.n_chains:
-            fail_value(f"{what} needs chains, but method {self.fit.method!r} draws none; use method='gibbs'.")
+        refuse_unable(self.fit.method, "sampler", f"draws no chains, as {what} needs", self.fit.likelihood)
 
     def packed(self, coords: np.ndarray) -> np.ndarray:
         """Packed rows (n, K) of coordinates; of rows that are not known their mode's prior row, or they are refused."""

@@ -63,16 +63,6 @@ class Chosen(NamedTuple):
         return self.prior_name in LEARNED
 
 
-def check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
-    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
-    if streaming:
-        instead = f"use fit, with all entries, or {name}={one!r}"
-        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
-    if method not in able:
-        those = " or ".join(f"method={own!r}" for own in able)
-        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
-
-
 def classed_entries(
     X: Any, y: Any, shape: tuple[int, ...] | None, classes_of: Callable[[Any], list[Any]], coded: Callable[..., Any]
 ) -> tuple[Entries, Facts]:
