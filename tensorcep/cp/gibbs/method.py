@@ -365,7 +365,6 @@ PG_GIBBS = replace(
     capabilities=GIBBS.capabilities._replace(
         structural_zeros=True,
         heteroscedastic=("dispersion",),
-        weights=lambda problem: True,
         stores=lambda likelihood: likelihood.extent is None,
         proposes_rows=lambda likelihood: False,
     ),

@@ -181,8 +181,9 @@ def plan_rows(
     else:
         columns = structure(free, intercept, 0.0 if centre == "uniform" else centre, scale_of)
         prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
-    if fixed:
-        prior = prior._replace(precision=[1.0 / float(columns.scale[0]) ** 2] * len(shape))
+    if with_components_alone and not isinstance(kind, Prior):
+        one = float(columns.scale[0])  # the powers of an array may differ in the last bit
+        prior = prior._replace(precision=[1.0 / one**2 if fixed else one**-2] * len(shape))
     drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
     starts_at_prior = isinstance(given, str) and given == "prior"
     if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
