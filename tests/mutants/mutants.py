@@ -317,7 +317,7 @@ STREAMS = (
     ),
     Mutant(
         "stream-revisited-age",
-        "tensorcep/cp/stream/revisit.py",
+        "tensorcep/cp/stream/reservoir.py",
         "lost = 1.0 - made.keep ** np.maximum(0.0, time - chosen.born)",
         "lost = made.keep ** np.maximum(0.0, time - chosen.born)",
         "A revisited entry sends the share of its message that its age has taken.",

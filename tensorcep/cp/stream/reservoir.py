@@ -1,21 +1,88 @@
-"""A uniform sample, of bounded size, of the entries that a stream has seen, with the messages that they sent.
+"""Entries that a stream keeps: those of its beginning, and a uniform sample of bounded size with their messages.
 
-Source: Vitter, Random sampling with a reservoir, algorithm R. Where we differ: the draw of an entry follows from the
-seed and its number alone, so that there is no random state to store.
+Entries of the sample, the reservoir, are learned again with every batch. The messages that an entry sent are taken out
+of the rows' posterior, the entry joins the batch and sends new ones: a sweep of CEP over entries of the past, for which
+the posterior of the stream serves as the rest of the data. So what the first batches said is corrected by what is known
+now, as far as the reservoir reaches.
+
+Source: Vitter, Random sampling with a reservoir, algorithm R; the cavity of Wang and Zhe, Conditional Expectation
+Propagation, sec. 3, applied to whole batches. Where we differ: the draw of an entry follows from the seed and its
+number alone, so that there is no random state to store.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.records import Sized
+from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
+from tensorcep.cp.model.subsets import telling
+from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
+from tensorcep.cp.stream.row_priors import moments_of
 from tensorcep.kernels.slots import LANES
+from tensorcep.priors.fixed import FixedPrior
 
+# What entries that are kept all have, and what they may have.
+BOTH, BESIDE = ("coords", "values"), ("power", "extent", "score")
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
 RESERVOIR_DRAWS = (0, 1)
+# A row without the messages may be this many times as wide as the prior; beyond that the precision that is left is a
+# difference without digits, or the rest of the messages is not a Gaussian by itself.
+MAX_WIDENING = 10.0
+# The same for the noise: the least share of (a, b) that may be left.
+MIN_NOISE_SHARE = 1e-9
+
+
+class Kept(NamedTuple):
+    """The entries of a stream that is still beginning, or by which it is held against a fit.
+
+    Attributes
+    ----------
+    coords, values : (N, K) int64, (N,) float64
+    fitted : int
+        Entries of the last joint fit, which come first, or at the last comparison with one.
+    prior : str or None
+        The prior of the stream when there is no more doubt of it.
+    power : (N,) float64 or None
+        How much each entry counts; None where all count once.
+    extent : (N,) float64 or None
+        Exposure, in the model's unit, or number of trials of each entry; None where they have none.
+    score : (N,) float64 or None
+        Of entries that are not learned again the log score of each before it was learned, 0 in the first batch.
+    """
+
+    coords: Annotated[np.ndarray, Sized("N K", "i")]
+    values: Annotated[np.ndarray, Sized("N")]
+    fitted: int
+    prior: str | None = None
+    power: Annotated[np.ndarray, Sized("N")] | None = None
+    extent: Annotated[np.ndarray, Sized("N")] | None = None
+    score: Annotated[np.ndarray, Sized("N")] | None = None
+
+    def at(self, where: np.ndarray | slice) -> Kept:
+        """Some of the entries."""
+        parts = {name: getattr(self, name) for name in (*BOTH, *BESIDE)}
+        return self._replace(**{name: part[where] for name, part in parts.items() if part is not None})
+
+    def with_batch(self, new: Kept) -> Kept:
+        """These entries and those of a batch; numbers beside them are 1 where only others have some."""
+        both: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(new, name)]) for name in BOTH}
+        for name in BESIDE:
+            parts = [(getattr(one, name), len(one.values)) for one in (self, new)]
+            if any(part is not None for part, _ in parts):
+                both[name] = np.concatenate([np.ones(n) if part is None else part for part, n in parts])
+        return self._replace(**both)
+
+    @property
+    def n_telling(self) -> int:
+        """How many of them tell."""
+        return len(self.values[telling(self.power)])
 
 
 class Sample(NamedTuple):
@@ -70,17 +137,6 @@ def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
     if len(sent.a) == 0:
         return Lam, eta, np.zeros(len(lanes)), np.zeros(len(lanes))
     return Lam, eta, sent.a[block, lane], sent.b[block, lane]
-
-
-def in_all_columns(Lam: np.ndarray, eta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Messages to the free columns (K, R) bool of each mode, as messages to all; clamped columns get none."""
-    K, R = free.shape
-    all_Lam, all_eta = np.zeros((len(Lam), K, R * (R + 1) // 2)), np.zeros((len(eta), K, R))
-    for k, columns in enumerate(np.flatnonzero(row) for row in free):
-        i, j = np.tril_indices(len(columns))
-        all_Lam[:, k, columns[i] * (columns[i] + 1) // 2 + columns[j]] = Lam[:, k, : len(i)]
-        all_eta[:, k, columns] = eta[:, k, : len(columns)]
-    return all_Lam, all_eta
 
 
 def aged(sample: Sample, weight: float, noise_weight: float) -> Sample:
@@ -142,8 +198,10 @@ def with_new(
     lanes = lanes[taken[latest]]
     entry = permutation[lanes]
     Lam, eta, a, b = messages_at(sent, lanes)
-    if free is not None:
-        Lam, eta = in_all_columns(Lam, eta, free)
+    if free is not None:  # clamped columns get no messages
+        of_modes = [Natural(Lam[:, k, : d * (d + 1) // 2], eta[:, k, :d]) for k, d in enumerate(free.sum(axis=1))]
+        in_columns = (in_all(own, row, 0.0) for own, row in zip(of_modes, free, strict=True))
+        Lam, eta = (np.stack(part, axis=1) for part in zip(*in_columns, strict=True))
     new = Sample(coords[entry], y[entry], np.full(len(entry), time), Lam, eta, a, b)
     size = max(len(sample.y), int(slots.max(initial=-1)) + 1)
     return reservoir._replace(sample=_placed(sample, new, slots, size), seen=reservoir.seen + n)
@@ -157,3 +215,164 @@ def _placed(sample: Sample, new: Sample, slots: np.ndarray, size: int) -> Sample
         field[slots] = values
         fields.append(field)
     return Sample(*fields)
+
+
+class Revisit(NamedTuple):
+    """A batch that revisits entries.
+
+    Attributes
+    ----------
+    batch : BatchProblem
+        The new entries first, then the revisited ones, whose messages the prior does not hold.
+    coords, y : (n, K) int64, (n,) float64
+        The new entries.
+    held : (m,) int64
+        Where the reservoir holds the revisited entries.
+    reservoir : Reservoir
+        The reservoir before the batch, at the time of the batch.
+    limit : (n_rows, R) float64
+        Largest variance that a row of the batch may get when messages are taken out.
+    keep : float
+        What remains of a row's information after one unit of time.
+    noise_forgets : bool
+        Whether the noise is forgotten too.
+    seed, capacity : int
+        Of the reservoir.
+    """
+
+    batch: BatchProblem
+    coords: np.ndarray
+    y: np.ndarray
+    held: np.ndarray
+    reservoir: Reservoir
+    limit: np.ndarray
+    keep: float
+    noise_forgets: bool
+    seed: int
+    capacity: int
+
+
+def revisit(
+    state: StreamState,
+    reservoir: Reservoir,
+    coords: np.ndarray,
+    y: np.ndarray,
+    *,
+    capacity: int,
+    keep: float,
+    time: float,
+    seed: int,
+    **how: Any,
+) -> Revisit:
+    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes.
+
+    Entries without whose messages a row would not be a Gaussian, or nearly none, are not revisited.
+    """
+    reservoir = resized(reservoir, capacity)
+    noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
+    sample = aged(reservoir.sample, weight, weight if noise_forgets else 1.0)
+    index = np.arange(len(sample.y))
+    while True:
+        chosen = sample.at(index)
+        both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
+        batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
+        parts = [(mode.prior_Lam[at], mode.prior_eta[at]) for mode, at in zip(state.modes, batch.used, strict=True)]
+        limit = widest(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        problem, needed = _without(batch.problem, batch.rows[len(y) :], chosen, limit)
+        if not needed.any():
+            break
+        index = index[~needed]
+    n_skipped = len(sample.y) - len(index)
+    counted = Reservoir(sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + n_skipped)
+    if len(index):
+        batch = batch._replace(problem=problem)
+    return Revisit(batch, coords, y, index, counted, limit, keep, noise_forgets, seed, capacity)
+
+
+def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
+    """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
+    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, rows, chosen)
+    needed = unsound(Lam, eta, limit)[rows].any(axis=1)
+    noise = problem.noise_prior
+    if noise is not None:
+        a, b = noise.a - float(chosen.a.sum()), noise.b - float(chosen.b.sum())
+        needed |= min(a / noise.a, b / noise.b) <= MIN_NOISE_SHARE
+        noise = GammaNoise(a, b)
+    start = moments_of(Natural(problem.prior.Lam, problem.prior.eta))[0]  # where the rows were with the messages
+    return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
+
+
+def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0) -> tuple[Posterior, Reservoir]:
+    """The posterior and the reservoir after a batch was learned with these messages.
+
+    The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
+    message that its age leaves.
+    """
+    permutation, time, old = made.batch.problem.entries.permutation, made.batch.time, made.reservoir.sample
+    lanes = np.argsort(permutation)[len(made.y) :]
+    chosen = old.at(made.held)
+    if step < 1.0:
+        sent = Messages(*(step * part for part in sent))
+    again = messages_at(sent, lanes)
+    if step < 1.0:
+        again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
+    chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
+    if made.keep < 1.0 and len(lanes):
+        lost = 1.0 - made.keep ** np.maximum(0.0, time - chosen.born)
+        posterior, chosen = _discounted(posterior, chosen, lost, made)
+    fields = [values.copy() for values in old]
+    for field, values in zip(fields, chosen, strict=True):
+        field[made.held] = values
+    reservoir = made.reservoir._replace(sample=Sample(*fields))
+    new = (made.coords, made.y, time)
+    return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
+
+
+def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | None]:
+    """What the rows of the batch, and the noise, were with the messages of the entries that it revisits."""
+    problem, chosen = made.batch.problem, made.reservoir.sample.at(made.held)
+    lost = chosen._replace(Lam=-chosen.Lam, eta=-chosen.eta)
+    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, made.batch.rows[len(made.y) :], lost)
+    noise = problem.noise_prior
+    if noise is not None:
+        noise = GammaNoise(noise.a + float(chosen.a.sum()), noise.b + float(chosen.b.sum()))
+    return Lam, eta, noise
+
+
+def _discounted(posterior: Posterior, chosen: Sample, lost: np.ndarray, made: Revisit) -> tuple[Posterior, Sample]:
+    """Take the share `lost` (m,) of the messages out of the posterior, but for those that a row cannot do without."""
+    rows = made.batch.rows[len(made.y) :]
+    while True:
+        part = chosen._replace(Lam=lost[:, None, None] * chosen.Lam, eta=lost[:, None, None] * chosen.eta)
+        Lam, eta = subtracted(posterior.Lam, posterior.eta, rows, part)
+        needed = unsound(Lam, eta, made.limit)[rows].any(axis=1) & (lost > 0.0)
+        if not needed.any():
+            break
+        lost = np.where(needed, 0.0, lost)
+    chosen = chosen._replace(Lam=chosen.Lam - part.Lam, eta=chosen.eta - part.eta)
+    found = posterior.noise
+    if found is not None and made.noise_forgets:
+        a, b = lost * chosen.a, lost * chosen.b
+        found = GammaNoise(found.a - float(a.sum()), found.b - float(b.sum()))
+        chosen = chosen._replace(a=chosen.a - a, b=chosen.b - b)
+    return posterior._replace(Lam=Lam, eta=eta, noise=found), chosen
+
+
+def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of packed rows without the messages of a sample, whose packed rows are rows (m, K)."""
+    Lam, eta, to = Lam.copy(), eta.copy(), rows.ravel()
+    np.subtract.at(Lam, to, sample.Lam.reshape(len(to), Lam.shape[1]))
+    np.subtract.at(eta, to, sample.eta.reshape(len(to), eta.shape[1]))
+    return Lam, eta
+
+
+def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Whether a row is no Gaussian, or has a variance above its limit, (n_rows,) bool."""
+    _, cov, good = moments_of(Natural(Lam, eta))
+    return np.asarray((good <= 0.0) | (cov[:, diagonal(eta.shape[1])] > limit).any(axis=1))
+
+
+def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
+    """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
+    cov = moments_of(Natural(prior_Lam, prior_eta))[1]
+    return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])

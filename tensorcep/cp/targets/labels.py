@@ -11,9 +11,10 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
+from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Coder, Observation, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Observation, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
