@@ -29,7 +29,6 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.core.sums import weighted_mean
-from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import LEAST_EXPLAINED
@@ -39,7 +38,6 @@ from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, learn, may_be_bold, posterior_of
@@ -91,7 +89,7 @@ class Way(NamedTuple):
 class Begun(NamedTuple):
     """What a stream knows after its first entries were fitted."""
 
-    plan: FitPlan
+    plan: Plan
     run: Run
     standing: Standing
     kept: Kept | None
@@ -127,7 +125,7 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing | None = None
     kept, prior = entries._replace(fitted=n, prior=None), entries.prior
     if not leaves_choice(spec):
         plan = _plan(spec, first)
-        begun, rank = Begun(plan, run_plan(plan.work), _begun(standing, plan, entries), None), plan.work.problem.rank
+        begun, rank = Begun(plan, plan.policy.run(plan), _begun(standing, plan, entries), None), plan.problem.rank
         if keeps_entries(spec, n):
             return begun._replace(kept=kept if n < enough(first.shape, rank) else None)
         if spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
@@ -145,11 +143,11 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing | None = None
         way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
         standing = _begun(standing, plan, entries)
-    stays = keeps_entries(spec, n) and n < enough(first.shape, plan.work.problem.rank)
-    return Begun(plan, run or run_plan(plan.work), standing, kept._replace(prior=prior) if stays else None)
+    stays = keeps_entries(spec, n) and n < enough(first.shape, plan.problem.rank)
+    return Begun(plan, run or plan.policy.run(plan), standing, kept._replace(prior=prior) if stays else None)
 
 
-def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, FitPlan, Run]:
+def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
     """The entries learned in the way that predicts some of them best."""
     tried, left_out = _tried(spec, first, SETTLED)
     # more are likelier to be learned better together
@@ -162,7 +160,7 @@ def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, FitPlan, Run]:
         ways.insert(1, (tried[0]._replace(way=tried[0].way._replace(prior="learned", tries=True)), ways[0][1]))
     for one, other in ways:
         plan = _plan(spec, first, one.way)
-        run = _run(spec, plan.work, one.way)
+        run = _run(spec, plan, one.way)
         if run.stopped:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
@@ -172,14 +170,14 @@ def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, FitPlan, Run]:
     return one, plan, run
 
 
-def _run(spec: FitSpec, work: Plan, way: Way) -> Run:
+def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
     """The run of a plan, in this way."""
     if not way.in_batches:
-        return run_plan(work)
-    return run_in_batches(work, may_be_bold(settings_for(spec.method, work.method.name)))
+        return plan.policy.run(plan)
+    return run_in_batches(plan, may_be_bold(settings_for(spec.method, plan.engine.method.name)))
 
 
-def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> FitPlan:
+def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the spec says.
 
     A `way` tells what that leaves open. Many quick starts are tried only where it says so: all entries that are kept
@@ -198,9 +196,8 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> FitPlan:
     given, beside = (entries.coords, entries.values, shape, labels), {"extent": entries.extent, "power": entries.power}
     plan = plan_fit(spec, given, source, streaming=True, **beside, **how)
     if way is None or not way.tries:
-        work = plan.work
-        pilots = tuple(pilot._replace(problem=pilot.problem._replace(tries=False)) for pilot in work.pilots)
-        plan = plan._replace(work=work._replace(problem=work.problem._replace(tries=False), pilots=pilots))
+        quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
+        plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
     if spec.revisit and entries.extent is not None:
         fail_value(PLAIN_REVISITED)
     if spec.revisit and entries.power is not None:
@@ -208,16 +205,16 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> FitPlan:
     return plan
 
 
-def _begun(standing: Standing | None, plan: FitPlan, entries: Kept) -> Standing:
+def _begun(standing: Standing | None, plan: Plan, entries: Kept) -> Standing:
     """The standing of a stream, with the values of its first batch."""
     if standing is not None and standing.seen:
         return standing
     return _told(standing or Standing(), plan, entries)
 
 
-def _told(standing: Standing, plan: FitPlan, entries: Kept, predicted: Predicted | None = None) -> Standing:
+def _told(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
     """The standing after entries."""
-    likelihood = plan.work.problem.likelihood
+    likelihood = plan.problem.likelihood
     return standing.after(likelihood, entries.values, predicted, entries.extent, entries.power)
 
 
@@ -262,10 +259,10 @@ def compared(
     first, rest = Beginning(watched, state.sizes, labels, source).at(slice(n // 2)), watched.at(slice(n // 2, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
-        plan = _plan(spec, first)
-        run = run_plan(plan.work._replace(callbacks=(), verbose=False))
+        plan = _plan(spec, first).unseen()
+        run = plan.policy.run(plan)
         fitted = _predicted(spec, plan, run, rest).score
-    constant = _told(Standing(), plan, first.entries).constant(plan.work.problem.likelihood, rest.values, rest.extent)
+    constant = _told(Standing(), plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
     behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
     left = watched._replace(fitted=n) if n < end else None
@@ -302,7 +299,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(spec, some, way)
-            run = _run(spec, plan.work._replace(callbacks=(), verbose=False), way)
+            run = _run(spec, plan.unseen(), way)
             predicted = _predicted(spec, plan, run, left_out)
         standing = _told(_told(Standing(), plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
@@ -336,9 +333,9 @@ def _ways(spec: FitSpec, n: int) -> list[Way]:
     return [Way("learned"), Way("fixed", in_batches=True), *wide]
 
 
-def _predicted(spec: FitSpec, plan: FitPlan, run: Run, entries: Kept) -> Predicted:
+def _predicted(spec: FitSpec, plan: Plan, run: Run, entries: Kept) -> Predicted:
     """Predictions of entries that were left out, with least log scores where a fit goes astray."""
-    posterior, likelihood, least = run.posterior, plan.work.problem.likelihood, np.full(len(entries.values), LEAST)
+    posterior, likelihood, least = run.posterior, plan.problem.likelihood, np.full(len(entries.values), LEAST)
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(least, least)
     belief, rows = posterior.components(), entries.coords + offsets(posterior.shape)[:-1]
@@ -348,7 +345,7 @@ def _predicted(spec: FitSpec, plan: FitPlan, run: Run, entries: Kept) -> Predict
     return Predicted(mean, np.where(np.isfinite(score), score, least))
 
 
-def run_in_batches(work: Plan, bold: bool) -> Run:
+def run_in_batches(plan: Plan, bold: bool) -> Run:
     """Learn a plan's entries batch after batch; the order follows from how many they are.
 
     Where a row has few entries, sweeps over all of them end surer of its factors than these make it: each message is
@@ -358,7 +355,7 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
 
     Parameters
     ----------
-    work : Plan
+    plan : Plan
         Of labels or counts, and of a prior that stays as it is. Its sweeps are those of every batch.
     bold : bool
         How batches are learned (`adf.learn`).
@@ -368,15 +365,16 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
     Run
         That of the last batch, with the posterior of all rows.
     """
-    problem = work.problem
+    problem = plan.problem
     coords, told = all_coords(problem.entries), places_telling(problem)
     light = np.setdiff1d(np.arange(len(coords)), told)
     first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
     others += [light] if len(light) else []
-    one = run_plan(work._replace(problem=some_of(problem, np.sort(first))))
+    some = plan._replace(problem=some_of(problem, np.sort(first)))
+    one = some.policy.run(some)
     if not isinstance(one.posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(one.posterior).__name__}.")
-    prior, how = problem.prior, {**work.how, "verbose": False, "bold": bold}
+    prior, how = problem.prior, {**plan.options._asdict(), "verbose": False, "bold": bold}
     state = begin(one.posterior, per_row(prior.Lam, problem.shape), per_row(prior.eta, problem.shape), None, 0.0)
     for places in others:
         batch = batch_of(
@@ -390,6 +388,6 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
             power=None if problem.power is None else problem.power.ravel()[places],
             extent=extents_at(problem, places),
         )
-        one = learn(work.method, batch.problem, work.settings, **how)
+        one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
         state = absorbed(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))

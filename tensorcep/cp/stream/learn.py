@@ -174,18 +174,18 @@ class Learned(NamedTuple):
 
 def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before: Reservoir | None = None) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, posterior = begun.plan, begun.plan.work.problem, begun.run.posterior
+    plan, problem, posterior = begun.plan, begun.plan.problem, begun.run.posterior
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
     told, too_much = with_noise_told(problem, posterior)
-    state, known = begin(told, Lam, eta, problem.noise_prior, time), plan.facts
+    state, known = begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
     about = known["_expected"], problem.every_free, known["_features"], known["_series"]
     state = with_laws(state, posterior, *about)
     drawn = _draws_means(spec, known["prior_"], problem.every_free)
-    stream = Stream(state, *keys_of(plan.labels), problem.seed, drawn)
+    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, drawn)
     stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
     if not spec.revisit:
         return stream
@@ -310,7 +310,7 @@ def learn_batch(plan: BatchPlan) -> Learned:
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
     """What a batch leads to, its entries that were revisited among them."""
     options, problem = engine.options._replace(verbose=False), batch.problem
-    how = {"bold": engine.bold, "max_iter": engine.max_iter, **options._asdict()}
+    how = {"bold": engine.bold, **options._asdict(), "max_iter": engine.max_iter}
     result = learn(engine.method, problem, engine.settings, **how)
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
@@ -573,11 +573,11 @@ def begin_again(
         "converged": run.converged and not standing.is_doubtful,
         "trace": without_seconds(run.trace),
         "stream": first_stream(spec, begun, entries, time, before),
-        "diagnostics": _health(found.method, run, standing, begun.plan.work.problem.likelihood),
+        "diagnostics": _health(found.method, run, standing, begun.plan.problem.likelihood),
     }
     found = found.changed(**{**made, **fields})
     commit.put(found)
-    warn_of_no_convergence(begun.plan.work, run)
+    warn_of_no_convergence(begun.plan, run)
     if is_due:
         warn_of_no_gain(standing)
     return found
