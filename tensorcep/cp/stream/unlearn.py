@@ -21,7 +21,6 @@ from tensorcep.cp.fit.refit import of_entries_left
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
-    Entries,
     Read,
     coords_to_predict,
     lines_among,
@@ -137,6 +136,16 @@ GoneOf = Callable[[np.ndarray], np.ndarray]
 Dropped = tuple[int, np.ndarray]
 
 
+def _rows_left(fit: FitResult, dropped: Dropped | None) -> tuple[tuple[int, ...], tuple[Labels | None, ...]]:
+    """The shape and the labels of a model without some rows of a mode."""
+    shape, labels = list(fit.shape), list(fit.labels)
+    if dropped is not None:
+        k, rows = dropped
+        shape[k], known = shape[k] - len(rows), labels[k]
+        labels[k] = None if known is None else Labels(known.index.delete(rows), name=known.name)
+    return tuple(shape), tuple(labels)
+
+
 def forget_in_stream(
     model: FittedModel, gone_of: GoneOf, said: dict[str, Any], dropped: Dropped | None, partly: bool, commit: Commit
 ) -> None:
@@ -202,16 +211,11 @@ def _fit_rest(
         fail_value(lost)
     if held is None:
         raise TypeError("the stream keeps no entries")
-    kept, labels, sizes = held.at(~gone), list(fit.labels), list(stream.state.sizes)
-    if dropped is not None:
-        k, rows = dropped
-        known = labels[k]
-        kept, sizes[k] = kept._replace(coords=moved_up(kept.coords, k, rows)), sizes[k] - len(rows)
-        if known is not None:
-            labels[k] = Labels(list(np.delete(known.index, rows)), name=known.name)
-    rate, shape = fit.observation.facts.get("_sampled_rate"), tuple(sizes)
+    kept, (shape, labels) = held.at(~gone), _rows_left(fit, dropped)
+    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
+    rate = fit.observation.facts.get("_sampled_rate")
     source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
-    first = Beginning(kept, shape, tuple(labels), source)
+    first = Beginning(kept, shape, labels, source)
     begun = begin_with(spec, first, stream.standing, fit.interactions.get("main", 0) > 0)
     record |= {"how": "fitted again", "sweeps": begun.run.n_iter}
     how: dict[str, Any] = {"earlier": fit.observation.facts, "n_batches": fit.n_batches}
@@ -250,15 +254,12 @@ def _divide_out(
 
 def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
     """Remove entries, by their cells, from a fit or a stream, and commit the result."""
-    if _is_stream(model, data, partly):
+
+    def gone_of(coords: np.ndarray) -> np.ndarray:
         modes, cells = _named_cells(model, X)
-        forget_in_stream(model, lambda at: lines_among(at[:, modes], cells), {"rows": {}}, None, partly, commit)
-        return
-    left = _entries_of_fit(model, data, y)
-    modes, cells = _named_cells(model, X)
-    gone = lines_among(left.coords[:, modes], cells)
-    entries = (left.coords, left.values, model.fit.shape, model.fit.labels)
-    _refit_without(model, gone, entries, left, {"entries": int(gone.sum()), "rows": {}}, commit)
+        return lines_among(coords[:, modes], cells)
+
+    _forget(model, gone_of, {"rows": {}}, None, data, y, partly, commit)
 
 
 def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
@@ -277,31 +278,33 @@ def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, par
             f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, "
             "and fit again."
         )
-    is_stream = _is_stream(model, data, partly)
     dropped = np.unique(rows_of(fit.labels, fit.shape, k, rows))
-    left = np.setdiff1d(np.arange(fit.shape[k]), dropped)
-    check_not_empty(len(left), f"mode {name[k]!r} without these rows")
-    said: dict[str, Any] = {"rows": {str(name[k]): _named_rows(model, k, dropped)}}
+    check_not_empty(fit.shape[k] - len(dropped), f"mode {name[k]!r} without these rows")
+    known = fit.labels[k]
+    listed = dropped.tolist() if known is None else known.index[dropped].astype(str).tolist()
+    said: dict[str, Any] = {"rows": {str(name[k]): listed}}
+    _forget(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), data, y, partly, commit)
+
+
+def _forget(
+    model: FittedModel,
+    gone_of: GoneOf,
+    said: dict[str, Any],
+    dropped: Dropped | None,
+    data: Any,
+    y: Any,
+    partly: bool,
+    commit: Commit,
+) -> None:
+    """Remove entries, and rows of a mode, from a stream, which has its own entries, or from a fit."""
+    is_stream = model.fit.stream is not None and data is None
+    if check_flag("partly", partly) and not is_stream:
+        fail_value("partly=True is for streams without data=; leave it out.")
     if is_stream:
-        forget_in_stream(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), partly, commit)
-        return
-    held = _entries_of_fit(model, data, y)
-    place = np.full(fit.shape[k], -1)
-    place[left] = np.arange(len(left))
-    moved = held.coords.copy()
-    moved[:, k] = place[held.coords[:, k]]
-    labels, known = list(fit.labels), fit.labels[k]
-    if known is not None:
-        labels[k] = Labels(known.index[left], name=known.name)
-    shape = tuple(len(left) if j == k else n for j, n in enumerate(fit.shape))
-    gone = moved[:, k] < 0
-    means = np.delete(fit.aligned.mean, fit.layout.rows[k].start + dropped, axis=0)
-    sampled = fit.sampled
-    if sampled is not None:
-        sampled = np.column_stack([place[at] if j == k else at for j, at in enumerate(sampled.T)])
-        sampled = sampled[sampled[:, k] >= 0].astype(np.int32)
-    entries = (moved, held.values, shape, tuple(labels))
-    _refit_without(model, gone, entries, held, {"entries": int(gone.sum()), **said}, commit, means, sampled)
+        forget_in_stream(model, gone_of, said, dropped, partly, commit)
+    else:
+        held = _entries_of_fit(model, data, y)
+        _refit_without(model, held, gone_of(held.coords), said, dropped, commit)
 
 
 class Held(NamedTuple):
@@ -311,20 +314,6 @@ class Held(NamedTuple):
     values: np.ndarray
     kept: Any
     source: Any
-
-
-def _is_stream(model: FittedModel, data: Any, partly: bool) -> bool:
-    """Whether the model learns from a stream, from whose own entries it forgets."""
-    is_stream = model.fit.stream is not None and data is None
-    if check_flag("partly", partly) and not is_stream:
-        fail_value("partly=True is for streams without data=; leave it out.")
-    return is_stream
-
-
-def _named_rows(model: FittedModel, k: int, rows: np.ndarray) -> list[Any]:
-    """Rows of mode k as an audit record names them."""
-    known = model.fit.labels[k]
-    return list(rows.tolist() if known is None else known.index[rows].astype(str).tolist())
 
 
 def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
@@ -390,34 +379,29 @@ def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
 
 
 def _refit_without(
-    model: FittedModel,
-    gone: np.ndarray,
-    entries: Entries,
-    held: Held,
-    said: dict[str, Any],
-    commit: Commit,
-    means: np.ndarray | None = None,
-    sampled: np.ndarray | None = None,
+    model: FittedModel, held: Held, gone: np.ndarray, said: dict[str, Any], dropped: Dropped | None, commit: Commit
 ) -> None:
     """Fit the entries that are left, from what the model knows, and commit the result."""
     fit, spec = model
-    if not gone.any() and not said["rows"]:
+    if not gone.any() and dropped is None:
         fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
     if gone.all():
         fail_value("these are all entries of the fit; there must be one left.")
     lost = lost_knowledge(spec.prior, fit.features, fit.series)
     if lost is not None:
         fail_value(lost)
-    coords, values, shape, labels = entries
-    start = fit.aligned.mean if means is None else means
-    free = free_columns(fit.interactions, len(fit.shape))
-    earlier, zeros = fit.observation.facts, fit.sampled if sampled is None else sampled
-    left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
+    coords, start, zeros = held.coords[~gone], fit.aligned.mean, fit.sampled
+    if dropped is not None:
+        k, rows = dropped
+        coords, start = moved_up(coords, k, rows), np.delete(start, fit.layout.rows[k].start + rows, axis=0)
+        zeros = None if zeros is None else moved_up(zeros[~np.isin(zeros[:, k], rows)], k, rows)
+    free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
+    left = Read((coords, held.values[~gone], *_rows_left(fit, dropped)), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
     begin = of_entries_left(plan, held.kept, ~gone, start, free)
     found = run_ready(spec, Ready(left, plan, begin, True), earlier, sampled=zeros)
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
-    n_left = int((~gone).sum())
-    record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}
+    record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(found.result.n_iter)}
+    record["entries_left"] = int((~gone).sum())
     commit.put(found.result.changed(forgotten=(*fit.forgotten, record)))
     found.tell()
