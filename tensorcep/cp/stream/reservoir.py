@@ -113,6 +113,21 @@ class Sample(NamedTuple):
         """Some of the entries."""
         return Sample(*(values[where] for values in self))
 
+    def scaled(self, share: float | np.ndarray, of_noise: float | np.ndarray) -> Sample:
+        """With a share of the messages, one for all or (M,)."""
+        each = np.reshape(share, (-1, 1, 1))
+        return self._replace(Lam=each * self.Lam, eta=each * self.eta, a=of_noise * self.a, b=of_noise * self.b)
+
+    def with_placed(self, new: Sample, slots: np.ndarray) -> Sample:
+        """With other entries at some places, which may be beyond the last one."""
+        fields = []
+        for old, values in zip(self, new, strict=True):
+            field = np.zeros((max(len(old), int(slots.max(initial=-1)) + 1), *old.shape[1:]), dtype=old.dtype)
+            field[: len(old)] = old
+            field[slots] = values
+            fields.append(field)
+        return Sample(*fields)
+
 
 class Reservoir(NamedTuple):
     """The sample, and counts: entries seen, revisits of an entry, and revisits that were skipped."""
@@ -137,19 +152,6 @@ def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
     if len(sent.a) == 0:
         return Lam, eta, np.zeros(len(lanes)), np.zeros(len(lanes))
     return Lam, eta, sent.a[block, lane], sent.b[block, lane]
-
-
-def aged(sample: Sample, weight: float, noise_weight: float) -> Sample:
-    """The sample after forgetting, which scales messages as it does the rows' posterior."""
-    if weight == 1.0:
-        return sample
-    scaled = {"Lam": weight * sample.Lam, "eta": weight * sample.eta}
-    return sample._replace(**scaled, a=noise_weight * sample.a, b=noise_weight * sample.b)
-
-
-def resized(reservoir: Reservoir, capacity: int) -> Reservoir:
-    """The reservoir with no more entries than its capacity."""
-    return reservoir._replace(sample=reservoir.sample.at(np.arange(min(len(reservoir.sample.y), capacity))))
 
 
 def slots_of_new(seed: int, seen: int, n: int, held: int, capacity: int) -> np.ndarray:
@@ -203,18 +205,7 @@ def with_new(
         in_columns = (in_all(own, row, 0.0) for own, row in zip(of_modes, free, strict=True))
         Lam, eta = (np.stack(part, axis=1) for part in zip(*in_columns, strict=True))
     new = Sample(coords[entry], y[entry], np.full(len(entry), time), Lam, eta, a, b)
-    size = max(len(sample.y), int(slots.max(initial=-1)) + 1)
-    return reservoir._replace(sample=_placed(sample, new, slots, size), seen=reservoir.seen + n)
-
-
-def _placed(sample: Sample, new: Sample, slots: np.ndarray, size: int) -> Sample:
-    fields = []
-    for old, values in zip(sample, new, strict=True):
-        field = np.zeros((size, *old.shape[1:]), dtype=old.dtype)
-        field[: len(old)] = old
-        field[slots] = values
-        fields.append(field)
-    return Sample(*fields)
+    return reservoir._replace(sample=sample.with_placed(new, slots), seen=reservoir.seen + n)
 
 
 class Revisit(NamedTuple):
@@ -224,8 +215,8 @@ class Revisit(NamedTuple):
     ----------
     batch : BatchProblem
         The new entries first, then the revisited ones, whose messages the prior does not hold.
-    coords, y : (n, K) int64, (n,) float64
-        The new entries.
+    n : int
+        How many entries are new.
     held : (m,) int64
         Where the reservoir holds the revisited entries.
     reservoir : Reservoir
@@ -241,8 +232,7 @@ class Revisit(NamedTuple):
     """
 
     batch: BatchProblem
-    coords: np.ndarray
-    y: np.ndarray
+    n: int
     held: np.ndarray
     reservoir: Reservoir
     limit: np.ndarray
@@ -250,6 +240,11 @@ class Revisit(NamedTuple):
     noise_forgets: bool
     seed: int
     capacity: int
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The packed rows (m, K) of the revisited entries in the problem."""
+        return self.batch.rows[self.n :]
 
 
 def revisit(
@@ -268,10 +263,9 @@ def revisit(
 
     Entries without whose messages a row would not be a Gaussian, or nearly none, are not revisited.
     """
-    reservoir = resized(reservoir, capacity)
     noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
-    sample = aged(reservoir.sample, weight, weight if noise_forgets else 1.0)
-    index = np.arange(len(sample.y))
+    index = np.arange(min(len(reservoir.sample.y), capacity))
+    sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
     while True:
         chosen = sample.at(index)
         both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
@@ -286,7 +280,7 @@ def revisit(
     counted = Reservoir(sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + n_skipped)
     if len(index):
         batch = batch._replace(problem=problem)
-    return Revisit(batch, coords, y, index, counted, limit, keep, noise_forgets, seed, capacity)
+    return Revisit(batch, len(y), index, counted, limit, keep, noise_forgets, seed, capacity)
 
 
 def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
@@ -295,9 +289,8 @@ def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarr
     needed = unsound(Lam, eta, limit)[rows].any(axis=1)
     noise = problem.noise_prior
     if noise is not None:
-        a, b = noise.a - float(chosen.a.sum()), noise.b - float(chosen.b.sum())
-        needed |= min(a / noise.a, b / noise.b) <= MIN_NOISE_SHARE
-        noise = GammaNoise(a, b)
+        before, noise = noise, noise_without(noise, chosen)
+        needed |= min(noise.a / before.a, noise.b / before.b) <= MIN_NOISE_SHARE
     start = moments_of(Natural(problem.prior.Lam, problem.prior.eta))[0]  # where the rows were with the messages
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
@@ -308,9 +301,8 @@ def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float =
     The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
     message that its age leaves.
     """
-    permutation, time, old = made.batch.problem.entries.permutation, made.batch.time, made.reservoir.sample
-    lanes = np.argsort(permutation)[len(made.y) :]
-    chosen = old.at(made.held)
+    permutation, batch, n = made.batch.problem.entries.permutation, made.batch, made.n
+    lanes, chosen = np.argsort(permutation)[n:], made.reservoir.sample.at(made.held)
     if step < 1.0:
         sent = Messages(*(step * part for part in sent))
     again = messages_at(sent, lanes)
@@ -318,44 +310,38 @@ def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float =
         again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
     chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
     if made.keep < 1.0 and len(lanes):
-        lost = 1.0 - made.keep ** np.maximum(0.0, time - chosen.born)
-        posterior, chosen = _discounted(posterior, chosen, lost, made)
-    fields = [values.copy() for values in old]
-    for field, values in zip(fields, chosen, strict=True):
-        field[made.held] = values
-    reservoir = made.reservoir._replace(sample=Sample(*fields))
-    new = (made.coords, made.y, time)
+        posterior, chosen = _discounted(posterior, chosen, made)
+    reservoir = made.reservoir._replace(sample=made.reservoir.sample.with_placed(chosen, made.held))
+    new = batch.coords[:n], batch.y[:n], batch.time
     return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
 
 
 def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | None]:
     """What the rows of the batch, and the noise, were with the messages of the entries that it revisits."""
-    problem, chosen = made.batch.problem, made.reservoir.sample.at(made.held)
-    lost = chosen._replace(Lam=-chosen.Lam, eta=-chosen.eta)
-    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, made.batch.rows[len(made.y) :], lost)
+    problem, lost = made.batch.problem, made.reservoir.sample.at(made.held).scaled(-1.0, -1.0)
     noise = problem.noise_prior
-    if noise is not None:
-        noise = GammaNoise(noise.a + float(chosen.a.sum()), noise.b + float(chosen.b.sum()))
-    return Lam, eta, noise
+    lines = subtracted(problem.prior.Lam, problem.prior.eta, made.rows, lost)
+    return *lines, None if noise is None else noise_without(noise, lost)
 
 
-def _discounted(posterior: Posterior, chosen: Sample, lost: np.ndarray, made: Revisit) -> tuple[Posterior, Sample]:
-    """Take the share `lost` (m,) of the messages out of the posterior, but for those that a row cannot do without."""
-    rows = made.batch.rows[len(made.y) :]
+def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Posterior, Sample]:
+    """Take what the age of messages takes of them out of the posterior, but for those that a row cannot do without."""
+    lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
     while True:
-        part = chosen._replace(Lam=lost[:, None, None] * chosen.Lam, eta=lost[:, None, None] * chosen.eta)
-        Lam, eta = subtracted(posterior.Lam, posterior.eta, rows, part)
-        needed = unsound(Lam, eta, made.limit)[rows].any(axis=1) & (lost > 0.0)
+        part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
+        Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
+        needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
         if not needed.any():
             break
         lost = np.where(needed, 0.0, lost)
-    chosen = chosen._replace(Lam=chosen.Lam - part.Lam, eta=chosen.eta - part.eta)
-    found = posterior.noise
-    if found is not None and made.noise_forgets:
-        a, b = lost * chosen.a, lost * chosen.b
-        found = GammaNoise(found.a - float(a.sum()), found.b - float(b.sum()))
-        chosen = chosen._replace(a=chosen.a - a, b=chosen.b - b)
-    return posterior._replace(Lam=Lam, eta=eta, noise=found), chosen
+    noise = None if posterior.noise is None else noise_without(posterior.noise, part)
+    left = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
+    return posterior._replace(Lam=Lam, eta=eta, noise=noise), left
+
+
+def noise_without(noise: GammaNoise, sample: Sample) -> GammaNoise:
+    """A noise without the messages of a sample."""
+    return GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
 
 
 def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.fit.outcome import Ready, run_ready
 from tensorcep.cp.fit.refit import of_entries_left
@@ -46,6 +45,7 @@ from tensorcep.cp.stream.reservoir import (
     MIN_NOISE_SHARE,
     Reservoir,
     Sample,
+    noise_without,
     revisit,
     subtracted,
     unsound,
@@ -74,8 +74,8 @@ def without_entries(
     found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
     noise = state.noise
     if noise is not None:
-        a, b = noise.a - float(lost.a.sum()), noise.b - float(lost.b.sum())
-        noise = GammaNoise(a, b) if min(a / noise.a, b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
+        rest = noise_without(noise, lost)
+        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
     dispersion = None if whole else state.dispersion
     state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
     reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
