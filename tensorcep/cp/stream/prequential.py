@@ -20,10 +20,10 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.chance import SURE
 from tensorcep.core.checks import printable, warn_user
 from tensorcep.core.components import Components
-from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.predict import BLOCK_CELLS, extended, given_at
+from tensorcep.cp.model.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.model.parameters import with_parameter
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.cp.stream.adf import BatchProblem
@@ -124,7 +124,7 @@ class Standing(NamedTuple):
         Of the constant, where it has one.
     shares : tuple of float
         Of labels, what each share of the model beside the constant has gained
-        (`tensorcep.cp.calibration.null_model`); empty before anything was predicted.
+        (`tensorcep.cp.model.null_model`); empty before anything was predicted.
     extent : float
         Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
     spread : float
