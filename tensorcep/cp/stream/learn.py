@@ -22,7 +22,6 @@ from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
 from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
-from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.coordinates import names_of_modes
@@ -32,22 +31,8 @@ from tensorcep.cp.methods import STREAMING, get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, given_int, with_numbers
 from tensorcep.cp.settings.registry import checked_method, settings_for
-from tensorcep.cp.stream.adf import (
-    BatchProblem,
-    StreamState,
-    absorbed,
-    batch_of,
-    begin,
-    forecast,
-    grown,
-    learn,
-    may_be_bold,
-    posterior_of,
-    told_messages,
-    told_of_others,
-    with_laws,
-    with_noise_told,
-)
+from tensorcep.cp.stream import adf, prequential
+from tensorcep.cp.stream.adf import BatchProblem, StreamState
 from tensorcep.cp.stream.cold_start import (
     PLAIN_REVISITED,
     Beginning,
@@ -59,22 +44,7 @@ from tensorcep.cp.stream.cold_start import (
     kept_with,
     leaves_choice,
 )
-from tensorcep.cp.stream.prequential import (
-    CERTAIN,
-    LEAST_SCORE,
-    Predicted,
-    Standing,
-    anomaly_scores,
-    change_after,
-    is_judged_by_score,
-    outliers_of,
-    predicted_scores,
-    predictions,
-    prequential,
-    warn_of_no_gain,
-    warn_of_outliers,
-    without,
-)
+from tensorcep.cp.stream.prequential import Predicted, Standing
 from tensorcep.cp.stream.reservoir import (
     Kept,
     Reservoir,
@@ -94,7 +64,6 @@ from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import split_given, split_observed
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.record import per_row
@@ -107,12 +76,11 @@ MAX_HALVINGS = 60
 
 
 class BatchEngine(NamedTuple):
-    """What learns a batch: a method, its settings, how it is run, its most sweeps, and whether boldly (`adf.learn`)."""
+    """What learns a batch: a method, its settings, how it is run, and whether boldly (`adf.learn`)."""
 
     method: AnyMethod
     settings: Settings
     options: RunOptions
-    max_iter: int
     bold: bool
 
 
@@ -180,10 +148,10 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
-    told, too_much = with_noise_told(problem, posterior)
-    state, known = begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
+    told, too_much = adf.with_noise_told(problem, posterior)
+    state, known = adf.begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
     about = known["_expected"], problem.every_free, known["_features"], known["_series"]
-    state = with_laws(state, posterior, *about)
+    state = adf.with_laws(state, posterior, *about)
     drawn = _draws_means(spec, known["prior_"], problem.every_free)
     stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, drawn)
     stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
@@ -194,7 +162,7 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = told_messages(begun.run.state.messages, posterior.noise, too_much)
+    sent = adf.told_messages(begun.run.state.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
 
@@ -211,8 +179,8 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
     )
     lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
+    state = adf.begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
+    state = adf.with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
     return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
 
 
@@ -247,10 +215,10 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
-    state = forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
+    state = adf.grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+    state = adf.forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
-    visit, batch = None, batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
+    visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
     if spec.revisit and arrival.weights is not None:
@@ -272,11 +240,11 @@ def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
         If one of them is not allowed.
     """
     max_iter = given_int("max_iter", spec.max_iter, fit.max_iter)
-    likelihood, options = fit.likelihood, checked_options(spec)
+    likelihood, options = fit.likelihood, checked_options(spec)._replace(max_iter=max_iter, verbose=False)
     method = get_method(fit.method, likelihood)
     settings = settings_for(spec.method, method.name)
     numbers = with_numbers(settings, likelihood.name, fit.prior == "learned", max_iter)
-    return BatchEngine(method, numbers, options, max_iter, may_be_bold(settings))
+    return BatchEngine(method, numbers, options, adf.may_be_bold(settings))
 
 
 def _prior_of_new(fit: FitResult, stream: Stream, k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -303,19 +271,18 @@ def learn_batch(plan: BatchPlan) -> Learned:
         If the result is not finite.
     """
     learned = learned_by(plan.engine, plan.joined, plan.visit)
-    again = told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
     return learned if again is None else learned_by(plan.engine, again, plan.visit)
 
 
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
     """What a batch leads to, its entries that were revisited among them."""
-    options, problem = engine.options._replace(verbose=False), batch.problem
-    how = {"bold": engine.bold, **options._asdict(), "max_iter": engine.max_iter}
-    result = learn(engine.method, problem, engine.settings, **how)
+    problem = batch.problem
+    result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
-    told, too_much = with_noise_told(problem, posterior)
+    told, too_much = adf.with_noise_told(problem, posterior)
     return _with_reservoir(Learned(result, told, too_much, batch, told), visit, posterior.noise, 1.0)
 
 
@@ -323,7 +290,7 @@ def _with_reservoir(learned: Learned, visit: Revisit | None, noise: GammaNoise |
     """What a batch led to as far as `step`, with the reservoir then; `noise` is what its messages led to."""
     if visit is None:
         return learned
-    sent = told_messages(learned.run.state.messages, noise, learned.too_much)
+    sent = adf.told_messages(learned.run.state.messages, noise, learned.too_much)
     posterior, reservoir = revisited(visit, learned.posterior, sent, step)
     return learned._replace(posterior=posterior, reservoir=reservoir)
 
@@ -370,7 +337,7 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
 def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: Learned) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
     with np.errstate(over="ignore", invalid="ignore"):
-        after = predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
+        after = prequential.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
         rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
     return not float(rise.sum()) <= 1.0
 
@@ -422,7 +389,7 @@ class StreamRows:
     @cached_property
     def _made(self) -> FittedRows:
         stream = self._stream
-        posterior = posterior_of(stream.state, self._keep)
+        posterior = adf.posterior_of(stream.state, self._keep)
         if any(stream.state.chains):
             posterior = posterior._replace(mode_prior=modes_of(stream.state.chains, *self._unseen))
         labels = tuple(
@@ -462,7 +429,7 @@ def learn_arrival(
     if fit is None:
         learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
         if watch is not None:
-            watch(anomaly_scores(arrival))
+            watch(prequential.anomaly_scores(arrival))
     else:
         if must_be_summed_up(fit):
             fit = gaussian_fit(fit, spec.max_iter)
@@ -477,13 +444,13 @@ def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Co
     kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
     if kind in OPEN:
         out = deciding(given.values, kind == "counts")
-    arrival = without(given, out) if out.any() else given
+    arrival = prequential.without(given, out) if out.any() else given
     coords, shape, labels = training_rows(arrival, spec.shape)
     time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
     first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
     learned = begin_again(spec, begin_with(spec, first), first.entries, time, commit, coding=coding)
     size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    warn_of_outliers(given, out, size, lambda _: why)
+    prequential.warn_of_outliers(given, out, size, lambda _: why)
     return learned
 
 
@@ -494,22 +461,22 @@ def _learn_next(
     coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
     plan = plan_batch(spec, fit, arrival)
     batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    before, likelihood = prequential(batch), batch.problem.likelihood
+    before, likelihood = prequential.before_learning(batch), batch.problem.likelihood
     if watch is not None:
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
-        predicted = predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
-        scores = anomaly_scores(arrival, predicted)
+        predicted = prequential.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
+        scores = prequential.anomaly_scores(arrival, predicted)
     shown = standing.mixed(likelihood, values, before) if chooses_prior(spec) else before
     out = np.zeros(len(values), dtype=bool)
     if likelihood.observes in OPEN:
-        out = outliers_of(batch, values, before, fit.n_samples_seen, standing)
-        standing = standing._replace(change=change_after(standing.change, out))
-        out &= standing.change < CERTAIN
+        out = prequential.outliers_of(batch, values, before, fit.n_samples_seen, standing)
+        standing = standing._replace(change=prequential.change_after(standing.change, out))
+        out &= standing.change < prequential.CERTAIN
     if out.all():
         learned = streamed(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
         commit.put(learned)
     else:
-        left = without(arrival, out) if out.any() else arrival
+        left = prequential.without(arrival, out) if out.any() else arrival
         plan = plan_batch(spec, fit, left) if out.any() else plan
         learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
     if watch is not None and scores is not None:
@@ -517,7 +484,7 @@ def _learn_next(
     if before.variance is not None:
         mean, sd = before.mean, np.sqrt(before.variance)
         why = "{:.4g} with a standard deviation of {:.3g} was expected"
-        warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
+        prequential.warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
     rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
     return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
 
@@ -549,7 +516,7 @@ def _learn_rest(
         kept = None
     learned = learn_no_worse(plan, arrival.values, before)
     if watched is not None:
-        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
+        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, prequential.LEAST_SCORE)))
         watched, standing = compared(spec, watched, state, plan.labels, arrival.tensor, standing)
     return _go_on(spec, fit, plan, learned, coding, standing, {"kept": kept, "watched": watched}, commit)
 
@@ -573,13 +540,13 @@ def begin_again(
         "converged": run.converged and not standing.is_doubtful,
         "trace": without_seconds(run.trace),
         "stream": first_stream(spec, begun, entries, time, before),
-        "diagnostics": _health(found.method, run, standing, begun.plan.problem.likelihood),
+        "diagnostics": standing.diagnostics(found.method, run.n_iter, begun.plan.problem.likelihood),
     }
     found = found.changed(**{**made, **fields})
     commit.put(found)
     warn_of_no_convergence(begun.plan, run)
     if is_due:
-        warn_of_no_gain(standing)
+        prequential.warn_of_no_gain(standing)
     return found
 
 
@@ -601,7 +568,7 @@ def _go_on(
         for known, new in zip(plan.stream.keys, plan.added, strict=True):
             if known is not None and new is not None:
                 known.update(new)
-        state = absorbed(plan.state, batch, learned.posterior)
+        state = adf.absorbed(plan.state, batch, learned.posterior)
         changed: dict[str, Any] = {"state": state, "reservoir": learned.reservoir, "standing": standing, **held}
         unseen = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
         observation = fit.observation.with_facts(coding)
@@ -619,11 +586,11 @@ def _go_on(
             unseen_mean=unseen[0],
             unseen_cov=unseen[1],
             series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=_health(fit.method, run, standing, batch.problem.likelihood),
+            diagnostics=standing.diagnostics(fit.method, run.n_iter, batch.problem.likelihood),
         )
         commit.put(found)
     if is_due:
-        warn_of_no_gain(standing)
+        prequential.warn_of_no_gain(standing)
     return found
 
 
@@ -634,11 +601,6 @@ def streamed(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> Fi
     gone: dict[str, Any] = {"cells": None, "sampled": None, "kept": None, "apart": (), "diagnostics": None}
     rows = StreamRows(stream, 1.0 - spec.forget, unseen)
     return fit.changed(**{**gone, "forgotten": forgotten, "rows": rows, "stream": stream, **fields})
-
-
-def _health(method: str, run: Run, standing: Standing, likelihood: Likelihood) -> Diagnostics | None:
-    """What a stream that was found to gain nothing tells of it."""
-    return standing.diagnostics(method, run.n_iter, is_judged_by_score(likelihood))
 
 
 def without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

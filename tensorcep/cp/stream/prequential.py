@@ -275,13 +275,13 @@ class Standing(NamedTuple):
         due = self.is_doubtful and (self.n >= WARNED or self.lag > 0.0) and not self.warned
         return self._replace(warned=self.warned or due), due
 
-    def diagnostics(self, method: str, n_iter: int, by_score: bool) -> Diagnostics | None:
+    def diagnostics(self, method: str, n_iter: int, likelihood: Likelihood) -> Diagnostics | None:
         """What a user who was warned of this standing, while it lasts, is told beside it; None otherwise."""
         if not (self.warned and self.is_doubtful):
             return None
         score, gain, error = self.score / self.n, self.gain / self.n, self.square**0.5 / self.n
         found = {"score": score, "n_held_out": int(self.n), "gain_error": error, "constant_score": score - gain}
-        if not by_score:
+        if not is_judged_by_score(likelihood):
             constant = -0.5 * (np.log(2.0 * np.pi * max(self.spread, LEAST_SPREAD)) + 1.0)
             found |= {"constant_score": float(constant), "explained": gain, "explained_error": error}
         return Diagnostics(method, n_iter, False, {}, **found)
@@ -333,7 +333,7 @@ def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np
     return Predicted(mean, score, variance)
 
 
-def prequential(batch: BatchProblem) -> Predicted:
+def before_learning(batch: BatchProblem) -> Predicted:
     """The predictions of a batch before it is learned."""
     return predictions(batch, belief_before(batch), batch.rows)
 

@@ -17,15 +17,7 @@ from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.stream import cold_start, deviations, row_priors
-from tensorcep.cp.stream.adf import (
-    StreamState,
-    absorbed,
-    batch_of,
-    forecast,
-    grown,
-    learn,
-    told_of_others,
-)
+from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
