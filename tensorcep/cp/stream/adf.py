@@ -81,7 +81,7 @@ class StreamState(NamedTuple):
     time: float
     dispersion: Dispersion | None = None
     maps: tuple[MapOfFeatures | None, ...] = ()
-    designs: tuple[Design | None, ...] = ()
+    designs: tuple[Any, ...] = ()
     chains: tuple[Chain | None, ...] = ()
     clocks: tuple[Any, ...] = ()
     pairs: PairRows | None = None
@@ -96,10 +96,6 @@ class StreamState(NamedTuple):
         """What is known of mode k as a series; None where it is none."""
         return self.chains[k] if self.chains else None
 
-    def map_of(self, k: int) -> MapOfFeatures | None:
-        """What is known of the map from the features of mode k; None where it has none."""
-        return self.maps[k] if self.maps and self.designs else None
-
     @property
     def clock_of_pairs(self) -> Any:
         """The axis along which rows deviate; None where they do not."""
@@ -107,9 +103,8 @@ class StreamState(NamedTuple):
 
     def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
         """Some rows of mode k at a time, with the prior that their features give them by now."""
-        known, mode, design = self.map_of(k), self.modes[k], self.designs[k] if self.designs else None
-        prior = None if known is None or design is None else known.prior_now(design, mode, rows)
-        return mode.at(rows, keep, time, prior)
+        known, mode = self.maps[k] if self.maps else None, self.modes[k]
+        return mode.at(rows, keep, time, None if known is None else known.prior_now(self.designs[k], mode, rows))
 
 
 class BatchProblem(NamedTuple):
@@ -324,7 +319,7 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
     maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
     for k, (rows, own) in enumerate(_lines_of_modes(batch)):
         mode, n, new = state.modes[k], state.sizes[k], Natural(posterior.Lam[own], posterior.eta[own])
-        known, chain, design = state.map_of(k), state.chain_of(k), state.designs[k] if state.designs else None
+        known, chain = maps[k] if maps else None, state.chain_of(k)
         if chain is not None:
             seen = mode.seen[:n].copy()
             seen[rows] = True
@@ -332,9 +327,9 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
             chains[k], sites, whole = smoothed(chain, state.clocks[k], mode.sites(n), rows, more, seen)
             mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
         else:
-            if known is not None and design is not None:
-                mode.prior_Lam[rows], mode.prior_eta[rows] = known.prior_now(design, mode, rows)
-                maps[k] = known.after(design, mode, rows, new)
+            if known is not None:
+                mode.prior_Lam[rows], mode.prior_eta[rows] = known.prior_now(state.designs[k], mode, rows)
+                maps[k] = known.after(state.designs[k], mode, rows, new)
             mode.Lam[rows], mode.eta[rows] = new
         mode.seen[rows], mode.time[rows] = True, batch.time
     laws: dict[str, Any] = {"maps": tuple(maps), "chains": tuple(chains), "pairs": pairs}

@@ -58,6 +58,7 @@ PRIORS = ("fixed", "learned")
 LEAST, LEAST_LOSS = -1e100, 0.1
 # Entries of a batch, where the first ones are learned in batches. From 100 to 1000 it made no difference.
 BATCH = 500
+UNKNOWN = Standing()
 PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0."
 
 
@@ -96,14 +97,9 @@ class Begun(NamedTuple):
     watched: Kept | None = None
 
 
-def chooses_prior(spec: FitSpec) -> bool:
-    """Whether the prior of a stream is left to it."""
-    return is_auto(spec.prior)
-
-
 def leaves_choice(spec: FitSpec) -> bool:
     """Whether entries left out may decide on the prior of a stream or on its columns."""
-    return chooses_prior(spec) or isinstance(spec.prior, Mapping)
+    return is_auto(spec.prior) or isinstance(spec.prior, Mapping)
 
 
 def keeps_entries(spec: FitSpec, n: int) -> bool:
@@ -111,7 +107,7 @@ def keeps_entries(spec: FitSpec, n: int) -> bool:
     return spec.forget == 0.0 and (leaves_choice(spec) or n <= spec.revisit)
 
 
-def begin_with(spec: FitSpec, first: Beginning, standing: Standing | None = None, has_main: bool = False) -> Begun:
+def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, has_main: bool = False) -> Begun:
     """Fit the first entries of a stream.
 
     `standing` is that of the stream so far; `has_main` says whether the fit so far has main effects.
@@ -125,7 +121,8 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing | None = None
     kept, prior = entries._replace(fitted=n, prior=None), entries.prior
     if not leaves_choice(spec):
         plan = _plan(spec, first)
-        begun, rank = Begun(plan, plan.policy.run(plan), _begun(standing, plan, entries), None), plan.problem.rank
+        standing = standing if standing.seen else _told(standing, plan, entries)
+        begun, rank = Begun(plan, plan.policy.run(plan), standing, None), plan.problem.rank
         if keeps_entries(spec, n):
             return begun._replace(kept=kept if n < enough(first.shape, rank) else None)
         if spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
@@ -136,13 +133,13 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing | None = None
     if prior is None and told >= FEWEST:
         one, plan, run = _learned(spec, first)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
-        standing = _begun(standing, plan, entries)._replace(**judged)
+        standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
         prior = one.way.prior if told >= SETTLED and not one.way.in_batches else None
     else:
         # a prior that stays does so with its columns
         way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
-        standing = _begun(standing, plan, entries)
+        standing = standing if standing.seen else _told(standing, plan, entries)
     stays = keeps_entries(spec, n) and n < enough(first.shape, plan.problem.rank)
     return Begun(plan, run or plan.policy.run(plan), standing, kept._replace(prior=prior) if stays else None)
 
@@ -205,13 +202,6 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     return plan
 
 
-def _begun(standing: Standing | None, plan: Plan, entries: Kept) -> Standing:
-    """The standing of a stream, with the values of its first batch."""
-    if standing is not None and standing.seen:
-        return standing
-    return _told(standing or Standing(), plan, entries)
-
-
 def _told(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
     """The standing after entries."""
     likelihood = plan.problem.likelihood
@@ -223,17 +213,8 @@ def enough(shape: Sequence[int], rank: int) -> int:
     return min(MOST_KEPT, PER_ELEMENT * rank * sum(shape))
 
 
-def kept_with(spec: FitSpec, kept: Kept | None, batch: Kept) -> Kept | None:
-    """The entries that are kept and those of a batch; None where none are kept."""
-    if kept is None or not keeps_entries(spec, len(kept.values) + len(batch.values)):
-        return None
-    return kept.with_batch(batch)
-
-
-def due(kept: Kept | None, shape: Sequence[int], rank: int) -> bool:
+def due(kept: Kept, shape: Sequence[int], rank: int) -> bool:
     """Whether all the entries that are kept are to be fitted again."""
-    if kept is None:
-        return False
     wanted, end = GROWTH * kept.at(slice(kept.fitted)).n_telling, enough(shape, rank)
     return kept.n_telling >= (end if wanted * NEAR_END > end else wanted)
 
@@ -262,7 +243,7 @@ def compared(
         plan = _plan(spec, first).unseen()
         run = plan.policy.run(plan)
         fitted = _predicted(spec, plan, run, rest).score
-    constant = _told(Standing(), plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
+    constant = _told(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
     behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
     left = watched._replace(fitted=n) if n < end else None
@@ -301,7 +282,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
             plan = _plan(spec, some, way)
             run = _run(spec, plan.unseen(), way)
             predicted = _predicted(spec, plan, run, left_out)
-        standing = _told(_told(Standing(), plan, some.entries), plan, left_out, predicted)
+        standing = _told(_told(UNKNOWN, plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
 
     found = [trial(way) for way in _ways(spec, len(used))]
@@ -325,7 +306,7 @@ def _may_need_tries(spec: FitSpec, first: Beginning) -> bool:
 def _ways(spec: FitSpec, n: int) -> list[Way]:
     """The ways to learn n entries."""
     wide = [Way("learned", wide=True)] if leaves_columns(spec) else []
-    if not chooses_prior(spec):
+    if not is_auto(spec.prior):
         return [Way("learned"), *wide]
     # entries that are revisited need the messages of one fit
     if spec.asked.observes not in ("labels", "counts") or spec.revisit or n <= BATCH:

@@ -29,7 +29,15 @@ from tensorcep.cp.inputs.side_information import has_features, is_local, lost_kn
 from tensorcep.cp.inputs.weights import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import STREAMING, get_method
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, given_int, with_numbers
+from tensorcep.cp.plan.spec import (
+    FitSpec,
+    RunOptions,
+    check_revisit,
+    checked_options,
+    given_int,
+    is_auto,
+    with_numbers,
+)
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf, prequential
 from tensorcep.cp.stream.adf import BatchProblem, StreamState
@@ -38,10 +46,9 @@ from tensorcep.cp.stream.cold_start import (
     Beginning,
     Begun,
     begin_with,
-    chooses_prior,
     compared,
     due,
-    kept_with,
+    keeps_entries,
     leaves_choice,
 )
 from tensorcep.cp.stream.prequential import Predicted, Standing
@@ -466,7 +473,7 @@ def _learn_next(
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
         predicted = prequential.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
         scores = prequential.anomaly_scores(arrival, predicted)
-    shown = standing.mixed(likelihood, values, before) if chooses_prior(spec) else before
+    shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
     out = np.zeros(len(values), dtype=bool)
     if likelihood.observes in OPEN:
         out = prequential.outliers_of(batch, values, before, fit.n_samples_seen, standing)
@@ -503,7 +510,9 @@ def _learn_rest(
     stream, state, batch = plan.stream, plan.state, plan.batch
     entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
     standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
-    kept, watched = kept_with(spec, stream.kept, entries), stream.watched
+    kept, watched = stream.kept, stream.watched
+    if kept is not None:
+        kept = kept.with_batch(entries) if keeps_entries(spec, len(kept.values) + len(entries.values)) else None
     if kept is not None and due(kept, state.sizes, state.rank):
         lost = lost_knowledge(spec.prior, fit.features, fit.series)
         if lost is None:

@@ -130,7 +130,7 @@ class Standing(NamedTuple):
     spread : float
         Mean square of what real values were apart from the mean of those before them.
     change : float
-        The evidence that values which are wild by what was known are those of a change (`tensorcep.cp.stream.wild`).
+        The evidence that values which were impossible by what was known are those of a change (`change_after`).
     score : float
         Sum of the log scores of the predictions.
     lag : float
