@@ -38,7 +38,7 @@ from tensorcep.priors.coupled import Known, joint, marginals
 from tensorcep.priors.design import Design
 from tensorcep.priors.drifting import SeriesPrior
 from tensorcep.priors.elimination import ordered
-from tensorcep.priors.field import Field, scales_of
+from tensorcep.priors.field import scales_of
 from tensorcep.priors.graph import Net
 from tensorcep.priors.learned import MEAN_ROWS, Expected, LearnedPrior, inverse
 from tensorcep.priors.record import Coupled
@@ -408,14 +408,6 @@ def rows_together(known: Chain, clock: Known, sites: Natural) -> Natural:
     return in_all(Natural(Lam, eta), known.free)
 
 
-def _some_of_field(known: Chain, of: Field, own: Natural) -> Marginals:
-    """The moments of the rows that a field is learned from, in order, the others being integrated out."""
-    at = np.zeros((len(of.lengths), len(known.length)))
-    at[np.argmin(np.abs(of.lengths[:, None] - known.length), axis=0), np.arange(len(known.length))] = known.precision
-    prior = joint(of, at, at[:, None] * known.mean, np.zeros(len(known.mean)))
-    return marginals(prior, own.Lam[of.place], own.eta[of.place])
-
-
 def law_after(known: Chain, clock: Known, seen: np.ndarray, sites: Natural) -> Chain:
     """The chain with the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
 
@@ -429,7 +421,10 @@ def law_after(known: Chain, clock: Known, seen: np.ndarray, sites: Natural) -> C
     if of is None:
         return known
     if isinstance(clock, Net):
-        found = _some_of_field(known, of, own)
+        at = np.zeros((len(of.lengths), D))  # the rows that the field is not learned from are integrated out
+        at[np.argmin(np.abs(of.lengths[:, None] - known.length), axis=0), np.arange(D)] = known.precision
+        field = joint(of, at, at[:, None] * known.mean, np.zeros(D))
+        found = marginals(field, own.Lam[of.place], own.eta[of.place])
     else:
         _, found = _along(known, clock, np.flatnonzero(seen), own)
     mean = np.empty_like(found.mean)
