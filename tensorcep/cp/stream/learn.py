@@ -65,7 +65,6 @@ from tensorcep.cp.stream.reservoir import (
 from tensorcep.cp.stream.row_priors import modes_of
 from tensorcep.cp.stream.store import Stream, keys_of
 from tensorcep.cp.targets.base import deciding
-from tensorcep.cp.targets.real import has_common_law
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
@@ -665,7 +664,9 @@ def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
             "dispersion='learned'."
         )
     # a stream has one, and to make its posterior takes as long as a sweep
-    if given is not None and fit is not None and fit.stream is None and has_common_law(fit.posterior):
+    first = None if given is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
         fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
     name, _ = checked_method(spec.method)
     if fit is None:

@@ -22,7 +22,7 @@ from tensorcep.core.checks import printable, warn_user
 from tensorcep.core.components import Components
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.diagnostics import Diagnostics
-from tensorcep.cp.fitted.predict import BLOCK_CELLS, extended, given_at
+from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at
 from tensorcep.cp.model.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.model.parameters import with_parameter
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
@@ -322,7 +322,7 @@ def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np
     mean, score, variance = np.empty((3, len(y)))
     for first in range(0, len(score), BLOCK_CELLS):
         part = slice(first, first + BLOCK_CELLS)
-        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), batch.extent, part)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, batch.extent, part)
         given = (m[0], v[0], theta[0])
         score[part] = likelihood.logpdf(y[part], *given)
         if likelihood.observes == "labels":
