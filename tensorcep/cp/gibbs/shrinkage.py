@@ -30,9 +30,8 @@ from scipy.special import logit, ndtri
 from tensorcep.core.belief import Draws
 from tensorcep.core.chance import beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
+from tensorcep.cp.gibbs.held_out import LEAST_SHARE, LEAST_WEIGHT, HeldOut
 from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
-from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.model.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
