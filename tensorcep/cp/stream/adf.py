@@ -207,10 +207,7 @@ def forecast(
     Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
     errors call the modes by `names`.
 
-    Raises
-    ------
-    ValueError
-        If a new row has no place on the axis of its mode.
+    A new row without a place on the axis of its mode is refused.
     """
     clocks, chains = list(state.clocks), list(state.chains)
     for k, known in enumerate(state.chains):

@@ -111,11 +111,6 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, ha
     """Fit the first entries of a stream.
 
     `standing` is that of the stream so far; `has_main` says whether the fit so far has main effects.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or a value is not allowed.
     """
     entries, n = first.entries, len(first.entries.values)
     kept, prior = entries._replace(fitted=n, prior=None), entries.prior
@@ -179,11 +174,6 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
 
     A `way` tells what that leaves open. Many quick starts are tried only where it says so: all entries that are kept
     are fitted anew a few times on the way.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter, a value or a weight is not allowed.
     """
     (entries, shape, labels, source), how = first, {} if way is None else {"prior": way.prior}
     if way is not None and way.in_batches:

@@ -200,13 +200,7 @@ def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.n
 
 
 def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
-    """Decide all of learning one more batch. The stream is not changed.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or the batch is not allowed.
-    """
+    """Decide all of learning one more batch. The stream is not changed."""
     likelihood, engine = fit.likelihood, engine_of(spec, fit)
     y = spec.target.checked(arrival.values, likelihood)
     stream = continued_stream(spec, fit)
@@ -236,13 +230,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
 
 
 def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
-    """What learns a batch, by the parameters.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one of them is not allowed.
-    """
+    """What learns a batch, by the parameters."""
     max_iter = given_int("max_iter", spec.max_iter, fit.max_iter)
     likelihood, options = fit.likelihood, checked_options(spec)._replace(max_iter=max_iter, verbose=False)
     method = get_method(fit.method, likelihood)
@@ -269,10 +257,7 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
 def learn_batch(plan: BatchPlan) -> Learned:
     """Learn a batch; the stream is not changed.
 
-    Raises
-    ------
-    FloatingPointError
-        If the result is not finite.
+    FloatingPointError where the result is not finite.
     """
     learned = learned_by(plan.engine, plan.joined, plan.visit)
     again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
@@ -321,10 +306,7 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
     far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
     step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
 
-    Raises
-    ------
-    FloatingPointError
-        If the result is not finite.
+    FloatingPointError where the result is not finite.
     """
     learned = learn_batch(plan)
     if plan.batch.problem.likelihood.observes not in OPEN:

@@ -430,13 +430,7 @@ def predicted_scores(likelihood: Likelihood, batch: BatchProblem, unseen: np.nda
 
 @contextlib.contextmanager
 def watching(scores: Any) -> Iterator[Callable[[pd.DataFrame], Any] | None]:
-    """What is called with the scores of every batch: None, what was given, or what writes them to a csv file.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these.
-    """
+    """What is called with the scores of every batch: None, what was given, or what writes them to a csv file."""
     if scores is None or callable(scores):
         yield scores
         return

@@ -367,10 +367,7 @@ def links_of(known: Chain, clock: Clock, rows: np.ndarray) -> Links:
 def _along(known: Chain, clock: Clock, rows: np.ndarray, own: Natural) -> tuple[np.ndarray, Marginals]:
     """Some rows (m,) of a series in the order of their times, and their moments; of all entries say `own`.
 
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    FloatingPointError where the joint precision is not positive definite.
     """
     prior = links_of(known, clock, rows)
     place = prior.of.place
@@ -383,10 +380,7 @@ def rows_together(known: Chain, clock: Known, sites: Natural) -> Natural:
     Where columns are independent of each other by approximation, what the others say of each column by itself stands
     beside the sites: no more of a batch's messages can be taken off.
 
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    FloatingPointError where the joint precision is not positive definite.
     """
     own = known.in_free(sites)
     if isinstance(clock, Net):
@@ -492,10 +486,7 @@ def with_new_rows(
 
     `labels` are theirs, None without any. Of phases that are new the season is not known.
 
-    Raises
-    ------
-    ValueError
-        If a new row has no place on the axis.
+    A new row without a place on the axis is refused.
     """
     if isinstance(clock, Net):
         clock = clock._replace(n=last)
@@ -517,10 +508,7 @@ def with_new_rows(
 def with_times(clock: Clock, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
     """The axis with the times (q,) of new rows, which errors call by these labels.
 
-    Raises
-    ------
-    ValueError
-        If one has no time, or that of another row, or lies beyond a circle.
+    One that has no time, or that of another row, or lies beyond a circle is refused.
     """
     if not np.isfinite(times).all():
         bad = labels[int(np.argmin(np.isfinite(times)))]

@@ -82,10 +82,7 @@ def stream_of(
 ) -> Stream:
     """The stream that a file holds, with the labels, the features and the axes of the model.
 
-    Raises
-    ------
-    ValueError
-        If it tells of deviations of other rows.
+    Deviations of other rows are refused.
     """
     state = stored.state
     if state.pairs is not None and not state.pairs.fits(state.sizes, clocks):

@@ -151,10 +151,7 @@ def forget_in_stream(
 ) -> None:
     """Take entries, and rows of a mode, out of a stream, and commit the result.
 
-    Raises
-    ------
-    ValueError
-        If the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
+    Refused where the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
     """
     fit, spec = model
     check_stream(spec, fit)
@@ -343,12 +340,7 @@ def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
 
 
 def _check_entries_of_fit(model: FittedModel, coords: np.ndarray) -> None:
-    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
     n, cells = int(model.fit.n_samples_seen), model.fit.cells
     if model.fit.stream is not None:
         return
