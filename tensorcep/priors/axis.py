@@ -139,12 +139,9 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
-    group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
-    order = np.lexsort((clock.times[rows], group))
-    place, group = rows[order], group[order]
-    times, n = clock.times[place], len(place)
-    closed = clock.circle > 0.0 and n > 2
-    apart = np.where(group[1:] == group[:-1], np.diff(times), np.inf)
+    order, apart, closed = in_time(clock, rows)
+    place = rows[order]
+    times = clock.times[place]
     if not np.isfinite(apart).any():
         return None
     lengths = lengths_of(clock, times, apart[np.isfinite(apart)])
@@ -157,6 +154,18 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     prior, nothing = (level, strength * SHAPE), 3 * (np.empty(0),)
     begun = (clock, place, order, closed, phase, which.ravel().astype(np.int64), grid)
     return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
+
+
+def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The order of rows (n,) by groups and times, how far each is from the one before it, and whether on a circle.
+
+    Rows of two groups are infinitely far apart; the distance that closes a circle is left out.
+    """
+    group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
+    order = np.lexsort((clock.times[rows], group))
+    group = group[order]
+    apart = np.where(group[1:] == group[:-1], np.diff(clock.times[rows[order]]), np.inf)
+    return order, apart, clock.circle > 0.0 and len(rows) > 2
 
 
 def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:

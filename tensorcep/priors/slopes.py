@@ -65,9 +65,14 @@ def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STR
     total, count = design.transposed(np.ones((n, 1)))[:, 0], n + prior_rows
     values = vectors = None
     if design.n_features <= MOST_DIRECT:
-        values, vectors = np.linalg.eigh(design.gram() - np.outer(total, total) / count)
-        values = np.maximum(values, 0.0)
+        values, vectors = decomposed(design.gram(), total, count)
     return Ready(design, total, count, values, vectors, (strength[0], strength[1] / design.size))
+
+
+def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of H."""
+    values, vectors = np.linalg.eigh(gram - np.outer(total, total) / count)
+    return np.maximum(values, 0.0), vectors
 
 
 class Sums(NamedTuple):

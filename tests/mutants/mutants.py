@@ -317,9 +317,9 @@ STREAMS = (
     ),
     Mutant(
         "stream-revisited-age",
-        "tensorcep/cp/stream/revisit.py",
-        "lost = 1.0 - made.keep ** np.maximum(0.0, time - chosen.born)",
-        "lost = made.keep ** np.maximum(0.0, time - chosen.born)",
+        "tensorcep/cp/stream/reservoir.py",
+        "lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)",
+        "lost = made.keep ** np.maximum(0.0, made.batch.time - chosen.born)",
         "A revisited entry sends the share of its message that its age has taken.",
         "tests/cp/stream/test_revisit.py",
         "conjugate",
@@ -327,8 +327,8 @@ STREAMS = (
     Mutant(
         "stream-forget-noise",
         "tensorcep/cp/stream/unlearn.py",
-        "a, b = noise.a - float(lost.a.sum()), noise.b - float(lost.b.sum())",
-        "a, b = noise.a - float(lost.a.sum()), noise.b",
+        "rest = noise_without(noise, lost)",
+        "rest = noise_without(noise, lost)._replace(b=noise.b)",
         "Entries that are forgotten leave their squared errors in the noise.",
         "tests/cp/estimators/test_stream_forgetting.py",
     ),

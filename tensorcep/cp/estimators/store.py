@@ -18,7 +18,7 @@ from tensorcep.core.store import write_model as write_record
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
+from tensorcep.cp.stream.store import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels

@@ -17,10 +17,11 @@ from tensorcep.cp.estimators.queries import Queries
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.transform import NewRows, with_rows
 from tensorcep.cp.fitted.transform import transform as fold_in
+from tensorcep.cp.inputs.batches import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn
-from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
-from tensorcep.cp.stream.learn import Commit, learn_arrival, split_batch, watching
+from tensorcep.cp.stream.learn import Commit, learn_arrival, split_batch
+from tensorcep.cp.stream.prequential import watching
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 

@@ -13,14 +13,6 @@ from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.calibration.null_model import (
-    CONSTANT,
-    CONSTANT_OF_LABELS,
-    ConstantLaw,
-    constant_law,
-    evidence_of_shares,
-    mean_share,
-)
 from tensorcep.cp.fit.quick_fit import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -31,6 +23,14 @@ from tensorcep.cp.gibbs.noise_law import gain_of_constant
 from tensorcep.cp.gibbs.shrinkage import MOST_DOUBT, is_of_rates, slope_of
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_points
+from tensorcep.cp.model.null_model import (
+    CONSTANT,
+    CONSTANT_OF_LABELS,
+    ConstantLaw,
+    constant_law,
+    evidence_of_shares,
+    mean_share,
+)
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, number_telling, places_telling, plain_values, told_beside
 from tensorcep.cp.plan.plan import Plan

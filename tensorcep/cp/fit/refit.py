@@ -18,6 +18,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.fit.run import MultiStart
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.alignment import aligned_rows
+from tensorcep.cp.fitted.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
@@ -31,7 +32,6 @@ from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
-from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
 

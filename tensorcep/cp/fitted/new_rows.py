@@ -237,11 +237,11 @@ def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> 
     return Natural(pack(0.5 * (precision + precision.T))[None], (precision @ prior_mean[free])[None])
 
 
-def in_all(rows: Natural, free: np.ndarray) -> Natural:
-    """Rows in all columns; the others are clamped to 1."""
+def in_all(rows: Natural, free: np.ndarray, clamped: float = CLAMPED) -> Natural:
+    """Rows in all columns; the others are clamped to 1, by a precision of 0 not at all."""
     R, f = len(free), np.flatnonzero(free)
-    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), CLAMPED)
-    Lam[:, diagonal(R)] = CLAMPED
+    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), clamped)
+    Lam[:, diagonal(R)] = clamped
     i, j = np.tril_indices(len(f))
     Lam[:, f[i] * (f[i] + 1) // 2 + f[j]] = rows.Lam
     eta[:, f] = rows.eta

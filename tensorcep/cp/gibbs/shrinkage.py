@@ -9,7 +9,7 @@ rows and err the more the larger they are: se / b is also found with weights 1 /
 and the larger of both counts. Chains that have found nothing can get the signs of the few largest values right.
 
 Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
-scores of those left out tell (`tensorcep.cp.calibration.null_model`): of few ones they tell little, and the constant
+scores of those left out tell (`tensorcep.cp.model.null_model`): of few ones they tell little, and the constant
 then counts most. Values at a limit are so at most at the share that the slope leaves, since noise of many sizes can
 gain log scores, too. Counts are such a mixture as well. One far above its mean would cost all that the others gain: of
 n that were left out the constant counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to
@@ -30,7 +30,9 @@ from scipy.special import logit, ndtri
 from tensorcep.core.belief import Draws
 from tensorcep.core.chance import beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.calibration.null_model import (
+from tensorcep.cp.gibbs.held_out import LEAST_SHARE, LEAST_WEIGHT, HeldOut
+from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
+from tensorcep.cp.model.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
     ConstantLaw,
@@ -38,8 +40,6 @@ from tensorcep.cp.calibration.null_model import (
     evidence_of_shares,
     mean_share,
 )
-from tensorcep.cp.gibbs.held_out import LEAST_SHARE, LEAST_WEIGHT, HeldOut
-from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import told_beside
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of

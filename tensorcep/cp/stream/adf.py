@@ -1,73 +1,51 @@
 """Assumed-density filtering (ADF): a stream of batches, the posterior after each one being the prior of the next.
 
-Inside a batch any method with Gaussian rows serves (`attempts`): CEP gives ADF-CEP, mean field streaming VB (POST).
+Inside a batch any method with Gaussian rows serves (`learn`): CEP gives ADF-CEP, mean field streaming VB (POST).
 Only the rows that a batch touches are read and written, so its cost is not that of the tensor; rows can be added.
 
+A batch is learned by sweeps as bold as it bears. The posterior so far is a start that hardly any batch moves far, and
+from there sweeps that are not damped reach the fixed point that damped ones reach in a third of the sweeps. The
+published formula learns most: the messages that CEP.positive would limit are the surprising entries'. But messages may
+overshoot, and when many surprising ones meet in one row they can outweigh its prior. So a batch is learned boldly at
+first, and if that shows trouble, all of it again.
+
 Source: Wang and Zhe, Conditional Expectation Propagation, sec. 4.2 (ADF-CEP); Du et al., Probabilistic streaming tensor
-decomposition (POST). Where we differ: fresh messages, sweeps to a tolerance, and the guards of `attempts`.
+decomposition (POST). Where we differ: fresh messages, sweeps to a tolerance, and the guards of `learn`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets, row_dims
-from tensorcep.core.records import Sized
 from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.fitted.new_rows import Natural
-from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.fitted.predict import latent
+from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after
 from tensorcep.cp.model.problem import Problem, with_powers
 from tensorcep.cp.model.subsets import with_extents
-from tensorcep.cp.stream.chained import chain_of, smoothed
-from tensorcep.cp.stream.deviating import (
-    Lines,
-    PairRows,
-    deviations_of,
-    in_modes,
-    pairs_after,
-    pairs_of_batch,
-    with_pairs,
-)
-from tensorcep.cp.stream.drifting import Chain
-from tensorcep.cp.stream.featured import map_after, prior_now, rows_at
-from tensorcep.cp.stream.reservoir import Reservoir
-from tensorcep.cp.stream.slopes import MapOfFeatures
-from tensorcep.cp.stream.standing import Kept, Standing
+from tensorcep.cp.settings.messages import CEP
+from tensorcep.cp.stream import row_priors
+from tensorcep.cp.stream.deviations import PairRows, apart, first_pairs, joined, messages_to_pairs
+from tensorcep.cp.stream.row_priors import Chain, MapOfFeatures, ModeRows, messages_to, prior_by_others, smoothed
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
 from tensorcep.priors.fixed import FixedPrior
+from tensorcep.priors.learned import Expected
 
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
 GROWTH = 1.5
-
-
-class ModeRows(NamedTuple):
-    """Rows of one mode, with room for more; those in use come first.
-
-    Attributes
-    ----------
-    Lam, eta : (room, P), (room, R)
-        Natural parameters of the posterior at the time it was last updated.
-    prior_Lam, prior_eta : (room, P), (room, R)
-        Natural parameters of the prior that forgetting returns to.
-    seen : (room,) bool
-        Whether an entry has touched the row.
-    time : (room,) float64
-        Time of the last update.
-    """
-
-    Lam: Annotated[np.ndarray, Sized("room P")]
-    eta: Annotated[np.ndarray, Sized("room R")]
-    prior_Lam: Annotated[np.ndarray, Sized("room P")]
-    prior_eta: Annotated[np.ndarray, Sized("room R")]
-    seen: Annotated[np.ndarray, Sized("room", "b")]
-    time: Annotated[np.ndarray, Sized("room")]
+# A sweep that is not damped must bring the change down to such a share of the one before: damped ones halve it.
+LEAST_FALL = 0.5
 
 
 class StreamState(NamedTuple):
@@ -103,7 +81,7 @@ class StreamState(NamedTuple):
     time: float
     dispersion: Dispersion | None = None
     maps: tuple[MapOfFeatures | None, ...] = ()
-    designs: tuple[Design | None, ...] = ()
+    designs: tuple[Any, ...] = ()
     chains: tuple[Chain | None, ...] = ()
     clocks: tuple[Any, ...] = ()
     pairs: PairRows | None = None
@@ -114,51 +92,47 @@ class StreamState(NamedTuple):
             raise ValueError("the arrays of the stream do not fit its shape")
         return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
 
+    def chain_of(self, k: int) -> Chain | None:
+        """What is known of mode k as a series; None where it is none."""
+        return self.chains[k] if self.chains else None
 
-class Stream(NamedTuple):
-    """What a model that learns from a stream keeps beside its parameters.
+    @property
+    def clock_of_pairs(self) -> Any:
+        """The axis along which rows deviate; None where they do not."""
+        return None if self.pairs is None else self.clocks[self.pairs.modes[1]]
 
-    Attributes
-    ----------
-    keys : tuple of dict or None
-        Per mode with labels, the row of each label.
-    names : tuple
-        The names of the modes, None where they have none.
-    seed : int
-        Of the prior means of new rows.
-    uniform : bool
-        Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
-    reservoir : Reservoir or None
-        Past entries that are learned again, where that was asked for.
-    standing, kept : Standing, Kept or None
-        How well the stream predicts, and its entries while it is beginning.
-    watched : Kept or None
-        Entries by which the stream is held against a fit.
-    """
-
-    state: StreamState
-    keys: tuple[dict[Any, int] | None, ...]
-    names: tuple[Any, ...]
-    seed: int
-    uniform: bool
-    reservoir: Reservoir | None = None
-    standing: Standing = Standing()
-    kept: Kept | None = None
-    watched: Kept | None = None
+    def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
+        """Some rows of mode k at a time, with the prior that their features give them by now."""
+        known, mode = self.maps[k] if self.maps else None, self.modes[k]
+        return mode.at(rows, keep, time, None if known is None else known.prior_now(self.designs[k], mode, rows))
 
 
 class BatchProblem(NamedTuple):
     """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
 
-    `used[k]` holds the rows of mode k that the batch touches, in ascending order; `rows` the packed rows (n, K) of its
-    entries in the problem; `time` is the batch's. Where rows deviate pairs are one more mode of the problem, which has
-    one more column (`deviating`), and `used` has these pairs too.
+    Attributes
+    ----------
+    used : tuple of (m,) int64
+        The rows of each mode that the batch touches, in ascending order. Where rows deviate pairs are one more mode of
+        the problem, which has one more column (`deviations`), and these pairs are the last of `used`.
+    rows : (N, K) int64
+        The packed rows of its entries in the problem.
+    time : float
+        Of the batch.
+    coords, y, extent : (N, K) int64, (N,) float64, (N,) float64 or None
+        The rows of its entries in the stream, values as the likelihood has them, and exposures or numbers of trials.
+    dispersion : Dispersion or None
+        Of the counts before the batch.
     """
 
     problem: Problem
     used: tuple[np.ndarray, ...]
     rows: np.ndarray
     time: float
+    coords: np.ndarray
+    y: np.ndarray
+    extent: np.ndarray | None = None
+    dispersion: Dispersion | None = None
 
 
 def begin(
@@ -171,6 +145,36 @@ def begin(
     return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
 
 
+def with_laws(
+    state: StreamState,
+    posterior: Posterior,
+    expected: Expected | None,
+    free: np.ndarray,
+    designs: tuple[Design | None, ...],
+    clocks: Sequence[Any],
+) -> StreamState:
+    """The state that goes on with the laws of a fit's rows: of features, of series and graphs, and of deviations.
+
+    `free` (K, R) bool are its free columns. The rows of such modes are changed in place.
+    """
+    prior, of = posterior.mode_prior, posterior.deviations
+    of_modes = list(enumerate(zip(state.modes, state.sizes, free, strict=True)))
+    if prior is not None and expected is not None and any(prior.slopes):
+        maps: list[MapOfFeatures | None] = [None] * len(designs)
+        for k, (mode, n, own) in of_modes:
+            if (design := designs[k]) is not None and own.any():
+                maps[k] = row_priors.first_map(design, expected, k, own, prior, mode, n)
+        state = state._replace(maps=tuple(maps), designs=designs)
+    if prior is not None and expected is not None and any(clock is not None for clock in clocks):
+        chains: list[Chain | None] = [None] * len(clocks)
+        for k, (mode, n, own) in of_modes:
+            if clocks[k] is not None and own.any():
+                sites = posterior.sites[k] if posterior.sites else None
+                chains[k] = row_priors.first_chain(clocks[k], expected, k, own, prior, mode, n, sites)
+        state = state._replace(chains=tuple(chains), clocks=tuple(clocks))
+    return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
+
+
 def grown(
     state: StreamState, sizes: Sequence[int], prior_of: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
 ) -> StreamState:
@@ -180,17 +184,39 @@ def grown(
         if new == old:
             continue
         if new > len(modes[k].seen):
-            modes[k] = ModeRows(*(_with_room(array, old, max(new, int(GROWTH * old))) for array in modes[k]))
+            room = max(new, int(GROWTH * old))
+            larger = ModeRows(*(np.zeros((room, *array.shape[1:]), dtype=array.dtype) for array in modes[k]))
+            for array, before in zip(larger, modes[k], strict=True):
+                array[:old] = before[:old]
+            modes[k] = larger
         Lam, eta = prior_of(k, old, new)
         for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
             array[old:new] = value
     return state._replace(modes=tuple(modes), sizes=sizes)
 
 
-def _with_room(array: np.ndarray, used: int, room: int) -> np.ndarray:
-    larger = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
-    larger[:used] = array[:used]
-    return larger
+def forecast(
+    state: StreamState,
+    before: Sequence[int],
+    coords: np.ndarray,
+    labels: Sequence[Sequence[Any] | None],
+    names: Sequence[Any],
+) -> StreamState:
+    """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others.
+
+    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
+    errors call the modes by `names`.
+
+    A new row without a place on the axis of its mode is refused.
+    """
+    clocks, chains = list(state.clocks), list(state.chains)
+    for k, known in enumerate(state.chains):
+        first, n = before[k], state.sizes[k]
+        if known is not None and n > first:
+            new = known, clocks[k], state.modes[k], first, n, labels[k], names[k]
+            chains[k], clocks[k] = row_priors.with_new_rows(*new)
+    state = state._replace(clocks=tuple(clocks), chains=tuple(chains))
+    return state if state.pairs is None else state._replace(pairs=state.pairs.with_new(state.clock_of_pairs, coords))
 
 
 def batch_of(
@@ -210,75 +236,200 @@ def batch_of(
     `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
     power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
     """
-    columns = list(coords.T) if state.pairs is None else [*coords.T, pairs_of_batch(state, coords)]
+    columns, pairs, weight = list(coords.T), state.pairs, keep ** max(0.0, time - state.time)
+    columns += [] if pairs is None else [pairs.places(len(state.clock_of_pairs.times), coords)]
     used, local = zip(*(np.unique(column, return_inverse=True) for column in columns), strict=True)
     shape = tuple(len(rows) for rows in used)
-    parts: Lines = [rows_at(state, k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
-    parts = parts if state.pairs is None else with_pairs(parts, state.pairs, used[-1])
+    parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
+    lines = Natural(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    if pairs is not None:
+        lines = joined(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
-        weight = keep ** max(0.0, time - state.time)
         noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
     local_coords = np.stack(local, axis=1)
     problem = Problem(
         entries=with_extents(pack_entries(local_coords, y, shape), likelihood, extent),
         shape=shape,
-        rank=state.rank + (state.pairs is not None),
-        likelihood=likelihood_after(likelihood, state.dispersion, keep ** max(0.0, time - state.time)),
-        prior=FixedPrior(np.concatenate([Lam for Lam, _ in parts]), np.concatenate([eta for _, eta in parts])),
+        rank=state.rank + (pairs is not None),
+        likelihood=likelihood_after(likelihood, state.dispersion, weight),
+        prior=FixedPrior(*lines),
         start=None,
         noise_prior=noise,
         seed=seed,
     )
     problem = problem if power is None else with_powers(problem, power)
-    return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time)
+    rows = local_coords + offsets(shape)[:-1]
+    return BatchProblem(problem, used, rows, time, coords, y, extent, state.dispersion)
+
+
+def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
+    """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
+    problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
+    prior, rows = (apart(Natural(lines.Lam, lines.eta), sum(shape)) for lines in (problem.prior, posterior))
+    posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
+    problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
+    return batch._replace(problem=problem, used=batch.used[:-1]), posterior
+
+
+def told_of_others(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
+    """The batch whose rows of series, and pairs, have the prior that its other rows' entries make.
+
+    None where no two are of one series. `posterior` is what the batch led to with rows that were independent before.
+    """
+    pairs, problem = state.pairs, batch.problem
+    inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
+    lines, again = Natural(inner.problem.prior.Lam.copy(), inner.problem.prior.eta.copy()), False
+    for k, (rows, own) in enumerate(_lines_of_modes(inner)):
+        known = state.chain_of(k)
+        if known is None or len(rows) < 2:
+            continue
+        before, sites = Natural(lines.Lam[own], lines.eta[own]), state.modes[k].sites(state.sizes[k])
+        new, again = messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
+        lines.Lam[own], lines.eta[own] = prior_by_others(known, state.clocks[k], sites, rows, new, before)
+    if pairs is not None:
+        new, n = _messages_to_pairs(batch, posterior), len(lines.eta)
+        before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
+        of_pairs = pairs.told_of_others(state.clock_of_pairs, batch.used[-1], new, before)
+        lines, again = joined(lines, of_pairs or before), again or of_pairs is not None
+    return batch._replace(problem=problem._replace(prior=FixedPrior(*lines))) if again else None
+
+
+def _lines_of_modes(batch: BatchProblem) -> list[tuple[np.ndarray, slice]]:
+    """The rows of each mode that a batch touches, and where they lie among the packed ones of its problem."""
+    ends = itertools.pairwise(offsets(batch.problem.shape).tolist())
+    return [(rows, slice(a, b)) for rows, (a, b) in zip(batch.used, ends, strict=True)]
+
+
+def _messages_to_pairs(batch: BatchProblem, posterior: Posterior) -> Natural:
+    """What a batch with this posterior said of its pairs, (q, 1) each."""
+    lines, before = (Natural(part.Lam, part.eta) for part in (posterior, batch.problem.prior))
+    return messages_to_pairs(lines, before, int(offsets(batch.problem.shape)[-2]))
 
 
 def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
-    pairs = None if state.pairs is None else pairs_after(state, batch, posterior)
-    batch, posterior = (batch, posterior) if pairs is None else in_modes(batch, posterior)
-    first, maps, chains = offsets(batch.problem.shape), list(state.maps), list(state.chains)
-    for k, (mode, rows, a, b) in enumerate(zip(state.modes, batch.used, first[:-1], first[1:], strict=True)):
-        new = Natural(posterior.Lam[a:b], posterior.eta[a:b])
-        if chain_of(state, k) is not None:
-            chains[k] = smoothed(state, k, batch, posterior)
-            mode.seen[rows], mode.time[rows] = True, batch.time
-            continue
-        prior = prior_now(state, k, rows)
-        if prior is not None:
-            mode.prior_Lam[rows], mode.prior_eta[rows] = prior
-            maps[k] = map_after(state, k, rows, new)
-        mode.Lam[rows], mode.eta[rows] = new
-        mode.seen[rows] = True
-        mode.time[rows] = batch.time
-    state = state._replace(noise=posterior.noise, dispersion=posterior.dispersion)
-    return state._replace(time=batch.time, maps=tuple(maps), chains=tuple(chains), pairs=pairs)
+    pairs = state.pairs
+    if pairs is not None:
+        pairs = pairs.after(state.clock_of_pairs, batch.used[-1], _messages_to_pairs(batch, posterior))
+        batch, posterior = in_modes(batch, posterior)
+    maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
+    for k, (rows, own) in enumerate(_lines_of_modes(batch)):
+        mode, n, new = state.modes[k], state.sizes[k], Natural(posterior.Lam[own], posterior.eta[own])
+        known, chain = maps[k] if maps else None, state.chain_of(k)
+        if chain is not None:
+            seen = mode.seen[:n].copy()
+            seen[rows] = True
+            more = messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
+            chains[k], sites, whole = smoothed(chain, state.clocks[k], mode.sites(n), rows, more, seen)
+            mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
+        else:
+            if known is not None:
+                mode.prior_Lam[rows], mode.prior_eta[rows] = known.prior_now(state.designs[k], mode, rows)
+                maps[k] = known.after(state.designs[k], mode, rows, new)
+            mode.Lam[rows], mode.eta[rows] = new
+        mode.seen[rows], mode.time[rows] = True, batch.time
+    laws: dict[str, Any] = {"maps": tuple(maps), "chains": tuple(chains), "pairs": pairs}
+    return state._replace(noise=posterior.noise, dispersion=posterior.dispersion, time=batch.time, **laws)
 
 
 def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
-    parts = [rows_at(state, k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
+    parts = [state.rows_at(k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
+    Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Posterior(
         shape=state.sizes,
         rank=state.rank,
-        Lam=np.concatenate([Lam for Lam, _ in parts]),
-        eta=np.concatenate([eta for _, eta in parts]),
+        Lam=Lam,
+        eta=eta,
         noise=state.noise,
         seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
         dispersion=state.dispersion,
-        deviations=deviations_of(state),
+        deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
     )
 
 
-def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.ndarray:
-    """Draws from U(0, 1) for the rows first:last of a mode, (last - first, rank): the same however rows arrive."""
-    generator = np.random.PCG64(np.random.SeedSequence([seed, mode]))
-    generator.advance(first * rank)
-    return np.random.Generator(generator).random((last - first, rank))
+def may_be_bold(settings: Any) -> bool:
+    """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
+    if not isinstance(settings, CEP) or settings.damping != "auto":
+        return False
+    return settings.schedule == "modewise" and settings.order == 1
 
 
-def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:
-    """Per mode the row of each label, and the names of the modes; None where there are no labels."""
-    keys = tuple(None if found is None else {key: i for i, key in enumerate(found)} for found in labels)
-    return keys, tuple(None if found is None else found.name for found in labels)
+def learn(
+    method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
+) -> Run:
+    """Run a method on one batch; of CEP with safeguards for labels and counts.
+
+    With `bold` the first attempt is without damping; it ends where a sweep does not bring the change down. Then the
+    batch is learned by the formula, damped as the settings say, and if an update had to be skipped or a row shrunk on
+    the way, all of it is learned again with positive messages.
+    """
+    if not isinstance(settings, CEP):
+        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
+    if problem.noise_prior is not None:
+        a, b = problem.noise_prior
+        # one more entry as the posterior so far expects it, so that the noise starts where it was
+        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
+        return run(method, problem, settings, callbacks=callbacks, **how)
+    attempts: list[tuple[dict[str, Any], _Trouble]] = [({"positive": False}, _Trouble())]
+    if bold:
+        attempts.insert(0, ({"positive": False, "damping": 0.0}, _Trouble(how["tol"])))
+    for changes, trouble in attempts:
+        attempt = dataclasses.replace(settings, anneal=0, **changes)
+        result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
+        if not trouble.found:
+            return result
+    settings = dataclasses.replace(settings, anneal=0, positive=True)
+    return run(method, problem, settings, callbacks=callbacks, **how)
+
+
+class _Trouble:
+    """A callback that ends a run in trouble, and remembers it.
+
+    With a tolerance, trouble is a sweep, too, that changed more than that and a share of what the one before did.
+    """
+
+    def __init__(self, tol: float = np.inf) -> None:
+        self.tol, self.change, self.found = tol, np.inf, False
+
+    def __call__(self, n: int, sweep: Sweep, state: Any) -> bool:
+        before, self.change = self.change, sweep.change
+        falls = sweep.change < self.tol or sweep.change <= LEAST_FALL * before or self.tol == np.inf
+        self.found = self.found or sweep.skipped + sweep.shrunk > 0 or not falls
+        return self.found
+
+
+# What a batch tells of the noise of real values: the same noise, known less surely than its messages say.
+#
+# The messages of a batch, (1/2, E[(y - f)^2] / 2) per entry, lead to the right precision tau, but count every entry as
+# if its f were known. Within one fit that is no harm: all of them are sent again while the rows are learned. In a
+# stream the first batches, whose rows are hardly known, would hold the noise for ever where they found it. With
+# f ~ N(m, v) but for the entry itself, y ~ N(m, v + 1 / tau) has the Fisher information s^2 / 2 in log tau, where
+# s = 1 / (1 + v tau), and a Gamma(a, b) law has a. So an entry tells s^2 / 2 in place of 1/2, at the same tau: with the
+# entry itself f has the variance s v, and s = 1 - s v tau.
+
+
+def with_noise_told(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
+    """The posterior with the noise as sure as the entries make it.
+
+    And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
+    """
+    noise, before, entries = posterior.noise, problem.noise_prior, problem.entries
+    if noise is None or before is None:
+        return posterior, np.zeros(0)
+    rows = rows_of(entries, np.arange(len(entries.permutation)))
+    share = np.clip(1.0 - noise.precision * latent(posterior.components(), rows)[1], 0.0, 1.0)
+    too_much = np.asarray(problem.weights.ravel()[: len(share)] * 0.5 * (1.0 - share**2))
+    a = max(before.a, noise.a - float(too_much.sum()))
+    return posterior._replace(noise=GammaNoise(a, a / noise.precision)), too_much
+
+
+def told_messages(sent: Messages, noise: GammaNoise | None, too_much: np.ndarray) -> Messages:
+    """The messages to a noise as `with_noise_told` counts them."""
+    if noise is None:
+        return sent
+    lanes = np.zeros(sent.a.size)
+    lanes[: len(too_much)] = too_much
+    a = lanes.reshape(sent.a.shape)
+    return sent._replace(a=sent.a - a, b=sent.b - a / noise.precision)

@@ -1,21 +1,88 @@
-"""A uniform sample, of bounded size, of the entries that a stream has seen, with the messages that they sent.
+"""Entries that a stream keeps: those of its beginning, and a uniform sample of bounded size with their messages.
 
-Source: Vitter, Random sampling with a reservoir, algorithm R. Where we differ: the draw of an entry follows from the
-seed and its number alone, so that there is no random state to store.
+Entries of the sample, the reservoir, are learned again with every batch. The messages that an entry sent are taken out
+of the rows' posterior, the entry joins the batch and sends new ones: a sweep of CEP over entries of the past, for which
+the posterior of the stream serves as the rest of the data. So what the first batches said is corrected by what is known
+now, as far as the reservoir reaches.
+
+Source: Vitter, Random sampling with a reservoir, algorithm R; the cavity of Wang and Zhe, Conditional Expectation
+Propagation, sec. 3, applied to whole batches. Where we differ: the draw of an entry follows from the seed and its
+number alone, so that there is no random state to store.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.records import Sized
+from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import diagonal
+from tensorcep.cp.model.subsets import telling
+from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
+from tensorcep.cp.stream.row_priors import moments_of
 from tensorcep.kernels.slots import LANES
+from tensorcep.priors.fixed import FixedPrior
 
+# What entries that are kept all have, and what they may have.
+BOTH, BESIDE = ("coords", "values"), ("power", "extent", "score")
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
 RESERVOIR_DRAWS = (0, 1)
+# A row without the messages may be this many times as wide as the prior; beyond that the precision that is left is a
+# difference without digits, or the rest of the messages is not a Gaussian by itself.
+MAX_WIDENING = 10.0
+# The same for the noise: the least share of (a, b) that may be left.
+MIN_NOISE_SHARE = 1e-9
+
+
+class Kept(NamedTuple):
+    """The entries of a stream that is still beginning, or by which it is held against a fit.
+
+    Attributes
+    ----------
+    coords, values : (N, K) int64, (N,) float64
+    fitted : int
+        Entries of the last joint fit, which come first, or at the last comparison with one.
+    prior : str or None
+        The prior of the stream when there is no more doubt of it.
+    power : (N,) float64 or None
+        How much each entry counts; None where all count once.
+    extent : (N,) float64 or None
+        Exposure, in the model's unit, or number of trials of each entry; None where they have none.
+    score : (N,) float64 or None
+        Of entries that are not learned again the log score of each before it was learned, 0 in the first batch.
+    """
+
+    coords: Annotated[np.ndarray, Sized("N K", "i")]
+    values: Annotated[np.ndarray, Sized("N")]
+    fitted: int
+    prior: str | None = None
+    power: Annotated[np.ndarray, Sized("N")] | None = None
+    extent: Annotated[np.ndarray, Sized("N")] | None = None
+    score: Annotated[np.ndarray, Sized("N")] | None = None
+
+    def at(self, where: np.ndarray | slice) -> Kept:
+        """Some of the entries."""
+        parts = {name: getattr(self, name) for name in (*BOTH, *BESIDE)}
+        return self._replace(**{name: part[where] for name, part in parts.items() if part is not None})
+
+    def with_batch(self, new: Kept) -> Kept:
+        """These entries and those of a batch; numbers beside them are 1 where only others have some."""
+        both: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(new, name)]) for name in BOTH}
+        for name in BESIDE:
+            parts = [(getattr(one, name), len(one.values)) for one in (self, new)]
+            if any(part is not None for part, _ in parts):
+                both[name] = np.concatenate([np.ones(n) if part is None else part for part, n in parts])
+        return self._replace(**both)
+
+    @property
+    def n_telling(self) -> int:
+        """How many of them tell."""
+        return len(self.values[telling(self.power)])
 
 
 class Sample(NamedTuple):
@@ -46,6 +113,21 @@ class Sample(NamedTuple):
         """Some of the entries."""
         return Sample(*(values[where] for values in self))
 
+    def scaled(self, share: float | np.ndarray, of_noise: float | np.ndarray) -> Sample:
+        """With a share of the messages, one for all or (M,)."""
+        each = np.reshape(share, (-1, 1, 1))
+        return self._replace(Lam=each * self.Lam, eta=each * self.eta, a=of_noise * self.a, b=of_noise * self.b)
+
+    def with_placed(self, new: Sample, slots: np.ndarray) -> Sample:
+        """With other entries at some places, which may be beyond the last one."""
+        fields = []
+        for old, values in zip(self, new, strict=True):
+            field = np.zeros((max(len(old), int(slots.max(initial=-1)) + 1), *old.shape[1:]), dtype=old.dtype)
+            field[: len(old)] = old
+            field[slots] = values
+            fields.append(field)
+        return Sample(*fields)
+
 
 class Reservoir(NamedTuple):
     """The sample, and counts: entries seen, revisits of an entry, and revisits that were skipped."""
@@ -70,30 +152,6 @@ def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
     if len(sent.a) == 0:
         return Lam, eta, np.zeros(len(lanes)), np.zeros(len(lanes))
     return Lam, eta, sent.a[block, lane], sent.b[block, lane]
-
-
-def in_all_columns(Lam: np.ndarray, eta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Messages to the free columns (K, R) bool of each mode, as messages to all; clamped columns get none."""
-    K, R = free.shape
-    all_Lam, all_eta = np.zeros((len(Lam), K, R * (R + 1) // 2)), np.zeros((len(eta), K, R))
-    for k, columns in enumerate(np.flatnonzero(row) for row in free):
-        i, j = np.tril_indices(len(columns))
-        all_Lam[:, k, columns[i] * (columns[i] + 1) // 2 + columns[j]] = Lam[:, k, : len(i)]
-        all_eta[:, k, columns] = eta[:, k, : len(columns)]
-    return all_Lam, all_eta
-
-
-def aged(sample: Sample, weight: float, noise_weight: float) -> Sample:
-    """The sample after forgetting, which scales messages as it does the rows' posterior."""
-    if weight == 1.0:
-        return sample
-    scaled = {"Lam": weight * sample.Lam, "eta": weight * sample.eta}
-    return sample._replace(**scaled, a=noise_weight * sample.a, b=noise_weight * sample.b)
-
-
-def resized(reservoir: Reservoir, capacity: int) -> Reservoir:
-    """The reservoir with no more entries than its capacity."""
-    return reservoir._replace(sample=reservoir.sample.at(np.arange(min(len(reservoir.sample.y), capacity))))
 
 
 def slots_of_new(seed: int, seen: int, n: int, held: int, capacity: int) -> np.ndarray:
@@ -142,18 +200,165 @@ def with_new(
     lanes = lanes[taken[latest]]
     entry = permutation[lanes]
     Lam, eta, a, b = messages_at(sent, lanes)
-    if free is not None:
-        Lam, eta = in_all_columns(Lam, eta, free)
+    if free is not None:  # clamped columns get no messages
+        of_modes = [Natural(Lam[:, k, : d * (d + 1) // 2], eta[:, k, :d]) for k, d in enumerate(free.sum(axis=1))]
+        in_columns = (in_all(own, row, 0.0) for own, row in zip(of_modes, free, strict=True))
+        Lam, eta = (np.stack(part, axis=1) for part in zip(*in_columns, strict=True))
     new = Sample(coords[entry], y[entry], np.full(len(entry), time), Lam, eta, a, b)
-    size = max(len(sample.y), int(slots.max(initial=-1)) + 1)
-    return reservoir._replace(sample=_placed(sample, new, slots, size), seen=reservoir.seen + n)
+    return reservoir._replace(sample=sample.with_placed(new, slots), seen=reservoir.seen + n)
 
 
-def _placed(sample: Sample, new: Sample, slots: np.ndarray, size: int) -> Sample:
-    fields = []
-    for old, values in zip(sample, new, strict=True):
-        field = np.zeros((size, *old.shape[1:]), dtype=old.dtype)
-        field[: len(old)] = old
-        field[slots] = values
-        fields.append(field)
-    return Sample(*fields)
+class Revisit(NamedTuple):
+    """A batch that revisits entries.
+
+    Attributes
+    ----------
+    batch : BatchProblem
+        The new entries first, then the revisited ones, whose messages the prior does not hold.
+    n : int
+        How many entries are new.
+    held : (m,) int64
+        Where the reservoir holds the revisited entries.
+    reservoir : Reservoir
+        The reservoir before the batch, at the time of the batch.
+    limit : (n_rows, R) float64
+        Largest variance that a row of the batch may get when messages are taken out.
+    keep : float
+        What remains of a row's information after one unit of time.
+    noise_forgets : bool
+        Whether the noise is forgotten too.
+    seed, capacity : int
+        Of the reservoir.
+    """
+
+    batch: BatchProblem
+    n: int
+    held: np.ndarray
+    reservoir: Reservoir
+    limit: np.ndarray
+    keep: float
+    noise_forgets: bool
+    seed: int
+    capacity: int
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The packed rows (m, K) of the revisited entries in the problem."""
+        return self.batch.rows[self.n :]
+
+
+def revisit(
+    state: StreamState,
+    reservoir: Reservoir,
+    coords: np.ndarray,
+    y: np.ndarray,
+    *,
+    capacity: int,
+    keep: float,
+    time: float,
+    seed: int,
+    **how: Any,
+) -> Revisit:
+    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes.
+
+    Entries without whose messages a row would not be a Gaussian, or nearly none, are not revisited.
+    """
+    noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
+    index = np.arange(min(len(reservoir.sample.y), capacity))
+    sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
+    while True:
+        chosen = sample.at(index)
+        both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
+        batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
+        parts = [(mode.prior_Lam[at], mode.prior_eta[at]) for mode, at in zip(state.modes, batch.used, strict=True)]
+        limit = widest(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        problem, needed = _without(batch.problem, batch.rows[len(y) :], chosen, limit)
+        if not needed.any():
+            break
+        index = index[~needed]
+    n_skipped = len(sample.y) - len(index)
+    counted = Reservoir(sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + n_skipped)
+    if len(index):
+        batch = batch._replace(problem=problem)
+    return Revisit(batch, len(y), index, counted, limit, keep, noise_forgets, seed, capacity)
+
+
+def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
+    """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
+    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, rows, chosen)
+    needed = unsound(Lam, eta, limit)[rows].any(axis=1)
+    noise = problem.noise_prior
+    if noise is not None:
+        before, noise = noise, noise_without(noise, chosen)
+        needed |= min(noise.a / before.a, noise.b / before.b) <= MIN_NOISE_SHARE
+    start = moments_of(Natural(problem.prior.Lam, problem.prior.eta))[0]  # where the rows were with the messages
+    return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
+
+
+def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0) -> tuple[Posterior, Reservoir]:
+    """The posterior and the reservoir after a batch was learned with these messages.
+
+    The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
+    message that its age leaves.
+    """
+    permutation, batch, n = made.batch.problem.entries.permutation, made.batch, made.n
+    lanes, chosen = np.argsort(permutation)[n:], made.reservoir.sample.at(made.held)
+    if step < 1.0:
+        sent = Messages(*(step * part for part in sent))
+    again = messages_at(sent, lanes)
+    if step < 1.0:
+        again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
+    chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
+    if made.keep < 1.0 and len(lanes):
+        posterior, chosen = _discounted(posterior, chosen, made)
+    reservoir = made.reservoir._replace(sample=made.reservoir.sample.with_placed(chosen, made.held))
+    new = batch.coords[:n], batch.y[:n], batch.time
+    return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
+
+
+def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | None]:
+    """What the rows of the batch, and the noise, were with the messages of the entries that it revisits."""
+    problem, lost = made.batch.problem, made.reservoir.sample.at(made.held).scaled(-1.0, -1.0)
+    noise = problem.noise_prior
+    lines = subtracted(problem.prior.Lam, problem.prior.eta, made.rows, lost)
+    return *lines, None if noise is None else noise_without(noise, lost)
+
+
+def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Posterior, Sample]:
+    """Take what the age of messages takes of them out of the posterior, but for those that a row cannot do without."""
+    lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
+    while True:
+        part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
+        Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
+        needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
+        if not needed.any():
+            break
+        lost = np.where(needed, 0.0, lost)
+    noise = None if posterior.noise is None else noise_without(posterior.noise, part)
+    left = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
+    return posterior._replace(Lam=Lam, eta=eta, noise=noise), left
+
+
+def noise_without(noise: GammaNoise, sample: Sample) -> GammaNoise:
+    """A noise without the messages of a sample."""
+    return GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
+
+
+def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of packed rows without the messages of a sample, whose packed rows are rows (m, K)."""
+    Lam, eta, to = Lam.copy(), eta.copy(), rows.ravel()
+    np.subtract.at(Lam, to, sample.Lam.reshape(len(to), Lam.shape[1]))
+    np.subtract.at(eta, to, sample.eta.reshape(len(to), eta.shape[1]))
+    return Lam, eta
+
+
+def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Whether a row is no Gaussian, or has a variance above its limit, (n_rows,) bool."""
+    _, cov, good = moments_of(Natural(Lam, eta))
+    return np.asarray((good <= 0.0) | (cov[:, diagonal(eta.shape[1])] > limit).any(axis=1))
+
+
+def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
+    """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
+    cov = moments_of(Natural(prior_Lam, prior_eta))[1]
+    return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])

@@ -8,21 +8,18 @@ revisits it. Where the reservoir holds every entry, that is CEP on the entries t
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.fit.outcome import Ready, run_ready
 from tensorcep.cp.fit.refit import of_entries_left
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
-    Entries,
     Read,
     coords_to_predict,
     lines_among,
@@ -33,66 +30,65 @@ from tensorcep.cp.inputs.coordinates import (
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.stream.adf import ModeRows, Stream, StreamState, absorbed
-from tensorcep.cp.stream.checks import check_stream
-from tensorcep.cp.stream.cold_start import begin_with, leaves_choice
-from tensorcep.cp.stream.featured import at_time
-from tensorcep.cp.stream.learn import Commit, begin_again, engine_of, learned_by, streamed
-from tensorcep.cp.stream.reservoir import Reservoir, Sample
-from tensorcep.cp.stream.revisit import MIN_NOISE_SHARE, revisit, subtracted, unsound, widest
-from tensorcep.cp.stream.standing import Kept
+from tensorcep.cp.stream.adf import StreamState, absorbed
+from tensorcep.cp.stream.cold_start import Beginning, begin_with, leaves_choice
+from tensorcep.cp.stream.learn import (
+    Commit,
+    begin_again,
+    check_stream,
+    engine_of,
+    learned_by,
+    streamed,
+    without_seconds,
+)
+from tensorcep.cp.stream.reservoir import (
+    MIN_NOISE_SHARE,
+    Reservoir,
+    Sample,
+    noise_without,
+    revisit,
+    subtracted,
+    unsound,
+    widest,
+)
+from tensorcep.cp.stream.row_priors import ModeRows
+from tensorcep.cp.stream.store import Stream
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.graph import Net
 
 
-class Without(NamedTuple):
-    """A stream without some entries of its reservoir, on arrays of its own.
+def without_entries(
+    state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool
+) -> tuple[StreamState, Reservoir, int]:
+    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool, on its own arrays.
 
-    Attributes
-    ----------
-    state, reservoir : StreamState, Reservoir
-    reset : int
-        Rows that were no Gaussian without these entries: they begin again from their prior, with the messages of the
-        entries that the reservoir still holds.
-    """
-
-    state: StreamState
-    reservoir: Reservoir
-    reset: int
-
-
-def without_entries(state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool) -> Without:
-    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool.
-
-    `whole` says that the reservoir holds every entry: a row without any is then at its prior again, unseen, and a
-    dispersion, which has no messages, is to be learned anew. Otherwise its law stays.
+    And how many rows were no Gaussian without these entries: they begin again from their prior, with the messages of
+    the entries that the reservoir still holds. `whole` says that the reservoir holds every entry: a row without any is
+    then at its prior again, unseen, and a dispersion, which has no messages, is to be learned anew. Otherwise its law
+    stays.
     """
     sample = reservoir.sample
     lost, left = sample.at(gone), sample.at(~gone)
-    modes, reset = [], 0
-    for k, mode in enumerate(state.modes):
-        new, n = _mode_without(mode, k, (lost, left), keep, state.time, whole)
-        modes.append(new)
-        reset += n
+    found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
     noise = state.noise
     if noise is not None:
-        a, b = noise.a - float(lost.a.sum()), noise.b - float(lost.b.sum())
-        noise = GammaNoise(a, b) if min(a / noise.a, b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
+        rest = noise_without(noise, lost)
+        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
     dispersion = None if whole else state.dispersion
-    state = state._replace(modes=tuple(modes), noise=noise, dispersion=dispersion)
-    return Without(state, reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum())), reset)
+    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
+    reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
+    return state, reservoir, sum(reset for _, reset in found)
 
 
 def _mode_without(
-    mode: ModeRows, k: int, entries: tuple[Sample, Sample], keep: float, time: float, whole: bool
+    mode: ModeRows, k: int, lost: Sample, left: Sample, keep: float, time: float, whole: bool
 ) -> tuple[ModeRows, int]:
     """One mode of `without_entries`, and how many of its rows begin again."""
-    lost, left = entries
     rows = np.unique(lost.coords[:, k])
     prior = mode.prior_Lam[rows], mode.prior_eta[rows]
-    Lam, eta = _summed(*at_time(mode, rows, keep, time), rows, lost, k, -1.0)
+    Lam, eta = _summed(*mode.at(rows, keep, time), rows, lost, k, -1.0)
     again = unsound(Lam, eta, widest(*prior))
     empty = ~np.isin(rows, left.coords[:, k]) & whole
     begun = _summed(*prior, rows, left.at(np.isin(left.coords[:, k], rows)), k, 1.0)
@@ -113,13 +109,19 @@ def _summed(
     return subtracted(Lam, eta, np.searchsorted(rows, sample.coords[:, [k]]), one)
 
 
-def without_rows(state: StreamState, k: int, dropped: np.ndarray) -> StreamState:
-    """The state without some rows of mode k, which no entry may refer to."""
-    n = state.sizes[k]
-    mode = ModeRows(*(np.delete(array[:n], dropped, axis=0) for array in state.modes[k]))
+def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
+    """The stream without some rows of mode k, which no entry of its reservoir may refer to."""
+    state, held, known = stream.state, stream.reservoir, stream.keys[k]
+    mode = ModeRows(*(np.delete(array[: state.sizes[k]], dropped, axis=0) for array in state.modes[k]))
     modes = tuple(mode if j == k else own for j, own in enumerate(state.modes))
     sizes = tuple(size - len(dropped) * (j == k) for j, size in enumerate(state.sizes))
-    return state._replace(modes=modes, sizes=sizes)
+    if held is not None:
+        held = held._replace(sample=held.sample._replace(coords=moved_up(held.sample.coords, k, dropped)))
+    out, keys = set(dropped.tolist()), list(stream.keys)
+    if known is not None:
+        keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
+    state = state._replace(modes=modes, sizes=sizes)
+    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
 
 
 def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
@@ -129,22 +131,19 @@ def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
     return coords
 
 
-def kept_without(kept: Kept, gone: np.ndarray) -> Kept:
-    """The entries of a stream that is beginning, without those that are gone (N,) bool."""
-    power, extent = (None if part is None else part[~gone] for part in (kept.power, kept.extent))
-    return kept._replace(coords=kept.coords[~gone], values=kept.values[~gone], power=power, extent=extent)
-
-
-def positions_of(keys: Sequence[object], dropped: np.ndarray) -> dict[object, int]:
-    """The rows of the labels that are left, in their order."""
-    out = set(dropped.tolist())
-    left = itertools.count()
-    return {key: next(left) for at, key in enumerate(keys) if at not in out}
-
-
 # Which entries are gone, (n,) bool, by their coordinates (n, K); and the rows of a mode that go with them.
 GoneOf = Callable[[np.ndarray], np.ndarray]
 Dropped = tuple[int, np.ndarray]
+
+
+def _rows_left(fit: FitResult, dropped: Dropped | None) -> tuple[tuple[int, ...], tuple[Labels | None, ...]]:
+    """The shape and the labels of a model without some rows of a mode."""
+    shape, labels = list(fit.shape), list(fit.labels)
+    if dropped is not None:
+        k, rows = dropped
+        shape[k], known = shape[k] - len(rows), labels[k]
+        labels[k] = None if known is None else Labels(known.index.delete(rows), name=known.name)
+    return tuple(shape), tuple(labels)
 
 
 def forget_in_stream(
@@ -152,10 +151,7 @@ def forget_in_stream(
 ) -> None:
     """Take entries, and rows of a mode, out of a stream, and commit the result.
 
-    Raises
-    ------
-    ValueError
-        If the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
+    Refused where the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
     """
     fit, spec = model
     check_stream(spec, fit)
@@ -177,7 +173,7 @@ def forget_in_stream(
     record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
     if stream.kept is not None:
         _fit_rest(model, stream, gone, dropped, record, commit)
-    elif stream.reservoir is not None:
+    else:
         commit.put(_divide_out(model, stream, gone, dropped, whole, record))
 
 
@@ -206,38 +202,22 @@ def _fit_rest(
     commit: Commit,
 ) -> None:
     """Fit the entries that are left of a stream that is beginning, as it would."""
-    if stream.kept is None:
-        return
-    fit, spec = model
+    (fit, spec), held = model, stream.kept
     lost = lost_knowledge(spec.prior, fit.features, fit.series)
     if lost is not None:
         fail_value(lost)
-    kept, labels, sizes = kept_without(stream.kept, gone), list(fit.labels), list(stream.state.sizes)
-    coords = kept.coords
-    if dropped is not None:
-        k, rows = dropped
-        known = labels[k]
-        coords, sizes[k] = moved_up(coords, k, rows), sizes[k] - len(rows)
-        if known is not None:
-            labels[k] = Labels(list(np.delete(known.index, rows)), name=known.name)
+    if held is None:
+        raise TypeError("the stream keeps no entries")
+    kept, (shape, labels) = held.at(~gone), _rows_left(fit, dropped)
+    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
     rate = fit.observation.facts.get("_sampled_rate")
-    source = None if rate is None else SparseTensor(coords[:0], kept.values[:0], tuple(sizes), zero_rate=rate)
-    entries = (coords, kept.values, tuple(sizes), tuple(labels))
-    has_main = fit.interactions.get("main", 0) > 0
-    begun = begin_with(spec, entries, source, stream.standing, kept.prior, kept.power, kept.extent, has_main)
+    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
+    first = Beginning(kept, shape, labels, source)
+    begun = begin_with(spec, first, stream.standing, fit.interactions.get("main", 0) > 0)
     record |= {"how": "fitted again", "sweeps": begun.run.n_iter}
-    begin_again(
-        spec,
-        begun,
-        coords,
-        kept.values,
-        stream.state.time,
-        commit,
-        stream.reservoir,
-        earlier=fit.observation.facts,
-        n_batches=fit.n_batches,
-        forgotten=(*fit.forgotten, record),
-    )
+    how: dict[str, Any] = {"earlier": fit.observation.facts, "n_batches": fit.n_batches}
+    how["forgotten"] = (*fit.forgotten, record)
+    begin_again(spec, begun, kept, stream.state.time, commit, stream.reservoir, **how)
 
 
 def _divide_out(
@@ -248,44 +228,35 @@ def _divide_out(
     held: Any = stream.reservoir
     keep, engine, likelihood = 1.0 - spec.forget, engine_of(spec, fit), fit.likelihood
     state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
-    keys = list(stream.keys)
+    stream = stream._replace(state=state, reservoir=reservoir, watched=None)
     if dropped is not None:
-        k, rows = dropped
-        known, sample = keys[k], reservoir.sample
-        state, reservoir = without_rows(state, k, rows), _with_coords(reservoir, moved_up(sample.coords, k, rows))
-        keys[k] = None if known is None else positions_of(list(known), rows)
-    left, n_iter = reservoir.sample, 0
+        stream = without_rows(stream, *dropped)
+    state, held, n_iter = stream.state, stream.reservoir, 0
+    left = held.sample
     how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}
     fields: dict[str, Any] = {}
     if len(left.y):
-        visit = revisit(state, reservoir, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
-        reservoir = visit.reservoir
+        visit = revisit(state, held, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
+        stream = stream._replace(reservoir=visit.reservoir)
     if len(left.y) and len(visit.held):
-        result, posterior, learned, _ = learned_by(engine, visit.batch, visit)
-        state, reservoir, n_iter = absorbed(state, visit.batch, posterior), learned or reservoir, result.n_iter
-        trace = {name: values for name, values in result.trace.items() if name != "seconds"}
-        fields = {"converged": result.converged, "n_iter": n_iter, "trace": trace}
+        learned = learned_by(engine, visit.batch, visit)
+        run, n_iter = learned.run, learned.run.n_iter
+        state = absorbed(state, visit.batch, learned.posterior)
+        stream = stream._replace(state=state, reservoir=learned.reservoir)
+        fields = {"converged": run.converged, "n_iter": n_iter, "trace": without_seconds(run.trace)}
     record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
-    changed: dict[str, Any] = {"state": state, "reservoir": reservoir, "keys": tuple(keys), "watched": None}
     fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
-    return streamed(spec, fit, stream._replace(**changed), **fields)
-
-
-def _with_coords(reservoir: Reservoir, coords: np.ndarray) -> Reservoir:
-    return reservoir._replace(sample=reservoir.sample._replace(coords=coords))
+    return streamed(spec, fit, stream, **fields)
 
 
 def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
     """Remove entries, by their cells, from a fit or a stream, and commit the result."""
-    if _is_stream(model, data, partly):
+
+    def gone_of(coords: np.ndarray) -> np.ndarray:
         modes, cells = _named_cells(model, X)
-        forget_in_stream(model, lambda at: lines_among(at[:, modes], cells), {"rows": {}}, None, partly, commit)
-        return
-    left = _entries_of_fit(model, data, y)
-    modes, cells = _named_cells(model, X)
-    gone = lines_among(left.coords[:, modes], cells)
-    entries = (left.coords, left.values, model.fit.shape, model.fit.labels)
-    _refit_without(model, gone, entries, left, {"entries": int(gone.sum()), "rows": {}}, commit)
+        return lines_among(coords[:, modes], cells)
+
+    _forget(model, gone_of, {"rows": {}}, None, data, y, partly, commit)
 
 
 def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
@@ -304,31 +275,33 @@ def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, par
             f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, "
             "and fit again."
         )
-    is_stream = _is_stream(model, data, partly)
     dropped = np.unique(rows_of(fit.labels, fit.shape, k, rows))
-    left = np.setdiff1d(np.arange(fit.shape[k]), dropped)
-    check_not_empty(len(left), f"mode {name[k]!r} without these rows")
-    said: dict[str, Any] = {"rows": {str(name[k]): _named_rows(model, k, dropped)}}
+    check_not_empty(fit.shape[k] - len(dropped), f"mode {name[k]!r} without these rows")
+    known = fit.labels[k]
+    listed = dropped.tolist() if known is None else known.index[dropped].astype(str).tolist()
+    said: dict[str, Any] = {"rows": {str(name[k]): listed}}
+    _forget(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), data, y, partly, commit)
+
+
+def _forget(
+    model: FittedModel,
+    gone_of: GoneOf,
+    said: dict[str, Any],
+    dropped: Dropped | None,
+    data: Any,
+    y: Any,
+    partly: bool,
+    commit: Commit,
+) -> None:
+    """Remove entries, and rows of a mode, from a stream, which has its own entries, or from a fit."""
+    is_stream = model.fit.stream is not None and data is None
+    if check_flag("partly", partly) and not is_stream:
+        fail_value("partly=True is for streams without data=; leave it out.")
     if is_stream:
-        forget_in_stream(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), partly, commit)
-        return
-    held = _entries_of_fit(model, data, y)
-    place = np.full(fit.shape[k], -1)
-    place[left] = np.arange(len(left))
-    moved = held.coords.copy()
-    moved[:, k] = place[held.coords[:, k]]
-    labels, known = list(fit.labels), fit.labels[k]
-    if known is not None:
-        labels[k] = Labels(known.index[left], name=known.name)
-    shape = tuple(len(left) if j == k else n for j, n in enumerate(fit.shape))
-    gone = moved[:, k] < 0
-    means = np.delete(fit.aligned.mean, fit.layout.rows[k].start + dropped, axis=0)
-    sampled = fit.sampled
-    if sampled is not None:
-        sampled = np.column_stack([place[at] if j == k else at for j, at in enumerate(sampled.T)])
-        sampled = sampled[sampled[:, k] >= 0].astype(np.int32)
-    entries = (moved, held.values, shape, tuple(labels))
-    _refit_without(model, gone, entries, held, {"entries": int(gone.sum()), **said}, commit, means, sampled)
+        forget_in_stream(model, gone_of, said, dropped, partly, commit)
+    else:
+        held = _entries_of_fit(model, data, y)
+        _refit_without(model, held, gone_of(held.coords), said, dropped, commit)
 
 
 class Held(NamedTuple):
@@ -338,20 +311,6 @@ class Held(NamedTuple):
     values: np.ndarray
     kept: Any
     source: Any
-
-
-def _is_stream(model: FittedModel, data: Any, partly: bool) -> bool:
-    """Whether the model learns from a stream, from whose own entries it forgets."""
-    is_stream = model.fit.stream is not None and data is None
-    if check_flag("partly", partly) and not is_stream:
-        fail_value("partly=True is for streams without data=; leave it out.")
-    return is_stream
-
-
-def _named_rows(model: FittedModel, k: int, rows: np.ndarray) -> list[Any]:
-    """Rows of mode k as an audit record names them."""
-    known = model.fit.labels[k]
-    return list(rows.tolist() if known is None else known.index[rows].astype(str).tolist())
 
 
 def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
@@ -381,12 +340,7 @@ def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
 
 
 def _check_entries_of_fit(model: FittedModel, coords: np.ndarray) -> None:
-    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
     n, cells = int(model.fit.n_samples_seen), model.fit.cells
     if model.fit.stream is not None:
         return
@@ -417,34 +371,29 @@ def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
 
 
 def _refit_without(
-    model: FittedModel,
-    gone: np.ndarray,
-    entries: Entries,
-    held: Held,
-    said: dict[str, Any],
-    commit: Commit,
-    means: np.ndarray | None = None,
-    sampled: np.ndarray | None = None,
+    model: FittedModel, held: Held, gone: np.ndarray, said: dict[str, Any], dropped: Dropped | None, commit: Commit
 ) -> None:
     """Fit the entries that are left, from what the model knows, and commit the result."""
     fit, spec = model
-    if not gone.any() and not said["rows"]:
+    if not gone.any() and dropped is None:
         fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
     if gone.all():
         fail_value("these are all entries of the fit; there must be one left.")
     lost = lost_knowledge(spec.prior, fit.features, fit.series)
     if lost is not None:
         fail_value(lost)
-    coords, values, shape, labels = entries
-    start = fit.aligned.mean if means is None else means
-    free = free_columns(fit.interactions, len(fit.shape))
-    earlier, zeros = fit.observation.facts, fit.sampled if sampled is None else sampled
-    left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
+    coords, start, zeros = held.coords[~gone], fit.aligned.mean, fit.sampled
+    if dropped is not None:
+        k, rows = dropped
+        coords, start = moved_up(coords, k, rows), np.delete(start, fit.layout.rows[k].start + rows, axis=0)
+        zeros = None if zeros is None else moved_up(zeros[~np.isin(zeros[:, k], rows)], k, rows)
+    free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
+    left = Read((coords, held.values[~gone], *_rows_left(fit, dropped)), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
     begin = of_entries_left(plan, held.kept, ~gone, start, free)
     found = run_ready(spec, Ready(left, plan, begin, True), earlier, sampled=zeros)
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
-    n_left = int((~gone).sum())
-    record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}
+    record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(found.result.n_iter)}
+    record["entries_left"] = int((~gone).sum())
     commit.put(found.result.changed(forgotten=(*fit.forgotten, record)))
     found.tell()

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.checks import check_choice, check_unmasked, fail_value, word_or_range
+from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Coder, Facts, Observation, OfEach, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor

@@ -20,13 +20,12 @@ from tensorcep.core.checks import (
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.sums import leaves, mean_square, weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
-from tensorcep.cp.inputs.outliers import warn_of_deciding
 from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
 from tensorcep.cp.stream import cold_start
-from tensorcep.cp.stream.standing import Predicted, Standing
+from tensorcep.cp.stream.prequential import Predicted, Standing
 from tensorcep.likelihoods import get_likelihood
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -13,10 +13,10 @@ from scipy.special import ndtri
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import LeftOut
-from tensorcep.cp.calibration.null_model import ConstantLaw
 from tensorcep.cp.fit.diagnose import doubt_of
 from tensorcep.cp.gibbs.shrinkage import MOST_DOUBT
 from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.null_model import ConstantLaw
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import known_at, with_extents
 from tensorcep.cp.simulate import simulate_cp

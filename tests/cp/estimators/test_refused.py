@@ -13,7 +13,7 @@ from helpers.unchanged import Raising, check_refused, check_refused_unfitted, pi
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.cp.stream import learn
+from tensorcep.cp.stream import adf
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the draws of '.*' do not agree on the components"
@@ -200,7 +200,7 @@ def test_a_batch_with_new_labels_is_undone_wherever_it_ends(params, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(learn, "absorbed", absorbed_in_part)
+        patch.setattr(adf, "absorbed", absorbed_in_part)
         check_refused(model, lambda: model.partial_fit(new, y[350:]), what="writing", error=KeyboardInterrupt, **how)
     twin = tc.CPRegressor(2, max_iter=3, tol=1e9, random_state=0, **params)
     twin.partial_fit(frame[:300], y[:300]).partial_fit(frame[300:350], y[300:350])

@@ -10,7 +10,7 @@ from scipy import stats
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.stream.constant import LogDispersion, constant_scores
+from tensorcep.cp.stream.prequential import LogDispersion, Standing
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP
 
@@ -155,7 +155,7 @@ def test_constant_that_a_stream_is_held_against_is_a_rate():
         "negbinomial": stats.nbinom(r, r / (r + 0.6 * extent)),
     }
     for name, law in laws.items():
-        found = constant_scores(get_likelihood(name), y, 0.6, 100, known, extent)
+        found = Standing(mean=0.6, seen=100, dispersion=known).constant(get_likelihood(name), y, extent)
         np.testing.assert_allclose(found, law.logpmf(y), rtol=1e-8)
 
 

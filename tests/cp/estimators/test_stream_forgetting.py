@@ -13,7 +13,7 @@ from tensorcep.core.belief import Posterior
 from tensorcep.core.packing import offsets
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import engine_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")

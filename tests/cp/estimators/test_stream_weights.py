@@ -14,7 +14,7 @@ from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.packing import unpack
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream.adf import learn
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import VMP
 from tensorcep.priors.fixed import Prior, natural_prior

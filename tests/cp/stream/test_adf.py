@@ -12,8 +12,9 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.attempts import learn
-from tensorcep.cp.stream.stored import StoredStream, stored_stream, stream_of
+from tensorcep.cp.stream.adf import learn
+from tensorcep.cp.stream.learn import uniform_means
+from tensorcep.cp.stream.store import StoredStream, Stream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -121,11 +122,11 @@ def test_adf_grown_rows_have_their_prior_and_old_rows_stay(rng):
 
 
 def test_adf_uniform_means_do_not_depend_on_how_rows_arrive():
-    whole = adf.uniform_means(7, 1, 0, 10, 3)
-    parts = [adf.uniform_means(7, 1, a, b, 3) for a, b in ((0, 4), (4, 5), (5, 10))]
+    whole = uniform_means(7, 1, 0, 10, 3)
+    parts = [uniform_means(7, 1, a, b, 3) for a, b in ((0, 4), (4, 5), (5, 10))]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
-    assert not np.array_equal(whole, adf.uniform_means(7, 2, 0, 10, 3))
-    assert not np.array_equal(whole, adf.uniform_means(8, 1, 0, 10, 3))
+    assert not np.array_equal(whole, uniform_means(7, 2, 0, 10, 3))
+    assert not np.array_equal(whole, uniform_means(8, 1, 0, 10, 3))
 
 
 def test_adf_forgetting_is_a_power_of_the_posterior_between_prior_and_posterior(rng):
@@ -156,7 +157,7 @@ def test_adf_forgetting_discounts_the_noise_towards_its_prior():
 def test_adf_stream_survives_packing(rng):
     coords, y = random_batch(rng)
     state, _ = learned(begun((6, 5, 4), 2, PRIOR), coords, y, keep=0.9, time=3.0)
-    stream = adf.Stream(state, (None,) * 3, (None,) * 3, 12345678901234567890 % 2**63, True)
+    stream = Stream(state, (None,) * 3, (None,) * 3, 12345678901234567890 % 2**63, True)
     tree, arrays = split(tree_of(stored_stream(stream)))
     again = stream_of(read_as(StoredStream, merge(tree, arrays), ""), (None,) * 3)
     assert again[1:] == stream[1:]

@@ -14,7 +14,7 @@ from scipy import sparse
 import tensorcep as tc
 from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.stream.slopes import some_rows
+from tensorcep.cp.stream.row_priors import some_rows
 from tensorcep.priors.learned import LearnedPrior
 from tensorcep.priors.regressed import with_features
 

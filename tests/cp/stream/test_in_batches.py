@@ -10,8 +10,8 @@ from scipy.special import expit
 import tensorcep as tc
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.model.subsets import some_entries
-from tensorcep.cp.stream.cold_start import Way, _as
-from tensorcep.cp.stream.in_batches import BATCH, run_in_batches
+from tensorcep.cp.stream.cold_start import BATCH, Beginning, Way, _plan, run_in_batches
+from tensorcep.cp.stream.reservoir import Kept
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SHAPE = (60, 40, 20)
@@ -96,9 +96,14 @@ def test_stream_of_labels_with_few_entries_per_row_is_better_than_a_constant(ran
 
 @quiet
 def test_counts_learned_in_batches_are_poisson_ones_where_the_likelihood_is_left_open():
-    left_open, named = tc.CPCountRegressor(8, random_state=0), tc.CPCountRegressor(8, likelihood="negbinomial")
-    none = (np.zeros((0, 2), dtype=np.int64), np.zeros(0), (2, 2), (None, None))
-    assert _as(left_open._spec(), Way("fixed", in_batches=True), none).target.likelihood == "poisson"
-    for model, way in ((left_open, Way("fixed")), (named, Way("fixed", in_batches=True))):
-        assert _as(model._spec(), way, none).target.likelihood == model.likelihood
+    left_open, named = tc.CPCountRegressor(2, random_state=0), tc.CPCountRegressor(2, likelihood="negbinomial")
+    X, y = counted(600, 3)
+    y *= np.random.default_rng(3).integers(0, 9, len(y))  # overdispersed
+    first = Beginning(Kept(X, y, 0), SHAPE, (None, None, None), None)
+    for model, way, likelihood in (
+        (left_open, Way("fixed", in_batches=True), "poisson"),
+        (left_open, Way("fixed"), "negbinomial"),
+        (named, Way("fixed", in_batches=True), "negbinomial"),
+    ):
+        assert _plan(model._spec(), first, way).problem.likelihood.name == likelihood
     assert left_open.likelihood == "auto"

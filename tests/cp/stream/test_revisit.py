@@ -9,9 +9,8 @@ from helpers.problems import settings_of
 from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.attempts import learn
-from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, slots_of_new
-from tensorcep.cp.stream.revisit import revisit, revisited
+from tensorcep.cp.stream.adf import learn
+from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, revisit, revisited, slots_of_new
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 

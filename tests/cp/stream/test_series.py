@@ -12,7 +12,7 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import chained, cold_start, drifting, learn
+from tensorcep.cp.stream import cold_start, learn, row_priors
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 
@@ -59,7 +59,7 @@ def test_first_batch_is_the_fit(sales, method):
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     np.testing.assert_allclose(one.predict(X, return_std=True)[1], fit.predict(X, return_std=True)[1], rtol=1e-3)
     known, state = one._result.stream.state.chains[1], one._result.stream.state
-    again = drifting.rows_together(known, state.clocks[1], chained.sites_of(state.modes[1], state.sizes[1]))
+    again = row_priors.rows_together(known, state.clocks[1], state.modes[1].sites(state.sizes[1]))
     mean = [np.linalg.solve(unpack(x.Lam, 1), x.eta[..., None]) for x in (again, state.modes[1])]
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 

@@ -14,11 +14,10 @@ from helpers.problems import settings_of
 import tensorcep as tc
 from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.fitted.model import FittedRows
+from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream import chained, cold_start, deviating, drifting
-from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
-from tensorcep.cp.stream.arrivals import as_batch
-from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream import cold_start, deviations, row_priors
+from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
@@ -41,21 +40,21 @@ class Toy:
     """A stream of one column that is known in both modes, the second one a series, along which rows deviate."""
 
     def __init__(self, monkeypatch, rng):
-        monkeypatch.setattr(chained, "learned_on", lambda known, *_: known)
+        monkeypatch.setattr(row_priors, "law_after", lambda known, *_: known)
         self.rng, self.times, self.u = rng, np.array(FIRST), rng.standard_normal(5)
         of = clock(Series(), Mode("t", Labels(self.times), len(FIRST)))
         one = np.ones(1)
-        chain = drifting.Chain(one > 0, 0 * one, one, 1.0, one, KNOWN * one, 0 * one, np.zeros((0, 1)))
+        chain = row_priors.Chain(one > 0, 0 * one, one, 1.0, one, KNOWN * one, 0 * one, np.zeros((0, 1)))
         n = len(FIRST)
-        nothing = drifting.Natural(np.zeros((n, 1)), np.zeros((n, 1)))
-        along = drifting.rows_together(chain, of, nothing)
+        nothing = row_priors.Natural(np.zeros((n, 1)), np.zeros((n, 1)))
+        along = row_priors.rows_together(chain, of, nothing)
         row = np.full((3, 1), KNOWN), KNOWN * self.u[:3, None]
         modes = tuple(
-            ModeRows(*(part.copy() for part in (*rows, *rows)), np.zeros(m, dtype=bool), np.zeros(m))
+            row_priors.ModeRows(*(part.copy() for part in (*rows, *rows)), np.zeros(m, dtype=bool), np.zeros(m))
             for m, rows in ((3, row), (n, along))
         )
         none = [np.zeros(0) for _ in range(4)]
-        pairs = deviating.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
+        pairs = deviations.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
         noise = GammaNoise(1e14, 1e14 / TAU)
         both = {"chains": (None, chain), "clocks": (None, of), "pairs": pairs}
         self.state = StreamState(1, (3, n), modes, noise, noise, 0.0, **both)
@@ -72,14 +71,13 @@ class Toy:
         )
         labels = LATER[old[1] - len(FIRST) :][: self.state.sizes[1] - old[1]]
         self.times = np.append(self.times, labels)
-        self.state = chained.with_new_rows(self.state, old, [None, labels], ["row", "t"])
-        self.state = deviating.with_new_pairs(self.state, coords)
+        self.state = forecast(self.state, old, coords, [None, labels], ["row", "t"])
         how = {"keep": 1.0, "time": self.state.time + 1.0, "seed": 0}
         batch = batch_of(self.state, coords, y, get_likelihood("gaussian"), **how)
         for again in (True, False):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = deviating.told_of_others(self.state, batch, posterior) if again else None
+            more = told_of_others(self.state, batch, posterior) if again else None
             batch = more or batch
         self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
         self.seen, self.y = np.concatenate([self.seen, coords]), np.append(self.y, y)
@@ -90,6 +88,10 @@ class Toy:
         at, y = self.times[self.seen[own, 1]], self.y[own] - self.u[row]
         share = np.linalg.solve(kernel(at, at) + np.eye(len(at)) / TAU, kernel(at, times)).T
         return share @ y, np.diag(kernel(times, times) - share @ kernel(at, times))
+
+
+def deviations_of(state):
+    return state.pairs.deviations(state.clocks[1], state.sizes)
 
 
 BATCHES = [
@@ -105,7 +107,7 @@ def test_pairs_after_batches_are_those_of_dense_processes(monkeypatch, rng):
     toy = Toy(monkeypatch, rng)
     for batch in BATCHES:
         toy.learn(batch)
-        found, pairs = deviating.deviations_of(toy.state), toy.state.pairs
+        found, pairs = deviations_of(toy.state), toy.state.pairs
         assert len(found.row) == len(np.unique(toy.seen, axis=0))
         for row in np.unique(found.row):
             own = found.row == row
@@ -123,16 +125,16 @@ def test_pairs_that_a_batch_brings_and_later_ones_are_forecast(monkeypatch, rng)
     toy = Toy(monkeypatch, rng)
     for batch in BATCHES[:4]:
         toy.learn(batch)
-    state = deviating.with_new_pairs(toy.state, np.array([[0, 7], [1, 3], [1, 4], [2, 0]]))
-    assert deviating.with_new_pairs(state, np.array([[1, 3], [2, 0]])) is state
-    found = deviating.deviations_of(state)
+    new = toy.state.pairs.with_new(toy.state.clocks[1], np.array([[0, 7], [1, 3], [1, 4], [2, 0]]))
+    assert new.with_new(toy.state.clocks[1], np.array([[1, 3], [2, 0]])) is new
+    found = new.deviations(toy.state.clocks[1], toy.state.sizes)
     for row in range(3):
         own = found.row == row
         mean, variance = toy.dense(row, found.time[own])
         np.testing.assert_allclose(found.mean[0, own], mean, atol=1e-8)
         np.testing.assert_allclose(found.variance[0, own], variance, atol=1e-8)
     ahead = np.array([10.0, 12.0, 20.0])
-    mean, variance = moments(deviating.deviations_of(toy.state), np.full(3, 3), ahead)
+    mean, variance = moments(deviations_of(toy.state), np.full(3, 3), ahead)
     for have, wanted in zip((mean[0], variance[0]), toy.dense(3, ahead), strict=True):
         np.testing.assert_allclose(have, wanted, atol=1e-8)
     assert (np.diff(variance[0]) > 0.0).all()
@@ -146,10 +148,10 @@ def test_law_of_deviations_is_learned_on_from_all_pairs(rng):
     rows, along = (part.ravel() for part in np.indices((n, m)))
     drawn = np.linalg.cholesky(kernel(times, times)) @ rng.standard_normal((m, n))
     told = np.full(n * m, 1e4), 1e4 * drawn.T.ravel()
-    pairs = deviating.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
+    pairs = deviations.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
     known, own = pairs.chain, pairs.clock(of)
     for _ in range(5):
-        known = drifting.learned_on(known, own, np.ones(n * m, dtype=bool), pairs.told)
+        known = row_priors.law_after(known, own, np.ones(n * m, dtype=bool), pairs.told)
     assert known.precision[0] * known.length[0] == pytest.approx(PRECISION * LENGTH, rel=0.15)
     assert 0.7 < known.length[0] / LENGTH < 1.45  # lengths are those of a grid
     assert abs(known.mean[0]) < 1e-9
@@ -242,7 +244,7 @@ def test_first_batch_with_local_is_the_fit(data, method):
     X = cells(pd.concat([data.train, data.gaps, data.ahead]))
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     pairs = one._result.stream.state.pairs
-    again = drifting.rows_together(pairs.chain, pairs.clock(one._result.stream.state.clocks[1]), pairs.told)
+    again = row_priors.rows_together(pairs.chain, pairs.clock(one._result.stream.state.clocks[1]), pairs.told)
     mean = again.eta[:, 0] / again.Lam[:, 0], pairs.eta / pairs.Lam
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 

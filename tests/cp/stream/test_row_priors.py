@@ -11,9 +11,8 @@ from helpers.problems import settings_of
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.stream import chained, drifting
-from tensorcep.cp.stream.adf import ModeRows, StreamState, absorbed, batch_of, grown
-from tensorcep.cp.stream.attempts import learn
+from tensorcep.cp.stream import row_priors
+from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.features import Mode
@@ -35,7 +34,7 @@ def chain_for(of, rng, free):
     D = int(free.sum())
     season = rng.standard_normal((len(of.phases) if of.seasonal else 0, D))
     length = np.array([1000.0 if of.kind == "rw" else 4.0, 0.0][:D])
-    return drifting.Chain(
+    return row_priors.Chain(
         free, np.zeros(D), np.ones(D), 1.0, rng.standard_normal(D), 0.5 + rng.random(D), length, season
     )
 
@@ -68,10 +67,10 @@ class Toy:
         Lam, eta = np.zeros((4, 6)), KNOWN * self.z
         Lam[:, [0, 2, 5]] = KNOWN
         self.sites = np.zeros((n, 2, 2)), np.zeros((n, 2))
-        first = drifting.rows_together(chain, self.clock, drifting.Natural(np.zeros((n, 6)), np.zeros((n, 3))))
+        first = row_priors.rows_together(chain, self.clock, row_priors.Natural(np.zeros((n, 6)), np.zeros((n, 3))))
         modes = (
-            ModeRows(*first, *(part.copy() for part in first), np.zeros(n, dtype=bool), np.zeros(n)),
-            ModeRows(Lam, eta, Lam.copy(), eta.copy(), np.ones(4, dtype=bool), np.zeros(4)),
+            row_priors.ModeRows(*first, *(part.copy() for part in first), np.zeros(n, dtype=bool), np.zeros(n)),
+            row_priors.ModeRows(Lam, eta, Lam.copy(), eta.copy(), np.ones(4, dtype=bool), np.zeros(4)),
         )
         noise = GammaNoise(1e14, 1e14 / TAU)
         none, of = (None,), (self.clock, None)
@@ -85,7 +84,7 @@ class Toy:
         )
         m = self.state.sizes[0] - old[0]
         labels = LATER[old[0] - len(TIMES) :][:m].tolist()
-        self.state = chained.with_new_rows(self.state, old, [labels, None], ["t", "z"])
+        self.state = forecast(self.state, old, None, [labels, None], ["t", "z"])
         self.sites = tuple(np.concatenate([part, np.zeros((m, *part.shape[1:]))]) for part in self.sites)
         coords = np.stack([self.rng.choice(rows, n), self.rng.integers(0, 4, n)], axis=1)
         y = self.rng.standard_normal(n)
@@ -98,7 +97,7 @@ class Toy:
         for _ in range(2):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = chained.told_of_others(self.state, batch, posterior) if again else None
+            more = told_of_others(self.state, batch, posterior) if again else None
             batch, again = more or batch, False
         self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
 
@@ -114,7 +113,7 @@ class Toy:
 @each("name", CASES)
 def test_rows_after_batches_are_those_of_a_dense_process(monkeypatch, name, rng):
     """Of known other modes entries are Gaussian in the rows: however they come, all at once or in any order."""
-    monkeypatch.setattr(chained, "learned_on", lambda known, *_: known)
+    monkeypatch.setattr(row_priors, "law_after", lambda known, *_: known)
     toy = Toy(CASES[name], rng)
     for rows in ([0, 1, 2, 3, 4], [6, 5], [7], [8, 9, 2], [11, 10, 12]):
         toy.learn(rows)
@@ -130,7 +129,7 @@ def test_rows_without_entries_are_interpolated_and_hold_no_messages(rng):
     toy = Toy({}, rng)
     toy.learn([0, 1, 3, 6])
     toy.learn([8])
-    sites = chained.sites_of(toy.state.modes[0], 9)
+    sites = toy.state.modes[0].sites(9)
     unseen = ~toy.state.modes[0].seen[:9]
     assert unseen.tolist() == [False, False, True, False, True, True, False, True, False]
     assert not sites.Lam[unseen].any()
@@ -142,9 +141,9 @@ def test_law_is_learned_on_as_a_fit_learns_it(rng):
     toy = Toy({}, rng)
     toy.learn([0, 1, 2, 3, 4, 5, 6], n=200)
     known, of, n = toy.state.chains[0], toy.state.clocks[0], len(TIMES)
-    sites, seen = chained.sites_of(toy.state.modes[0], n), np.ones(n, dtype=bool)
+    sites, seen = toy.state.modes[0].sites(n), np.ones(n, dtype=bool)
     for _ in range(200):
-        before, known = known, drifting.learned_on(known, of, seen, sites)
+        before, known = known, row_priors.law_after(known, of, seen, sites)
     np.testing.assert_allclose(known.mean, before.mean, atol=1e-6)
     np.testing.assert_allclose(known.precision, before.precision, rtol=1e-6)
     np.testing.assert_array_equal(known.length, before.length)
@@ -162,12 +161,12 @@ def test_law_is_learned_on_as_a_fit_learns_it(rng):
 def test_new_rows_that_have_no_place_are_refused(how, times, sentence):
     of = clock(Series(**how), Mode("t", Labels(TIMES), len(TIMES)))
     with pytest.raises(ValueError, match=sentence):
-        drifting.with_times(of, np.array(times), ["a", "b"], "Series of mode 't'")
+        row_priors.with_times(of, np.array(times), ["a", "b"], "Series of mode 't'")
 
 
 def test_new_phases_of_a_season_are_added():
     of = clock(Series(period=5.0), Mode("t", Labels(TIMES), len(TIMES)))
-    more = drifting.with_times(of, np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
+    more = row_priors.with_times(of, np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
     assert set(more.phases) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert more.phase_of(np.array([3.0, 18.0])).tolist() == [4, 4]
 
@@ -177,12 +176,12 @@ def test_of_messages_that_no_gaussian_has_a_share_counts(size, share, rng):
     toy = Toy({}, rng)
     toy.learn([0, 1, 2, 3])
     mode, known, of, rows = toy.state.modes[0], toy.state.chains[0], toy.state.clocks[0], np.arange(4)
-    sites = chained.sites_of(mode, 7)
+    sites = mode.sites(7)
     precision = unpack(mode.Lam[:4], 3)[:, toy.free][:, :, toy.free]
     Lam = np.zeros((4, 3, 3))
     Lam[:, 0, 0] = -size * precision[:, 0, 0] / np.linalg.cond(precision)
-    more = drifting.Natural(pack(Lam), np.ones((4, 3)) * toy.free)
-    told, whole = chained._with_messages(known, of, sites, rows, more)
+    more = row_priors.Natural(pack(Lam), np.ones((4, 3)) * toy.free)
+    told, whole = row_priors.with_messages(known, of, sites, rows, more)
     assert (np.linalg.eigvalsh(unpack(whole.Lam, 3)) > 0.0).all()
     found = (told.Lam[rows] - sites.Lam[rows])[:, 0] / more.Lam[:, 0]
     np.testing.assert_allclose(found, share, atol=1e-6)

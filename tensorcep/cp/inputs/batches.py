@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from tensorcep.core.checks import (
 )
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
-from tensorcep.cp.targets.base import Coder
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.frames import check_mode_columns, labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
@@ -30,6 +29,8 @@ from tensorcep.entries.spelling import spelled_as
 from tensorcep.entries.tables import check_columns_not_in_index
 from tensorcep.entries.tensor import SparseTensor
 
+# Codes the labels of a batch: gives numbers and the labels that they stand for.
+Coder = Callable[[Any], tuple[Any, list[Any]]]
 FEW = 100  # labels that say of which kind all are
 
 

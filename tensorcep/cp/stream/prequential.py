@@ -1,0 +1,448 @@
+"""Prequential predictions of a stream: each batch is predicted before it is learned.
+
+They are held against a constant, one law for all entries fitted to the values so far: by them a stream stands well or
+badly, labels are predicted by a mixture of both, and values that what is known makes impossible are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+
+from tensorcep.core.belief import Posterior
+from tensorcep.core.chance import SURE
+from tensorcep.core.checks import printable, warn_user
+from tensorcep.core.components import Components
+from tensorcep.cp.fitted.anomaly import scored, with_scores
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at
+from tensorcep.cp.model.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
+from tensorcep.cp.model.parameters import with_parameter
+from tensorcep.cp.model.subsets import LEAST_TELLING, tells
+from tensorcep.cp.stream.adf import BatchProblem
+from tensorcep.cp.targets.base import ERRORS, outweighing
+from tensorcep.entries.batch import Batch
+from tensorcep.likelihoods.record import Likelihood
+
+# Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
+JUDGED, WARNED, RECENT = 20, 1000, 10_000
+# Entries after which what was said of the share of the model counts a third of what it did: a stream goes on learning.
+REMEMBERED = 2000
+# Predictions that are the constant gain so much an entry by rounding.
+ROUNDING = 1e-9
+# No entry gains or loses more than this in log score: one that was held for impossible would decide for ever.
+MOST = 100.0
+# The least log score that is counted, and variance of a constant.
+LEAST_SCORE, LEAST_SPREAD = -1e6, 1e-300
+# Dispersions are looked for between these; the step of the second difference of log r.
+RANGE, STEP = (1e-3, 1e4), 0.05
+# The least probability of a failure of the constant.
+TINY = 1e-6
+
+
+class Predicted(NamedTuple):
+    """Means, log scores and, where these are asked for, variances (n,) of predictions."""
+
+    mean: np.ndarray
+    score: np.ndarray
+    variance: np.ndarray | None = None
+
+    def at(self, where: np.ndarray) -> Predicted:
+        """Some of the predictions."""
+        return Predicted(self.mean[where], self.score[where], None if self.variance is None else self.variance[where])
+
+
+class LogDispersion(NamedTuple):
+    """What is known of log r of the constant: a Gaussian. One to begin with says little."""
+
+    mean: float = 0.0
+    precision: float = 0.1
+
+    def after(
+        self, likelihood: Likelihood, values: np.ndarray, mean: float, extent: np.ndarray | None = None
+    ) -> LogDispersion:
+        """The Gaussian after counts (n,) of a known mean: the mode and the curvature there of what both say."""
+
+        def loss(log_r: float) -> float:
+            score = float(np.sum(_log_mass(likelihood, values, mean, np.exp(log_r), extent)))
+            return 0.5 * self.precision * (log_r - self.mean) ** 2 - score
+
+        best = float(minimize_scalar(loss, bounds=tuple(np.log(RANGE)), method="bounded").x)
+        curvature = (loss(best + STEP) - 2.0 * loss(best) + loss(best - STEP)) / STEP**2
+        return LogDispersion(best, max(self.precision, curvature))
+
+
+def is_judged_by_score(likelihood: Likelihood) -> bool:
+    """Whether predictions are judged by their log scores; those of real values are by squared errors."""
+    return likelihood.observes in ("labels", "counts")
+
+
+def learns_dispersion(likelihood: Likelihood) -> bool:
+    """Whether the constant has a dispersion of its own."""
+    return likelihood.observes == "counts" and likelihood.parameter is not None
+
+
+def _log_mass(
+    likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
+) -> np.ndarray:
+    """Log mass of counts of this mean, at an extent of 1.
+
+    The mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f).
+    """
+    of_trials = likelihood.extent == "trials"
+    f = np.log(max(mean, 1e-300)) - (np.log(max(1.0 - mean, TINY)) if of_trials else np.log(theta))
+    m, thetas, none = np.full(len(values), f), np.full(len(values), theta), np.zeros(len(values))
+    if extent is not None:
+        m, thetas = likelihood.at(m, thetas, extent)
+    return likelihood.logpdf(values, m, none, thetas)
+
+
+class Standing(NamedTuple):
+    """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values.
+
+    Attributes
+    ----------
+    n : float
+        Entries that were predicted; beyond `RECENT` older ones count less.
+    gain, square : float
+        Sums of what each prediction gained, and of its square: in log score for labels and counts, whose errors may be
+        large where they are as expected; for real values in squared error, in units of the constant's.
+    seen : int
+        Values so far.
+    mean : float
+        Their mean.
+    warned : bool
+        Whether the user was told that nothing is gained.
+    dispersion : LogDispersion
+        Of the constant, where it has one.
+    shares : tuple of float
+        Of labels, what each share of the model beside the constant has gained
+        (`tensorcep.cp.model.null_model`); empty before anything was predicted.
+    extent : float
+        Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
+    spread : float
+        Mean square of what real values were apart from the mean of those before them.
+    change : float
+        The evidence that values which were impossible by what was known are those of a change (`change_after`).
+    score : float
+        Sum of the log scores of the predictions.
+    lag : float
+        By how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
+        than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere.
+    """
+
+    n: float = 0.0
+    gain: float = 0.0
+    square: float = 0.0
+    seen: int = 0
+    mean: float = 0.0
+    warned: bool = False
+    dispersion: LogDispersion = LogDispersion()
+    shares: tuple[float, ...] = ()
+    extent: float = 0.0
+    spread: float = 0.0
+    change: float = 0.0
+    score: float = 0.0
+    lag: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of all values."""
+        return self.mean * (self.extent or self.seen)
+
+    def after(
+        self,
+        likelihood: Likelihood,
+        values: np.ndarray,
+        predicted: Predicted | None = None,
+        extent: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> Standing:
+        """The standing after entries with these values, and extents and weights if they have some.
+
+        Of entries with weights those are judged that tell, and the mean is by weight.
+        """
+        if weight is not None:
+            return self._after_weighted(likelihood, values, predicted, extent, weight)
+        each = np.ones(len(values)) if extent is None else extent
+        seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
+        mean = self.mean + float(np.sum(values - self.mean * each)) / total
+        found = self._replace(seen=seen, mean=mean, extent=total)
+        if likelihood.observes == "values":
+            apart, before = (values - (self.mean if self.seen else mean)) ** 2, self.seen if self.spread else 0
+            found = found._replace(spread=(before * self.spread + float(apart.sum())) / (before + len(values)))
+        if learns_dispersion(likelihood):
+            found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
+        gain = None
+        if predicted is not None and self.seen:
+            gain = self._gain(likelihood, values, predicted, extent, found.spread)
+        if gain is None:
+            return found
+        left = min(1.0, RECENT / (self.n + len(values)))
+        sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
+        n, total, square = (left * (old + float(new)) for old, new in sums)
+        found = found._replace(n=n, gain=total, square=square)
+        if predicted is not None:
+            found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
+        return found._with_shares(gain) if likelihood.observes == "labels" else found
+
+    def _after_weighted(
+        self,
+        likelihood: Likelihood,
+        values: np.ndarray,
+        predicted: Predicted | None,
+        extent: np.ndarray | None,
+        weight: np.ndarray,
+    ) -> Standing:
+        """The same of entries with weights (N,), which may all be light beside those before them."""
+        before = self.extent or float(self.seen)
+        told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
+        own = None if extent is None else extent[told]
+        said = None if predicted is None else Predicted(predicted.mean[told], predicted.score[told])
+        judged = self.after(likelihood, values[told], said, own) if told.any() else self
+        each = weight * (1.0 if extent is None else extent)
+        total = before + float(each.sum())
+        mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
+        return judged._replace(mean=mean, extent=total)
+
+    def _with_shares(self, gain: np.ndarray) -> Standing:
+        """The standing after labels of which the model's predictions gained so much in log score."""
+        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
+        return self._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
+
+    @property
+    def share(self) -> float:
+        """What the model counts in predictions of labels; the rest is the constant's."""
+        return mean_share(np.array(self.shares), constant=CONSTANT_OF_LABELS) if self.shares else 1.0
+
+    @property
+    def share_of_ones(self) -> float:
+        """The constant that labels are predicted by."""
+        return (self.mean * self.seen + 0.5) / (self.seen + 1.0)
+
+    def mixed(self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted) -> Predicted:
+        """The predictions of entries with these values, of which the model alone predicts this."""
+        share = self.share
+        if share == 1.0:
+            return predicted
+        constant = self.constant(likelihood, values)
+        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
+        return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
+
+    def constant(self, likelihood: Likelihood, values: np.ndarray, extent: np.ndarray | None = None) -> np.ndarray:
+        """The log scores (n,) of values by one law for all of them, which is fitted to all values so far.
+
+        Of labels that is the share of ones; of counts, with extents (n,) if they have some, the likelihood's own family
+        with the mean so far, and a dispersion of its own where the likelihood learns one.
+        """
+        if likelihood.observes == "labels":
+            p = self.share_of_ones
+            return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))
+        if likelihood.observes == "counts":
+            r = np.exp(self.dispersion.mean) if learns_dispersion(likelihood) else likelihood.default_theta
+            return _log_mass(likelihood, values, max(self.mean, 0.5 / self.seen), float(r), extent)
+        spread = max(self.spread, LEAST_SPREAD)
+        return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (values - self.mean) ** 2 / spread))
+
+    def _gain(
+        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
+    ) -> np.ndarray | None:
+        """What each prediction gained (n,); None where the constant leaves nothing to gain.
+
+        Squares are in units of those of the constant: of these values, or, where they are few, in this one.
+        """
+        if is_judged_by_score(likelihood):
+            return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
+        apart = (values - self.mean) ** 2
+        unit = float(apart.mean()) if len(values) >= JUDGED else unit
+        return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether predictions enough to judge by are no better than a constant, or far worse than a fit's."""
+        gains = self.gain > SURE * self.square**0.5 + ROUNDING * self.n
+        return self.n >= JUDGED and (self.lag > 0.0 or not gains)
+
+    def told(self) -> tuple[Standing, bool]:
+        """The standing after a warning, if one is due; and whether it is."""
+        due = self.is_doubtful and (self.n >= WARNED or self.lag > 0.0) and not self.warned
+        return self._replace(warned=self.warned or due), due
+
+    def diagnostics(self, method: str, n_iter: int, likelihood: Likelihood) -> Diagnostics | None:
+        """What a user who was warned of this standing, while it lasts, is told beside it; None otherwise."""
+        if not (self.warned and self.is_doubtful):
+            return None
+        score, gain, error = self.score / self.n, self.gain / self.n, self.square**0.5 / self.n
+        found = {"score": score, "n_held_out": int(self.n), "gain_error": error, "constant_score": score - gain}
+        if not is_judged_by_score(likelihood):
+            constant = -0.5 * (np.log(2.0 * np.pi * max(self.spread, LEAST_SPREAD)) + 1.0)
+            found |= {"constant_score": float(constant), "explained": gain, "explained_error": error}
+        return Diagnostics(method, n_iter, False, {}, **found)
+
+
+def warn_of_no_gain(standing: Standing) -> None:
+    """Warn that the stream learns nothing, or far less than a fit."""
+    if standing.lag > 0.0:
+        warn_user(
+            "the stream gains less than half of what a fit to its first entries would, beside a constant, and "
+            f"{standing.lag:.2g} less in the log score of an entry: what its first batches made of the factors was not "
+            "mended; leave the prior open (prior='auto'), or give a larger first_batch.",
+            ConvergenceWarning,
+        )
+        return
+    warn_user(
+        f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
+        "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together.",
+        ConvergenceWarning,
+    )
+
+
+def belief_before(batch: BatchProblem) -> Components:
+    """What is known of the rows of a batch before it is learned, at its time."""
+    known, prior = batch.problem, batch.problem.prior
+    none = np.zeros(len(prior.eta), dtype=bool)
+    rows = (known.shape, known.rank, prior.Lam, prior.eta)
+    return Posterior(*rows, known.noise_prior, none, batch.dispersion).components()
+
+
+def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
+    """What a belief says of the entries of a batch, which lie in these of its rows (n, K), or had they these values.
+
+    It is one Gaussian, whose noise is the same everywhere.
+    """
+    likelihood, parameter = with_parameter(batch.problem.likelihood, belief.theta)
+    y = batch.y if y is None else y
+    mean, score, variance = np.empty((3, len(y)))
+    for first in range(0, len(score), BLOCK_CELLS):
+        part = slice(first, first + BLOCK_CELLS)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, batch.extent, part)
+        given = (m[0], v[0], theta[0])
+        score[part] = likelihood.logpdf(y[part], *given)
+        if likelihood.observes == "labels":
+            mean[part] = np.where(y[part] > 0.0, np.exp(score[part]), -np.expm1(score[part]))
+            variance[part] = mean[part] * (1.0 - mean[part])
+        else:
+            mean[part], variance[part] = likelihood.predict(*given)
+    return Predicted(mean, score, variance)
+
+
+def before_learning(batch: BatchProblem) -> Predicted:
+    """The predictions of a batch before it is learned."""
+    return predictions(batch, belief_before(batch), batch.rows)
+
+
+# Values that what is known makes impossible: left out, unless they go on and are a change.
+#
+# One such value would decide all rows that it touches and the noise: a Gaussian likelihood follows it wherever it is.
+# It is told from what a stream may bring by its surprise: what it costs beside the mean, in nats, z^2 / 2 of a real
+# value z standard deviations from it. A sum of squares of any law with a variance outgrows its largest one, so a
+# surprise of as much as all n entries so far, of half a nat each, and all smaller ones of its batch together is no
+# entry of their law, however long its tails are. The rows' law may be wrong about what is usual, so that a value is
+# left out only if it also is so without them: beyond three standard deviations of all values so far, or a count above
+# the sum of all before.
+#
+# Where such values go on they are no errors. Page's cumulative sum of log likelihood ratios tells (Page 1954,
+# Continuous inspection schemes): of entries of which half are outliers, against errors in a tenth of all. While it is
+# at its limit, all values are learned.
+
+# The least surprise of an outlier, in nats, however few entries there were: 10 standard deviations.
+SURPRISING = 50.0
+# So many standard deviations about their mean hold 95 % of any law with one peak (Vysochanskij and Petunin, 1980).
+OUTSIDE = 3.0
+# The share of outliers after a change. A change that is none is found once in about e^CERTAIN entries; five outliers
+# in a row are one.
+CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
+
+
+def outliers_of(batch: BatchProblem, values: np.ndarray, before: Predicted, n: int, standing: Standing) -> np.ndarray:
+    """Which values (N,) of a batch are outliers after n entries with this standing, (N,) bool."""
+    surprise = _surprises(batch, values, before)
+    if batch.problem.likelihood.observes == "counts":
+        outside = values > standing.total
+    else:
+        outside = (values - standing.mean) ** 2 > OUTSIDE**2 * standing.spread
+    found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
+    return found & outweighing(surprise, 0.5 * n) if found.any() else found
+
+
+def _surprises(batch: BatchProblem, values: np.ndarray, before: Predicted) -> np.ndarray:
+    """What the values (N,) of a batch cost beside their means, in nats; what is no number costs all."""
+    with np.errstate(all="ignore"):
+        if batch.problem.likelihood.observes == "values":
+            found = 0.5 * (values - before.mean) ** 2 / before.variance
+        else:
+            found = -before.score
+            if found.max() > SURPRISING:  # the mean costs something, too
+                best = predictions(batch, belief_before(batch), batch.rows, np.floor(before.mean)).score
+                found = found + np.where(np.isfinite(best), best, 0.0)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def change_after(before: float, out: np.ndarray) -> float:
+    """The evidence of a change, from 0 to CERTAIN, after entries of which these are outliers."""
+    k, n = int(out.sum()), len(out)
+    found = before + k * np.log(CHANGED / ERRORS) + (n - k) * np.log((1.0 - CHANGED) / (1.0 - ERRORS))
+    return float(np.clip(found, 0.0, CERTAIN))
+
+
+def without(batch: Batch, out: np.ndarray) -> Batch:
+    """The batch without some of its entries, (N,) bool."""
+    keys = tuple(None if of is None else [of[i] for i in np.flatnonzero(~out)] for of in batch.keys)
+    weights, extents = (None if part is None else part[~out] for part in (batch.weights, batch.extents))
+    left = batch._replace(keys=keys, coords=batch.coords[~out], values=batch.values[~out])
+    return left._replace(weights=weights, extents=extents)
+
+
+def warn_of_outliers(batch: Batch, out: np.ndarray, order: np.ndarray, why: Callable[[int], str]) -> None:
+    """Warn of values of a batch that were left out, if any were, naming the first by this order and why."""
+    if not out.any():
+        return
+    place = int(np.argmax(np.where(out, order, -np.inf)))
+    each = (at if of is None else of for of, at in zip(batch.keys, batch.coords.T, strict=True))
+    cell = ", ".join(printable(str(of[place])) for of in each)
+    more = f", and {int(out.sum()) - 1} more of the batch," if out.sum() > 1 else ""
+    warn_user(
+        f"the value {batch.values[place]:g} of the cell ({cell}){more} was taken for an error and not learned: "
+        f"{why(place)}; correct it, or, if it is right, go on: values like it are learned as soon as they are common.",
+        UserWarning,
+    )
+
+
+def anomaly_scores(batch: Batch, predicted: tuple[np.ndarray, ...] | None = None) -> pd.DataFrame:
+    """The anomaly scores of the entries of a batch; of a first one, which nothing predicts, they are missing."""
+    names, n = [k if name is None else name for k, name in enumerate(batch.names)], len(batch.values)
+    keys = zip(batch.keys, batch.coords.T, strict=True)
+    frame = pd.DataFrame(dict(zip(names, (at if own is None else own for own, at in keys), strict=True)))
+    return with_scores(frame, (batch.values, *(predicted or (*np.full((5, n), np.nan), np.ones(n, dtype=bool)))))
+
+
+def predicted_scores(likelihood: Likelihood, batch: BatchProblem, unseen: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The anomaly scores of the entries of a batch before it is learned, and which are of unseen rows (N,) bool."""
+    return *scored(likelihood, belief_before(batch), batch.rows, batch.y, batch.extent), unseen
+
+
+@contextlib.contextmanager
+def watching(scores: Any) -> Iterator[Callable[[pd.DataFrame], Any] | None]:
+    """What is called with the scores of every batch: None, what was given, or what writes them to a csv file."""
+    if scores is None or callable(scores):
+        yield scores
+        return
+    if not isinstance(scores, (str, os.PathLike)):
+        raise TypeError(f"scores must be a path or callable; got {type(scores).__name__}.")
+    with open(scores, "wb") as handle:
+        yield lambda frame: write_scores(handle, frame)
+
+
+def write_scores(handle: BinaryIO, frame: pd.DataFrame) -> None:
+    """Write the scores of a batch to an open file, with the names of the columns if they are the first there."""
+    names = [f"mode_{name}" if isinstance(name, int) else name for name in frame.columns]
+    table = frame.set_axis(names, axis=1)
+    text = table.to_csv(index=False, header=handle.tell() == 0, float_format="%.8g", lineterminator="\n")
+    handle.write(text.encode())
