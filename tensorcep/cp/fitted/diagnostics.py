@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tensorcep.cp.methods import methods_with
+
 # Cells at which more than this share have an R-hat above ALIKE, while the chains' disagreement is more than the second
 # share of the variance of a new observation: then another run may well predict otherwise.
 ALIKE, UNLIKE_CELLS, UNLIKE_VARIANCE = 1.1, 0.1, 0.1
@@ -130,15 +132,18 @@ class Diagnostics(NamedTuple):
 
     def lines(self) -> dict[str, str]:
         """What the table says, by the names of its lines."""
-        lines = {"sweeps": self._sweeps(), "chains": self._chains(), "weights": self._weights(), "score": self._score()}
-        lines |= {"noise": self._noise(), "intervals": self._intervals()}
-        return {name: text for name, text in lines.items() if text}
-
-    def _sweeps(self) -> str:
         ending = "of every chain" if self.n_chains else "converged" if self.converged else "not converged"
         if self.weights and not self.n_chains:
             ending = "of chains that then counted for nothing"
-        return f"{self.n_iter} {ending} ({self.method})"
+        lines = {
+            "sweeps": f"{self.n_iter} {ending} ({self.method})",
+            "chains": self._chains(),
+            "weights": ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items()),
+            "score": self._score(),
+            "noise": self._noise(),
+            "intervals": self._intervals(),
+        }
+        return {name: text for name, text in lines.items() if text}
 
     def _chains(self) -> str:
         if self.r_hat is None or self.above_1_01 is None or self.above_1_1 is None:
@@ -146,9 +151,6 @@ class Diagnostics(NamedTuple):
         shares = f"{self.above_1_01:.0%} of the cells above 1.01, {self.above_1_1:.0%} above 1.1"
         sizes = f"{self.effective_size:.0f} independent draws, at least {self.least_effective_size:.0f}"
         return f"R-hat at most {self.r_hat:.2f}, {shares}; as good as {sizes}"
-
-    def _weights(self) -> str:
-        return ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
 
     def _score(self) -> str:
         if self.score is None or self.constant_score is None:
@@ -200,7 +202,10 @@ class Diagnostics(NamedTuple):
         # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it; but one of
         # less than a nat for all of them is what a constant may gain by another spread
         tried = self.n_held_out and not self.n_chains and not self.weights
-        needed = self.gain_error + self._gain_by_choice()
+        weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
+        equal = not weights or max(weights) == min(weights)
+        # weights that were chosen by these entries are likely to add to their score (Akaike)
+        needed = self.gain_error + (0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out)
         if tried:
             needed = min(max(self.gain_error, 1.0 / self.n_held_out), LEAST_GAIN)
         better, explained = self.score - self.constant_score >= needed, self.explained
@@ -220,16 +225,11 @@ class Diagnostics(NamedTuple):
             "if there is more to find, it takes more entries per row, another rank or another method."
         )
 
-    def _gain_by_choice(self) -> float:
-        """What the weights are likely to add to the score of the entries that they were chosen by (Akaike)."""
-        weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
-        equal = not weights or max(weights) == min(weights)
-        return 0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out
-
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:
             return ""
-        other = "" if self.method in ("vmp", "pg-vb") else "method='vmp' or 'pg-vb', or "
+        quick = methods_with("quick")
+        other = "" if self.method in quick else f"method={' or '.join(map(repr, quick))}, or "
         return (
             f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
             f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."

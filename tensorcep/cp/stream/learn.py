@@ -26,7 +26,7 @@ from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
-from tensorcep.cp.fitted.predict import BLOCK_CELLS, extended, given_at
+from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at
 from tensorcep.cp.inputs.coordinates import names_of_modes
 from tensorcep.cp.inputs.outliers import deciding
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
@@ -34,7 +34,8 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.parameters import with_parameter
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, with_numbers
+from tensorcep.cp.plan.auto import with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import (
     BatchProblem,
@@ -149,21 +150,21 @@ def first_stream(
     spec: FitSpec, begun: Begun, coords: np.ndarray, values: np.ndarray, time: float, before: Reservoir | None = None
 ) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, result, posterior = begun.plan, begun.plan.work.problem, begun.run, begun.run.posterior
+    plan, problem, result, posterior = begun.plan, begun.plan.problem, begun.run, begun.run.posterior
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
     too_much = untold(problem, posterior)
     state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
-    known = plan.facts
+    known = plan.facts.decided
     state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
     about = known["_expected"], problem.every_free, posterior.sites
     state = with_chains(state, posterior.mode_prior, known["_series"], *about)
     state = with_deviations(state, posterior.deviations, *about[:2])
     drawn = known["prior_"] == "fixed" and spec.prior_mean == "uniform" and problem.free is None
-    keys, names = keys_of(plan.labels)
+    keys, names = keys_of(plan.facts.labels)
     stream = Stream(
         state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept, watched=begun.watched
     )
@@ -287,7 +288,7 @@ def learn_batch(plan: BatchPlan) -> Learned:
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
     """What a batch leads to, its entries that were revisited among them."""
     options, problem = engine.options._replace(verbose=False), batch.problem
-    how = {"bold": engine.bold, "max_iter": engine.max_iter, **options._asdict()}
+    how = {"bold": engine.bold, **options._asdict(), "max_iter": engine.max_iter}
     result = learn(engine.method, problem, engine.settings, **how)
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
@@ -367,7 +368,7 @@ def predictions(plan: BatchPlan, belief: Components, rows: np.ndarray, values: n
     mean, score, variance = np.empty((3, len(coded)))
     for first in range(0, len(score), BLOCK_CELLS):
         part = slice(first, first + BLOCK_CELLS)
-        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), plan.extent, part)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, plan.extent, part)
         y, given = coded[part], (m[0], v[0], theta[0])
         score[part] = likelihood.logpdf(y, *given)
         if likelihood.observes == "labels":
@@ -701,11 +702,11 @@ def begin_again(
         "converged": run.converged and not standing.is_doubtful,
         "trace": _without_seconds(run.trace),
         "stream": first_stream(spec, begun, coords, values, time, before),
-        "diagnostics": _health(found.method, run, standing, begun.plan.work.problem.likelihood),
+        "diagnostics": _health(found.method, run, standing, begun.plan.problem.likelihood),
     }
     found = found.changed(**{**made, **fields})
     commit.put(found)
-    warn_of_no_convergence(begun.plan.work, run)
+    warn_of_no_convergence(begun.plan, run)
     if is_due:
         warn_of_no_gain(standing)
     return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Mixture, Posterior
+from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import (
     LARGEST,
     check_choice,
@@ -24,12 +22,11 @@ from tensorcep.core.sums import leaves, mean_square, weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.outliers import warn_of_deciding
 from tensorcep.cp.inputs.side_information import coupled
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
-from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -37,19 +34,11 @@ from tensorcep.likelihoods.record import Likelihood
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
-# CEP can censor, but predicts real values worse for it.
-CENSORED_BY_RULE = ("gibbs", "vmp")
 NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
 
 
 def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
-    """The limit that is given, "auto" or None, and its side, after the checks of both.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is no number, or both are given.
-    """
+    """The limit that is given, "auto" or None, and its side, after the checks of both, of which one may be given."""
     if lower is not None:
         lower = word_or_range("lower_limit", lower, ("auto",), -np.inf)
     if upper is None:
@@ -64,15 +53,9 @@ def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
 
 
 def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> None:
-    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it.
-
-    Raises
-    ------
-    ValueError
-    """
-    unable, name = _unable_to_censor(chosen), NAMES[side]
-    if unable:
-        fail_value(f"{unable} cannot use {name}={limit:g}; set {name}=None.")
+    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it."""
+    name = NAMES[side]
+    refuse_unable(chosen.settings, "censors", f"cannot use {name}={limit:g}", TOBIT, instead=f"{name}=None")
     least, most = y.min(), y.max()
     above, largest, farthest = ("above", "largest", most) if side == LOWER else ("below", "least", least)
     if side * farthest < side * limit:
@@ -87,18 +70,7 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
         )
 
 
-def _unable_to_censor(chosen: Chosen) -> str:
-    """What of the method rules out a limit, if something does."""
-    if METHODS[chosen.method].lacks(TOBIT):
-        return f"method={chosen.method!r}"
-    if isinstance(chosen.settings, CEP):
-        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
-        values = chosen.settings.get_params()
-        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
-    return ""
-
-
-def spike_at_minimum(y: np.ndarray, weight: np.ndarray | None = None) -> float | None:
+def spike_at_minimum(y: np.ndarray, weight: OfEach = None) -> float | None:
     """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one.
 
     With weights (N,) it is that of the entries that tell, and shares are of their weights.
@@ -119,72 +91,6 @@ def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None
     if len(values) < 2 or counts[0] < max(SPIKE_SHARE * total, SPIKE_RATIO * counts[1:].max()):
         return None
     return float(values[0])
-
-
-# Methods whose noise, or whose dispersion, may differ.
-UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
-
-
-def uneven_noise(
-    given: Any, labels: Any, method: str, streaming: bool, prior: Any
-) -> tuple[Uneven | None, dict[str, Any]]:
-    """How the noise differs, by the parameter `noise`; and the fact noise_.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such mode, or the method or the prior cannot.
-    """
-    names = names_of(labels)
-    if isinstance(given, str) and given == "one":
-        return None, {"noise_": "one"}
-    if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
-        return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
-    _check_able("noise", given, "one", UNEVEN, method, streaming)
-    beside = coupled(prior)
-    if beside is not None:
-        what = beside.removeprefix("a ")
-        fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
-    if isinstance(given, str) and given == "entry" and "entry" not in names:
-        return Uneven(None), {"noise_": "entry"}
-    if isinstance(given, str) and given not in names:
-        fail_value(f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}.")
-    found = Uneven(mode_of(labels, given))
-    return found, {"noise_": name_of_noise(found, labels)}
-
-
-def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> Uneven | None:
-    """How the dispersion differs, by the parameter `dispersion`, if that is a word.
-
-    Raises
-    ------
-    ValueError
-        If there is no such mode, or the method cannot.
-    """
-    if not isinstance(given, str) or given == "learned":
-        return None
-    _check_able("dispersion", given, "learned", DISPERSED, method, streaming)
-    names = names_of(labels)
-    if given not in names:
-        fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
-    return Uneven(mode_of(labels, given))
-
-
-def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
-    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
-    if streaming:
-        instead = f"use fit, with all entries, or {name}={one!r}"
-        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
-    if method not in able:
-        those = " or ".join(f"method={own!r}" for own in able)
-        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
-
-
-def has_common_law(result: Any) -> bool:
-    """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
-    first = result.members[0] if isinstance(result, Mixture) else result
-    known = first.dispersion if isinstance(first, Posterior) else None
-    return getattr(first, "uneven", None) is not None or (known is not None and known.mean is not None)
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
@@ -225,12 +131,7 @@ LEAST_GAIN = 0.25
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
     """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
 
-    By default it is 1 beside these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not allowed, or not beside a limit that is given, noise that differs, in a stream or on scratch.
+    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
     """
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
@@ -251,15 +152,13 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
     return 1.0
 
 
-def likelihood_of(
-    power: float, y: np.ndarray, centred: bool, weight: np.ndarray | None = None
-) -> tuple[Likelihood, dict[str, Any]]:
+def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> tuple[Likelihood, Facts]:
     """The likelihood of a power of y, about its mean if it is to be centred, and the facts that tell it."""
     level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
 
 
-def powers_to_try(power: Any, y: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, ...]:
+def powers_to_try(power: Any, y: np.ndarray, weight: OfEach = None) -> tuple[float, ...]:
     """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
 
     By default also of values that pile up at the least one, which no power makes normal, and of few: as those say whose
@@ -306,10 +205,8 @@ LEAST_RATE = 1e-150
 class RealObservation(Observation):
     """What a fit to real values decided; see the attributes of `CPRegressor`."""
 
-    ESTIMATOR: ClassVar[str] = "CPRegressor"
-    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {f"{name}_": name for name in ("lower_limit", "upper_limit", "level", "noise", "power")}
-    )
+    ESTIMATOR = "CPRegressor"
+    FACTS = ("lower_limit_", "upper_limit_", "level_", "noise_", "power_")
 
     lower_limit: float | None = None
     upper_limit: float | None = None
@@ -334,7 +231,8 @@ class RealObservation(Observation):
 class RealTarget(Target):
     """What a user says of real values; see the parameters of `CPRegressor`."""
 
-    OBSERVATION: ClassVar[type[Observation]] = RealObservation
+    OBSERVATION = RealObservation
+    is_scaled = True
 
     noise_prior: tuple[float, float] | None = None
     noise: Any = "one"
@@ -356,20 +254,15 @@ class RealTarget(Target):
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """The limit, the power (several, where entries left out are to decide) and the level of the values."""
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
-            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
+            limit = spike_at_minimum(y, weight) if METHODS[chosen.method].capabilities.censors_spikes else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
@@ -386,7 +279,7 @@ class RealTarget(Target):
         level = 0.0
         if centred:
             level = weighted_mean(y, weight)
-        elif self.fit_intercept == "auto" and self._has_least(chosen):
+        elif self.fit_intercept == "auto" and chosen.from_least and chosen.has_positive_rows and chosen.random:
             level = float(np.min(y[telling(weight)]))
         return gaussian_about(level), {**decided, "level_": level}
 
@@ -397,18 +290,30 @@ class RealTarget(Target):
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
 
-    def _has_least(self, chosen: Chosen) -> bool:
-        """Whether the least value is subtracted before the fit."""
-        return chosen.from_least and chosen.has_positive_rows and chosen.random
-
-    def decide_noise(
-        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
-    ) -> tuple[Uneven | None, dict[str, Any]]:
+    def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
-        return uneven_noise(self.noise, labels, chosen.method, streaming, prior)
+        given, names, beside = self.noise, names_of(labels), coupled(prior)
+        if isinstance(given, str) and given == "one":
+            return None, {"noise_": "one"}
+        if isinstance(given, str) and given == "auto" and "auto" not in names:
+            differs = "noise" in METHODS[chosen.method].capabilities.heteroscedastic
+            return None, {"noise_": "auto" if differs and beside is None else "one"}
+        cannot = f"cannot use noise={given!r}"
+        refuse_unable(chosen.method, "heteroscedastic", cannot, about="noise", instead="noise='one'")
+        if beside is not None:
+            what = beside.removeprefix("a ")
+            fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
+        if isinstance(given, str) and given == "entry" and "entry" not in names:
+            return Uneven(None), {"noise_": "entry"}
+        if isinstance(given, str) and given not in names:
+            fail_value(
+                f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}."
+            )
+        found = Uneven(mode_of(labels, given))
+        return found, {"noise_": name_of_noise(found, labels)}
 
-    def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
+    def gamma_noise(self, y: np.ndarray, weight: OfEach = None) -> GammaNoise:
         """The prior that is given, or the paper's in units of the data."""
         if self.noise_prior is None:
             return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
@@ -425,10 +330,6 @@ class RealTarget(Target):
         """Values whose squares are numbers."""
         return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The mean."""
         return weighted_mean(y, weight)
-
-    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        """That at which latent values are as large as the values."""
-        return matching_scale(mean_square(y, weight), order, rank)
