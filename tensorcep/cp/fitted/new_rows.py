@@ -321,6 +321,7 @@ def find_modes(
     exact, n, N = known._replace(cov=None), entries.size, len(known.y)
     spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
     order, start = entries.by_row.entry, entries.by_row.start[:-1]
+    row = entries.places[:, entries.mode]
     bounded = likelihood.parameter is not None and likelihood.parameter.is_precision
     longest = np.inf if bounded else LONGEST
 
@@ -331,21 +332,29 @@ def find_modes(
         executor.run(_latent, 0, N, entries.places, np.concatenate([mean, known.mean]), spread, out)
         return out
 
-    mean = newton()
+    def expand(some: np.ndarray) -> None:
+        """What entries at some places say about their latent values."""
+        part, said = known._replace(y=known.y[some], theta=known.theta[some]), np.empty((2, len(some)))
+        executor.run(_expand, 0, len(some), likelihood, part, now[:, some], said)
+        says[:, some] = said
+
+    mean, moves = newton(), np.arange(N)
     now, then = latent(mean, np.zeros((2, N))), np.zeros((2, N))
     for turn in range(STEPS):
-        executor.run(_expand, 0, N, likelihood, known, now, says)
+        expand(moves)
         goal = newton()
         change = latent(goal, then)[0] - now[0]
-        if (says[0] * change * change).max() < settled:
+        left = np.maximum.reduceat((says[0] * change * change)[order], start) >= settled
+        if not left.any():
             now = then
             break
+        moves = np.flatnonzero(left[row])  # entries of rows that are settled stay as they are
         length, most = np.maximum.reduceat(np.abs(change[order]), start), 1.0 if turn < FULL else 0.5
         if most < 1.0 or length.max() > longest:
             goal = mean + np.minimum(most, longest / np.maximum(length, LONGEST))[:, None] * (goal - mean)
             latent(goal, then)
         mean, now, then = goal, then, now
-    executor.run(_expand, 0, N, likelihood, known, now, says)
+    expand(np.arange(N))
 
 
 def _latent(first: int, last: int, places: np.ndarray, mean: np.ndarray, cov: np.ndarray | None, out: Any) -> None:
