@@ -296,9 +296,10 @@ class Updates(Queries):
     ) -> NewRows:
         """The rows of unseen labels of one mode given their entries, everything else as it was fitted.
 
-        They are the conditional posterior that the fit's method gives them: with the known rows, their uncertainty and
-        the noise held, what its updates come to. A sampler's are one draw for each draw of the fit. The model does not
-        change; `with_rows` gives one that knows them.
+        They are the conditional posterior with the known rows, their uncertainty and the noise held: of real values
+        what the updates of the fit's method come to, of labels, levels, counts and values with a limit the Gaussian
+        about its mode. A sampler's are one draw for each draw of the fit. The model does not change; `with_rows` gives
+        one that knows them.
 
         Parameters
         ----------

@@ -1,47 +1,52 @@
-"""Rows of unseen labels of one mode, everything else frozen: the conditional posterior that the method would give them.
+"""Rows of unseen labels of one mode given their entries, everything else frozen: a Gaussian of each, or a draw.
 
-With z the product of the other modes' rows, of which the belief has first and second moments, the row's entries say
+With z the product of the other modes' rows, of which the belief has first and second moments, entries that are Gaussian
+in f say of the row u
 
-    Gaussian in f:  precision w E[z z'],  natural mean t E[z]    with weight w and target t, times the noise precision,
+    precision w E[z z'],  natural mean w y E[z]    with weight w, the noise precision,
 
 which is CEP's message (eqs 14-15) and the mean-field update at once; for points it is the conditional of a Gibbs step.
-Where entries are not Gaussian in f mean-field methods iterate their auxiliary variables, methods that pass messages
-sweep over the new entries with messages to the new rows alone (`message_rows`), and samplers draw
-(`tensorcep.cp.fitted.new_row_draws`). Columns that are clamped to 1 in the mode are taken as known. In a result with
-these rows (`with_new_rows`) the rows that were there keep their bits.
+
+Others are as Gaussian as the log posterior of the row is about its mode:
+
+    log p(u) = log N(u; prior) + sum_n l_n(E[z_n]'u),    l_n(m) = log E[p(y_n | f)] over f ~ N(m, u' cov(z_n) u).
+
+The other modes' rows are integrated out of the likelihood; of draws, which are points, nothing is, and l is the log
+likelihood. Newton's steps (`find_modes`) make each entry a Gaussian in f of weight -l'' and target l' - l'' m, after
+which it goes on as above, with E[z] E[z]', as l counts cov(z) already. A row is N(mode, precision^-1);
+each draw of a sampler has one draw of it. On simulated rows of 1 to 50 entries that is as good as messages, auxiliary
+variables and exact draws, and covers the latent value better than mean-field laws did.
+
+Columns that are clamped to 1 in the mode are taken as known. In a result with these rows (`with_new_rows`) the rows
+that were there keep their bits.
+
+Source: Tierney and Kadane (1986), JASA 81, for the Gaussian; Rasmussen and Williams (2006), Gaussian Processes for
+Machine Learning, sec. 3.4, for Newton's steps by a Gaussian of every entry.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, GammaNoise, Mixture, PointEstimate, Posterior, Result
-from tensorcep.core.betas import Beta
+from tensorcep.core.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.core.components import Components
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import AnyMethod
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.cep.sweep import cep_chunks
-from tensorcep.cp.laplace.method import LAPLACE
-from tensorcep.cp.laplace.sweep import laplace_chunks
-from tensorcep.cp.messages.passes import settle_mode
-from tensorcep.cp.messages.state import Pace
+from tensorcep.cp.gibbs.streams import Stream, stream_key
+from tensorcep.cp.gibbs.sweep import columns_of_mode, draw_rows, room_for
 from tensorcep.cp.model.columns import CLAMPED
-from tensorcep.cp.model.entries import EntriesByRow, pack_entries, sum_products
-from tensorcep.cp.model.latent import latent_moments
+from tensorcep.cp.model.entries import EntriesByRow, sum_products
+from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import diagonal
-from tensorcep.kernels.rows import row_moments
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.kernels.rows import arrange, row_moments
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.likelihoods.arrays import log_density, tilted_moments
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.zeros import weigh
-from tensorcep.priors.fixed import FixedPrior
+from tensorcep.likelihoods.zeros import presence
 
 
 def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
@@ -50,8 +55,8 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     Parameters
     ----------
     parts : list
-        For every component (member of a mixture, draw, or the only one) the new rows: `fold_in.Natural` in all columns
-        for posteriors, values (n, R) for draws and estimates.
+        For every component (member of a mixture, draw, or the only one) the new rows: `Natural` in all columns for
+        posteriors, values (n, R) for draws and estimates.
     """
     end = int(offsets(result.shape)[mode + 1])
     if isinstance(result, Mixture):
@@ -95,70 +100,47 @@ def _joined(rows: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
     return np.concatenate([rows[:end], new, rows[end:]])
 
 
-# The Beta law of a share that is one number counts so many entries.
-SURE = 1e9
-
-
-def dispersion_beside(belief: Components, c: int, likelihood: Likelihood) -> float:
-    """The dispersion of the other counts in component c."""
-    given = likelihood.parameter is None or belief.theta is None
-    return float(likelihood.default_theta if given else belief.theta.values[c, 0])  # type: ignore[union-attr]
-
-
-def law_of_share(belief: Components, c: int, likelihood: Likelihood) -> Beta | None:
-    """What component c knows of the share of structural zeros; None where there are none."""
-    if likelihood.zeros is None or belief.theta is None:
-        return None
-    if belief.theta.shares is None:
-        share = float(belief.theta.values[c, -1])
-        return Beta(SURE * share, SURE * (1.0 - share))
-    a, b = belief.theta.shares
-    return Beta(float(a[c, 0]), float(b[c, 0]))
-
-
-# Rounds of the auxiliary variables: at most, and the relative change of the latent values at which they end.
-ROUNDS, SETTLED = 100, 1e-6
-
-
 class NewEntries(NamedTuple):
-    """Entries of the new rows.
+    """Entries of the new rows, N in all.
 
     Attributes
     ----------
     mode : int
-    row : (N,) int64
-        Which of the new rows each entry is of, counted from 0.
-    others : (N, K - 1) int64
-        Packed rows of the other modes, as the belief has them.
     y : (N,) float64
         Values as the likelihood has them.
-    size : int
-        How many new rows there are.
-    indexed : Indexed or None
-        What all components share, once it is found (`with_index`).
+    free : (R,) bool
+        Columns that are not clamped in the mode.
+    used : (m,) int64
+        The packed rows of the other modes that occur, as the belief has them.
+    by_row : EntriesByRow
+        The entries of every new row, with the other rows counted among `used`.
+    places : (N, K) int64
+        Rows among the new ones, `used` after them.
     """
 
     mode: int
-    row: np.ndarray
-    others: np.ndarray
     y: np.ndarray
-    size: int
-    indexed: Indexed | None = None
-
-
-class Indexed(NamedTuple):
-    """The entries by new row, with the rows of the other modes counted among those that occur, `used` (m,)."""
-
+    free: np.ndarray
     used: np.ndarray
     by_row: EntriesByRow
+    places: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """How many new rows there are."""
+        return len(self.by_row.end)
 
 
-def with_index(entries: NewEntries) -> NewEntries:
-    """The entries with their index, which costs two sorts of them."""
-    by_row = by_new_row(entries)
-    used, index = np.unique(by_row.others, return_inverse=True)
-    others = np.ascontiguousarray(index.reshape(by_row.others.shape), dtype=np.int32)
-    return entries._replace(indexed=Indexed(used, by_row._replace(others=others)))
+def new_entries(mode: int, row: np.ndarray, others: np.ndarray, y: np.ndarray, free: np.ndarray) -> NewEntries:
+    """The record of entries of the rows `row` (N,), counted from 0, with the packed rows `others` (N, K - 1)."""
+    order, count = np.argsort(row, kind="stable"), np.bincount(row)
+    start = np.concatenate([[0], np.cumsum(count)])
+    used, index = np.unique(others, return_inverse=True)
+    index = index.reshape(others.shape)
+    listed = np.ascontiguousarray(index[order], dtype=np.int32)
+    by_row = EntriesByRow(start, start[1:], order.astype(np.int32), np.zeros(0), listed, ())
+    places = np.ascontiguousarray(np.insert(index + len(count), mode, row, axis=1))
+    return NewEntries(mode, y, free, used, by_row, places)
 
 
 class Natural(NamedTuple):
@@ -168,62 +150,123 @@ class Natural(NamedTuple):
     eta: np.ndarray
 
 
-def by_new_row(entries: NewEntries) -> EntriesByRow:
-    """The entries of every new row."""
-    order = np.argsort(entries.row, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(entries.row, minlength=entries.size))])
-    others = np.ascontiguousarray(entries.others[order], dtype=np.int32)
-    return EntriesByRow(start, start[1:], order.astype(np.int32), np.zeros(0), others, ())
+class Known(NamedTuple):
+    """What one component of a belief knows beside the new rows.
+
+    Attributes
+    ----------
+    mean : (m, R) float64
+        Of the other modes' rows that occur.
+    cov : (m, P) or None
+        None where they are points.
+    y, theta : (N,) float64
+        What kernels take as such of the new entries; the parameter of a new row is the mean over rows.
+    share : float
+        Of structural zeros.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray | None
+    y: np.ndarray
+    theta: np.ndarray
+    share: float = 0.0
+
+
+def known_of(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> Known:
+    """What component c knows."""
+    mean = np.ascontiguousarray(belief.mean[c, entries.used], dtype=np.float64)
+    cov, theta, y = None if belief.cov is None else belief.cov[c, entries.used], theta_of(belief, likelihood), entries.y
+    c %= len(theta.values)
+    if likelihood.levels is not None:
+        return Known(mean, cov, *likelihood.levels.between(y, theta.values[c]))
+    if likelihood.zeros is not None:
+        dispersion = likelihood.default_theta if likelihood.parameter is None else theta.values[c, 0]
+        return Known(mean, cov, y, np.full(len(y), dispersion), float(theta.values[c, -1]))
+    rows = np.concatenate([np.full(entries.size, -1), entries.used])[entries.places]
+    return Known(mean, cov, y, np.ascontiguousarray(theta.of(rows)[c]))
+
+
+def new_rows(
+    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, executor: Executor
+) -> Natural:
+    """The new rows under the Gaussian, or the estimate, c of a belief."""
+    known = known_of(belief, c, likelihood, entries)
+    if is_gaussian(likelihood, known.y):
+        weight = _precision(likelihood, known)
+        return updated(prior, entries, known, weight, weight * known.y, executor)
+    says = np.zeros((2, len(known.y)))
+    find_modes(says, likelihood, entries, known, prior, SETTLED, executor)
+    return updated(prior, entries, known._replace(cov=None), says[0], says[1], executor)
+
+
+def drawn_rows(
+    belief: Components,
+    c: int,
+    likelihood: Likelihood,
+    entries: NewEntries,
+    prior: Natural,
+    says: np.ndarray,
+    seed: int,
+    executor: Executor,
+) -> np.ndarray:
+    """One draw (n, R) of the new rows given the draw c of everything else.
+
+    `says` (2, N), weights and targets as of the draw before, at first zeros, becomes those of this one.
+    """
+    known, by_row, free = known_of(belief, c, likelihood, entries), entries.by_row, entries.free
+    order, precision = by_row.entry, np.ones(1)
+    if not is_gaussian(likelihood, known.y):
+        find_modes(says, likelihood, entries, known, prior, SETTLED_OF_DRAW, executor)
+        weight, target = says[0, order], says[1, order]
+    else:
+        each = _precision(likelihood, known)
+        alike = bool(np.ptp(each) == 0.0)
+        precision = each[:1].copy() if alike else precision
+        weight, target = (np.zeros(0), known.y[order]) if alike else (each[order], (each * known.y)[order])
+    columns = columns_of_mode(np.flatnonzero(free), np.flatnonzero(~free))
+    source, out = lane_zeros((len(known.mean), len(columns.order))), np.ones((entries.size, len(free)))
+    executor.run(arrange, 0, len(known.mean), known.mean, columns.order, source)
+    lists, key = (by_row.start, by_row.end, by_row.others), stream_key(seed, c, 0, Stream.FOLDED)
+    record = (0, lists, source, columns, (0, weight, target), *prior, precision, key, np.zeros(entries.size), out)
+    room: Any = partial(room_for, len(columns.free), columns)
+    executor.run(draw_rows, 0, entries.size, *record, align=LANES, scratch=room)
+    return out
+
+
+def is_gaussian(likelihood: Likelihood, y: np.ndarray) -> bool:
+    """Whether every entry is Gaussian in f."""
+    normal = likelihood.normal
+    return normal is not None and (normal.expected is None or not normal.hides(y).any())
+
+
+def _precision(likelihood: Likelihood, known: Known) -> np.ndarray:
+    """The noise precision (N,) of entries that are Gaussian in f."""
+    return known.theta if likelihood.parameter is not None else np.ones_like(known.theta)
+
+
+def updated(
+    prior: Natural, entries: NewEntries, known: Known, weight: np.ndarray, target: np.ndarray, executor: Executor
+) -> Natural:
+    """Prior x entries, in the free columns, for entries that say N(target / weight; f, 1 / weight)."""
+    free, R = entries.free, known.mean.shape[1]
+    second = second_moments(known.mean, known.cov)
+    Z2, z = np.empty((entries.size, second.shape[1])), np.empty((entries.size, R))
+    for of_entry, source, out in ((weight, second, Z2), (target, known.mean, z)):
+        room = partial(_room, source.shape[1])
+        executor.run(sum_products, 0, entries.size, entries.by_row, of_entry, source, out, scratch=room)
+    f, eta = np.flatnonzero(free), z
+    if not free.all():
+        full = unpack(Z2, R)
+        eta = z[:, f] - full[:, f][:, :, ~free].sum(axis=2)
+        Z2 = pack(full[:, f[:, None], f[None, :]])
+    return Natural(prior.Lam + Z2, prior.eta + eta)
 
 
 def second_moments(mean: np.ndarray, cov: np.ndarray | None) -> np.ndarray:
     """Packed second moments (n, P) of rows."""
     i, j = np.tril_indices(mean.shape[1])
     square = mean[:, i] * mean[:, j]
-    return square if cov is None else square + cov
-
-
-class Sources(NamedTuple):
-    """What the entries of new rows are summed from, of one component: the rows of the other modes that occur.
-
-    Attributes
-    ----------
-    by_row : EntriesByRow
-        Its rows are those below.
-    mean, second : (m, R), (m, P) float64
-    free : (R,) bool
-        Columns that are not clamped in the mode.
-    """
-
-    by_row: EntriesByRow
-    mean: np.ndarray
-    second: np.ndarray
-    free: np.ndarray
-
-
-def sources(belief: Components, c: int, entries: NewEntries, free: np.ndarray) -> Sources:
-    """The moments of component c."""
-    found = entries.indexed or with_index(entries).indexed
-    if found is None:
-        raise ValueError("the new entries have no index.")
-    mean = np.ascontiguousarray(belief.mean[c, found.used], dtype=np.float64)
-    second = second_moments(mean, None if belief.cov is None else belief.cov[c, found.used])
-    return Sources(found.by_row, mean, np.ascontiguousarray(second), free)
-
-
-def updated(prior: Natural, have: Sources, weight: np.ndarray, target: np.ndarray, executor: Executor) -> Natural:
-    """Prior x entries, in the free columns, for entries that say N(target / weight; f, 1 / weight)."""
-    n, R = len(have.by_row.start) - 1, have.mean.shape[1]
-    Z2, z = np.empty((n, have.second.shape[1])), np.empty((n, R))
-    for of_entry, source, out in ((weight, have.second, Z2), (target, have.mean, z)):
-        room = partial(_room, source.shape[1])
-        executor.run(sum_products, 0, n, have.by_row, of_entry, source, out, scratch=room)
-    f, eta = np.flatnonzero(have.free), z
-    if not have.free.all():
-        full = unpack(Z2, R)
-        eta = z[:, f] - full[:, f][:, :, ~have.free].sum(axis=2)
-        Z2 = pack(full[:, f[:, None], f[None, :]])
-    return Natural(prior.Lam + Z2, prior.eta + eta)
+    return np.ascontiguousarray(square if cov is None else square + cov)
 
 
 def _room(width: int) -> tuple[np.ndarray]:
@@ -258,126 +301,86 @@ def moments(rows: Natural, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
     return mean, cov
 
 
-def gaussian_rows(
-    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, free: np.ndarray,
-    augmentation: Augmentation | None, executor: Executor,
-) -> Natural:  # fmt: skip
-    """The new rows under component c, for entries that are Gaussian in f given their auxiliary variables, if any."""
-    have = sources(belief, c, entries, free)
-    y, theta = given(belief, c, likelihood, entries)
-    precision = theta if likelihood.parameter is not None and likelihood.parameter.is_precision else np.ones_like(theta)
-    if augmentation is None:
-        return updated(prior, have, precision, precision * y, executor)
-    rows = Natural(*(np.repeat(part, entries.size, axis=0) for part in prior))
-    before, parts = np.zeros(len(entries.y)), [np.zeros(len(entries.y)) for _ in range(4)]
-    law = law_of_share(belief, c, likelihood)
-    for _ in range(ROUNDS):
-        mean, variance = _latent(belief, c, entries, in_all(rows, free), executor)
-        square = mean * mean + variance if augmentation.weighted or augmentation.matched else mean
-        augmentation.expected(y, mean, square, theta, *parts)
-        if law is not None:
-            weigh(y, (mean, square), law, tuple(parts))
-        rows = updated(prior, have, precision * parts[0], precision * parts[1], executor)
-        change = np.linalg.norm(mean - before) / max(np.linalg.norm(mean), np.finfo(float).tiny)
-        if change < SETTLED:
+# Newton's steps at most; full ones, after which they are halved, as variances, which count as given in a step, could
+# lead to and fro; the largest squared change of a latent value, times its entry's weight, at which they end, and the
+# same for draws; how far a step may move a latent value, but for values with a noise precision, whose log likelihood
+# curves nowhere more than a Gaussian's.
+STEPS, FULL, SETTLED, SETTLED_OF_DRAW, LONGEST = 100, 12, 1e-10, 1e-2, 2.0
+
+
+def find_modes(
+    says: np.ndarray,
+    likelihood: Likelihood,
+    entries: NewEntries,
+    known: Known,
+    prior: Natural,
+    settled: float,
+    executor: Executor,
+) -> None:
+    """Move what entries say, weights and targets (2, N), to where it is at the modes of their rows."""
+    exact, n, N = known._replace(cov=None), entries.size, len(known.y)
+    spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
+    order, start = entries.by_row.entry, entries.by_row.start[:-1]
+    row = entries.places[:, entries.mode]
+    bounded = likelihood.parameter is not None and likelihood.parameter.is_precision
+    longest = np.inf if bounded else LONGEST
+
+    def newton() -> np.ndarray:
+        return moments(in_all(updated(prior, entries, exact, says[0], says[1], executor), entries.free), executor)[0]
+
+    def latent(mean: np.ndarray, out: np.ndarray) -> np.ndarray:
+        executor.run(_latent, 0, N, entries.places, np.concatenate([mean, known.mean]), spread, out)
+        return out
+
+    def expand(some: np.ndarray) -> None:
+        """What entries at some places say about their latent values."""
+        part, said = known._replace(y=known.y[some], theta=known.theta[some]), np.empty((2, len(some)))
+        executor.run(_expand, 0, len(some), likelihood, part, now[:, some], said)
+        says[:, some] = said
+
+    mean, moves = newton(), np.arange(N)
+    now, then = latent(mean, np.zeros((2, N))), np.zeros((2, N))
+    for turn in range(STEPS):
+        expand(moves)
+        goal = newton()
+        change = latent(goal, then)[0] - now[0]
+        left = np.maximum.reduceat((says[0] * change * change)[order], start) >= settled
+        if not left.any():
+            now = then
             break
-        before = mean
-    return rows
+        moves = np.flatnonzero(left[row])  # entries of rows that are settled stay as they are
+        length, most = np.maximum.reduceat(np.abs(change[order]), start), 1.0 if turn < FULL else 0.5
+        if most < 1.0 or length.max() > longest:
+            goal = mean + np.minimum(most, longest / np.maximum(length, LONGEST))[:, None] * (goal - mean)
+            latent(goal, then)
+        mean, now, then = goal, then, now
+    expand(np.arange(N))
 
 
-def given(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> tuple[np.ndarray, np.ndarray]:
-    """What kernels take as y and theta of the new entries in component c, (N,); a new row's is the mean over rows."""
-    own, theta = c if belief.theta is not None else 0, theta_of(belief, likelihood)
-    if likelihood.levels is not None:
-        return likelihood.levels.between(entries.y, theta.values[own])
-    if likelihood.zeros is not None:
-        return entries.y, np.full(len(entries.y), dispersion_beside(belief, own, likelihood))
-    if theta.mode is None:
-        return entries.y, np.full(len(entries.y), theta.values[own, 0])
-    rows = np.insert(entries.others, entries.mode, -1, axis=1)
-    return entries.y, np.ascontiguousarray(theta.of(rows)[own])
+def _latent(first: int, last: int, places: np.ndarray, mean: np.ndarray, cov: np.ndarray | None, out: Any) -> None:
+    """Mean and variance (2, N) of the latent values first:last."""
+    f, v = out[0, first:last], out[1, first:last]
+    if cov is None:
+        latent_of_draws(mean[None], places[first:last], f[None])
+    else:
+        latent_moments(places[first:last], mean, cov, f, v)
 
 
-def _latent(
-    belief: Components, c: int, entries: NewEntries, rows: Natural, executor: Executor
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (N,) of the new entries' latent values."""
-    used, index = np.unique(entries.others, return_inverse=True)
-    mean, cov = moments(rows, executor)
-    known = belief.mean[c, used].astype(np.float64)
-    spread = np.zeros((len(used), cov.shape[1])) if belief.cov is None else belief.cov[c, used]
-    at = np.insert(index.reshape(entries.others.shape) + len(mean), entries.mode, entries.row, axis=1)
-    f, v = np.empty(len(at)), np.empty(len(at))
-    latent_moments(np.ascontiguousarray(at), np.concatenate([mean, known]), np.concatenate([cov, spread]), f, v)
-    return f, v
+def _expand(first: int, last: int, likelihood: Likelihood, known: Known, latent: np.ndarray, says: np.ndarray) -> None:
+    """Weight and target of the Gaussian in f that each entry first:last is about its latent value.
 
-
-# New rows by methods that pass messages, where entries are not Gaussian in f: sweeps over the new entries alone. The
-# rows that are known get no messages from them, so that the moments of the other modes, cavity or posterior, are those
-# of the fit.
-
-KERNELS: dict[str, tuple[AnyMethod, Any]] = {"cep": (CEP, cep_chunks), "laplace": (LAPLACE, laplace_chunks)}
-SWEEPS, TOL, STEP = 200, 1e-7, 0.5
-
-
-def message_rows(
-    belief: Components, c: int, likelihood: Likelihood, theta: float, entries: NewEntries, prior: Natural,
-    free: np.ndarray, settings: Any, executor: Executor,
-) -> Natural:  # fmt: skip
-    """The new rows under the Gaussian c of a belief.
-
-    Parameters
-    ----------
-    theta : float
-        The likelihood's parameter.
-    prior : Natural
-        Of a new row, in all columns.
-    free : (K, R) bool
-        Columns that are not clamped to 1, of every mode.
-    settings : CEP or Laplace
+    Zeros some of which are structural are a mixture, whose log curves upwards in places; there it counts as a line.
     """
-    if belief.cov is None:
-        raise TypeError("messages need Gaussian rows")
-    method, kernel = KERNELS[settings.name]
-    K, R = free.shape
-    if settings.name == "cep":
-        settings = dataclasses.replace(settings, messages="full")
-    settings = dataclasses.replace(settings, damping=0.0, anneal=0)
-    rows, coords, shape = _rows_of_problem(belief.mean[c], belief.cov[c], entries, prior, K)
-    gaussian = likelihood.parameter is not None and likelihood.parameter.is_precision
-    noise = GammaNoise(1e12 * theta, 1e12) if gaussian else None
-    known = likelihood._replace(default_theta=theta, parameter=likelihood.parameter if gaussian else None)
-    problem = Problem(
-        pack_entries(coords, entries.y, shape), tuple(shape), R, known, FixedPrior(*rows), None, noise, 0,
-        None if free.all() else free,
-    )  # fmt: skip
-    state = method.init(problem, settings, executor)
-    step = 1.0 if gaussian else STEP
-    rule = state.rule._replace(step=step, power=1.0, theta=theta)
-    if settings.name == "cep":
-        rule = rule._replace(order=settings.order)
-    for sent in (state.messages.a, state.messages.b):
-        sent[:] = 0.0
-    state = state._replace(rule=rule, pace=Pace(step), noise=(0.0, 1.0) if noise is None else tuple(noise))
-    state = settle_mode(state, problem, entries.mode, kernel, executor, SWEEPS, TOL)
-    first, n_free = int(problem.entries.offsets[entries.mode]), int(free[entries.mode].sum())
-    new, P = slice(first, first + entries.size), n_free * (n_free + 1) // 2
-    return Natural(state.rows.Lam[new, :P].copy(), state.rows.eta[new, :n_free].copy())
-
-
-def _rows_of_problem(
-    mean: np.ndarray, cov: np.ndarray, entries: NewEntries, prior: Natural, K: int
-) -> tuple[Natural, np.ndarray, tuple[int, ...]]:
-    """The new rows at their prior between the rows of the other modes that occur; coordinates among them; the shape."""
-    parts, coords, R = [], np.empty((len(entries.y), K), dtype=np.int64), mean.shape[1]
-    others = iter(entries.others.T)
-    for k in range(K):
-        if k == entries.mode:
-            coords[:, k] = entries.row
-            parts.append(Natural(*(np.repeat(part, entries.size, axis=0) for part in prior)))
-            continue
-        used, coords[:, k] = np.unique(next(others), return_inverse=True)
-        precision = np.linalg.inv(unpack(cov[used], R))
-        parts.append(Natural(pack(precision), np.einsum("nij,nj->ni", precision, mean[used])))
-    rows = Natural(np.concatenate([part.Lam for part in parts]), np.concatenate([part.eta for part in parts]))
-    return rows, coords, tuple(len(part.eta) for part in parts)
+    at = slice(first, last)
+    y, theta, (m, v) = known.y[at], known.theta[at], latent[:, at]
+    if known.cov is None:
+        value, slope, curve = log_density(likelihood.loglik, y, m, theta)
+    else:
+        value, slope, curve = tilted_moments(likelihood.tilted, y, m, v, theta)
+        curve = -curve
+    if likelihood.zeros is not None:
+        present = presence(y, value, known.share)
+        curve = present * (curve + (1.0 - present) * slope * slope)
+        slope *= present
+    says[0, at] = np.maximum(-curve, 0.0)
+    says[1, at] = slope + says[0, at] * m

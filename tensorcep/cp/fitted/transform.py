@@ -15,28 +15,22 @@ from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.alignment import layout_of, moments_beside
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.new_row_draws import RowDraws, drawn_rows, row_draws
 from tensorcep.cp.fitted.new_rows import (
-    KERNELS,
     NewEntries,
-    gaussian_rows,
+    drawn_rows,
     in_all,
     in_free,
-    message_rows,
     moments,
-    with_index,
+    new_entries,
+    new_rows,
     with_new_rows,
 )
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, mode_of, names_of, packed_rows
 from tensorcep.cp.inputs.side_information import check_no_deviations, word_of
-from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.settings.registry import SETTINGS, checked_method
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.graph import Net
@@ -102,13 +96,12 @@ def transform(
     )
     coords[:, k] = int(np.argmax(model.fit.posterior.seen[model.fit.layout.rows[k]]))
     packed = packed_rows(coords, model.fit.posterior, model.spec.unknown)
-    n = int(row.max()) + 1
-    entries = with_index(NewEntries(k, row, np.delete(packed, k, axis=1), values, n))
+    free = free_columns(model.fit.interactions, len(model.fit.shape))[k]
+    entries = new_entries(k, row, np.delete(packed, k, axis=1), values, free)
     executor = ThreadExecutor(n_threads(model.spec.n_jobs))
     try:
-        draws = _draws_of_new(model, likelihood, entries) if belief.n_chains else None
-        parts = [_folded(model, c, likelihood, entries, draws, executor) for c in range(belief.size)]
-        mean, cov = _moments_of_new(model, parts, k, n, executor)
+        parts = _folded(model, likelihood, entries, executor)
+        mean, cov = _moments_of_new(model, parts, k, entries.size, executor)
     finally:
         executor.close()
     cells = np.insert(np.delete(coords, k, axis=1), k, model.fit.shape[k] + row, axis=1)
@@ -151,49 +144,21 @@ def _new_entries(
     return coords, y, labels, row
 
 
-def _draws_of_new(model: FittedModel, likelihood: Likelihood, entries: NewEntries) -> RowDraws:
-    """What a draw of the new rows for each draw of the fit needs."""
-    free = free_columns(model.fit.interactions, len(model.fit.shape))[entries.mode]
-    seed = int(model.spec.random_state) if isinstance(model.spec.random_state, (int, np.integer)) else 0
-    gaussian = _augmentation_of(model, METHODS[model.fit.method].needs[0], likelihood, entries.y) is None
-    return row_draws(likelihood, entries, free, gaussian, seed)
-
-
-def _folded(
-    model: FittedModel, c: int, likelihood: Likelihood, entries: NewEntries, draws: RowDraws | None, executor: Executor
-) -> Any:
-    """The new rows in one component of the belief."""
-    belief, k, method = model.fit.belief, entries.mode, METHODS[model.fit.method]
-    every = free_columns(model.fit.interactions, len(model.fit.shape))
-    free = every[k]
-    prior = in_free(*prior_of_new(model, c, k), free)
-    name, settings = checked_method(model.spec.method)
-    settings = settings if settings is not None and name == model.fit.method else SETTINGS[model.fit.method]()
-    augmentation = _augmentation_of(model, method.needs[0], likelihood, entries.y)
-    if model.fit.method in KERNELS:
-        gaussian = likelihood.name == "gaussian" and model.fit.method == "cep" and getattr(settings, "order", 1) == 1
-        if not gaussian:
-            values = theta_of(belief, likelihood).values[c % len(theta_of(belief, likelihood).values)]
-            theta = float(values.mean())
-            if likelihood.levels is not None:
-                likelihood = likelihood._replace(levels=likelihood.levels._replace(start=values))
-            how = (theta, entries, in_all(prior, free), every, settings, executor)
-            return in_all(message_rows(belief, c, likelihood, *how), free)
-        augmentation = None
-    if draws is not None:
-        return drawn_rows(belief, c, draws, prior, executor)
-    if isinstance(model.fit.posterior, PointEstimate) and likelihood.name != "gaussian":
-        fail_value(f"transform of a fit by {model.fit.method!r} needs real values without a limit; use method='vmp'.")
-    rows = in_all(gaussian_rows(belief, c, likelihood, entries, prior, free, augmentation, executor), free)
-    return moments(rows, executor)[0] if isinstance(model.fit.posterior, PointEstimate) else rows
-
-
-def _augmentation_of(model: FittedModel, part: str, likelihood: Likelihood, y: np.ndarray) -> Augmentation | None:
-    """That of the method, where an entry has an auxiliary variable."""
-    found = getattr(likelihood, part, None)
-    if not isinstance(found, Augmentation) or found.expected is None:
-        return None
-    return found if found.hides(y).any() else None
+def _folded(model: FittedModel, likelihood: Likelihood, entries: NewEntries, executor: Executor) -> list[Any]:
+    """The new rows in every component of the belief."""
+    belief, free, method = model.fit.belief, entries.free, model.fit.method
+    priors = (in_free(*prior_of_new(model, c, entries.mode), free) for c in range(belief.size))
+    if belief.n_chains:
+        seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
+        says = np.zeros((2, len(entries.y)))
+        return [
+            drawn_rows(belief, c, likelihood, entries, prior, says, seed, executor) for c, prior in enumerate(priors)
+        ]
+    estimate = isinstance(model.fit.posterior, PointEstimate)
+    if estimate and likelihood.name != "gaussian":
+        fail_value(f"transform of a fit by {method!r} needs real values without a limit; use method='vmp'.")
+    rows = [in_all(new_rows(belief, c, likelihood, entries, prior, executor), free) for c, prior in enumerate(priors)]
+    return [moments(part, executor)[0] for part in rows] if estimate else rows
 
 
 def prior_of_new(model: FittedModel, c: int, k: int) -> tuple[np.ndarray, np.ndarray]:

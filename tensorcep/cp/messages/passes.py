@@ -111,25 +111,6 @@ def _run(
     state.cavities.after(modes)
 
 
-def settle_mode(
-    state: MessageState, problem: Problem, k: int, kernel: Any, executor: Executor, sweeps: int, tol: float
-) -> MessageState:
-    """Sweeps over the messages to the rows of one mode alone; the other rows, the noise and the prior stay.
-
-    They end when the latent values change by less than `tol`, relative to their size, or after so many.
-    """
-    entries, step, noise = problem.weighted_entries, state.pace.step, state.noise
-    for _ in range(sweeps):
-        _run(state, (k, k + 1), (state.rows,), noise, entries, kernel, executor)
-        for sent in (state.messages.a, state.messages.b):
-            sent[:] = 0.0  # the noise is known without these entries
-        state = _updated(state, problem, (k, k + 1), 1.0, executor)._replace(noise=noise)
-        shrink(state, problem, *_rows_of((k, k + 1), problem), executor)
-        if move_to_rows(state, problem, executor) / step < tol:
-            break
-    return state
-
-
 def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
     """The packed rows of the modes, from one to the other."""
     return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])
