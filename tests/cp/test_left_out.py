@@ -6,12 +6,14 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import problem
 
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.cp.fit import validation
-from tensorcep.cp.fit.validation import FITS, FOLDS, best_problem, far_behind, far_off
+from tensorcep.cp.fit.validation import FITS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.registry import SETTINGS
 
 N, SHAPE = 200, (12, 10, 8)
+FOLDS = THRESHOLDS.folds
 SETTINGS_OF_VMP = SETTINGS["vmp"]().set_params(anneal=0)
 
 

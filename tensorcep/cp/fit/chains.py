@@ -30,10 +30,10 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.core.belief import Draws
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.components import Components, draw_rows, room_for_draws
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
-from tensorcep.cp.fit.validation import LEAST_LOSS
 from tensorcep.cp.fit.warm_start import MANY, SPARE_COMPONENTS, Flown, best_of, fly_all, refitted, score_of
 from tensorcep.cp.gibbs.chains import taken
 from tensorcep.cp.gibbs.held_out import WINDOW, HeldOut, some_of
@@ -315,7 +315,7 @@ def _asked(plan: Plan, few_may_do: bool = False) -> tuple[Ahead | None, bool]:
         return None, False
     goes_on = bool(plan.settings.get_params()["n_chains"] == ASKED)
     likelihood = plan.problem.likelihood
-    if not goes_on and few_may_do and _gain_of_more(held, likelihood) < LEAST_LOSS:
+    if not goes_on and few_may_do and _gain_of_more(held, likelihood) < THRESHOLDS.least_difference:
         plan, goes_on = few, True
     found = Ahead(plan, begun if goes_on or begun.stopped else None, log_scores(held, likelihood))
     return found, _pairs_say_all(begun, plan.problem)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import Mixture, PointEstimate, Posterior
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.host import current_host
 from tensorcep.core.loop import LeftOut, Run, run
 from tensorcep.cp.fit.chains import run_with_pilots
 from tensorcep.cp.fit.deviations import run_local
-from tensorcep.cp.fit.validation import FEWEST, LEAST_LOSS, to_go_on_from, tried, weighs_prior, with_best_weight
+from tensorcep.cp.fit.validation import to_go_on_from, tried, weighs_prior, with_best_weight
 from tensorcep.cp.fit.warm_start import PILOT_SWEEPS, ROUNDS, beside_chains, from_dispersion, grown, guarded, of_logs
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
@@ -75,10 +76,10 @@ def _run_of_point(plan: Plan) -> Run:
     weighs, told = weighs_prior(plan), None
     asks = overfit(plan.problem) > FOLLOWS_PRIOR if weighs else _may_follow_noise(plan.problem)
     place = held_places(plan.problem) if asks else np.zeros(0, dtype=int)
-    if weighs and len(place) >= FEWEST:
+    if weighs and len(place) >= THRESHOLDS.fewest:
         plan, told = with_best_weight(plan, place, partial(_without, afresh=True))
     one = _run_from(plan)
-    if not weighs and len(place) >= FEWEST and not one.stopped:
+    if not weighs and len(place) >= THRESHOLDS.fewest and not one.stopped:
         told = _without(plan, place)
     return one._replace(left_out=told)
 
@@ -108,7 +109,7 @@ def _run_from_pilot(plan: Plan, start: np.ndarray) -> Run:
         return _run_from(plan)
     if first.max_iter < plan.max_iter:  # it ends where it predicts best
         one = one._replace(converged=not one.stopped)
-    if not one.stopped and plan.members > 1 and (trial is None or trial.lost < LEAST_LOSS):
+    if not one.stopped and plan.members > 1 and (trial is None or trial.lost < THRESHOLDS.least_difference):
         one = one._replace(state=None)  # it holds all messages
         each = len(plan.starts) // plan.members
         one = _run_from(plan._replace(starts=plan.starts[each:], members=plan.members - 1), one)
@@ -130,7 +131,7 @@ def _run_of_few(plan: Plan) -> Run:
         return _run_from(plan)
     careful = trial.left_out
     usual = _without(plan, careful.place)
-    if usual is not None and usual.score.mean() >= careful.score.mean() - LEAST_LOSS:
+    if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
         return _run_from(plan)._replace(left_out=usual._replace(quick=careful.quick))
     one = _run_from(_started_at(trial.start, first)._replace(starts=(trial.start,), members=1))
     converged = one.converged if first.max_iter == plan.max_iter else not one.stopped
@@ -154,7 +155,7 @@ def left_out_of_few(plan: Plan) -> LeftOut | None:
     are told to, which knows these entries, or at a prior that is not learned.
     """
     place, problem = held_places(plan.problem), plan.problem
-    if not plan.pilots or not 0 < len(place) < FEWEST:
+    if not plan.pilots or not 0 < len(place) < THRESHOLDS.fewest:
         return None
     if plan.local is not None or problem.fixed is not None or problem.power is not None:
         return None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import AnyMethod, LeftOut, run
 from tensorcep.core.settings import Settings
@@ -25,7 +25,7 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, with_entries_of
-from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, places_telling, problem_in_memory, some_of
+from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.plan import Pilot, Plan
 
 # How much the prior of a point estimate counts: by entries that it was not given.
@@ -80,9 +80,6 @@ def weighted(plan: Plan, weight: float) -> Plan:
 # prior then gives way: annealed sweeps are tried, then none where they lose some of it, and where a fit gets worse with
 # every sweep it ends when it is best.
 
-# The fewest entries that tell, and what is lost of their mean log score by chance.
-FEWEST, LEAST_LOSS = 50, 0.01
-
 
 class Trial(NamedTuple):
     """A fit to some of the entries.
@@ -121,7 +118,7 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     if plan.local is not None or problem.fixed is not None:
         return plan, None
     place = held_places(problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return plan, None
     others = problem_in_memory(problem, place)
     pilot = plan.pilots[0]
@@ -134,7 +131,8 @@ def tried(plan: Plan) -> tuple[Plan, Trial | None]:
     start = to_go_on_from(start, problem, plan.method) if plan.method.regrows else start
     own = pilot._replace(method=plan.method, problem=others._replace(start=start, of_entries=None))
     trials = [one for one in (_trial(own, anneal, plan, told),) if one is not None]
-    if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.good - LEAST_LOSS):
+    least = THRESHOLDS.least_difference
+    if anneal and not (trials and trials[0].lost < least and trials[0].good >= found.good - least):
         trials += [one for one in (_trial(own, 0, plan, told),) if one is not None]
     if not trials:
         return plan, None
@@ -184,9 +182,6 @@ def _trial(own: Pilot, anneal: int, plan: Plan, told: LeftOut) -> Trial | None:
 
 # A choice between pilots by a tenth of the entries, which they are not given.
 
-# Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
-MOSTLY = 0.8
-
 
 def best_by_score(scores: np.ndarray) -> int:
     """Which of the log scores (m, n) of n entries is the best on average; the first unless it is so beyond chance."""
@@ -198,7 +193,8 @@ def best_by_score(scores: np.ndarray) -> int:
 
 def falls_short(scores: np.ndarray, others: np.ndarray) -> bool:
     """Whether log scores (n,) are worse than others of the same entries, beyond chance and by what matters."""
-    return best_by_score(np.stack([scores, others])) == 1 and bool(others.mean() - scores.mean() > LEAST_LOSS)
+    matters = bool(others.mean() - scores.mean() > THRESHOLDS.least_difference)
+    return matters and best_by_score(np.stack([scores, others])) == 1
 
 
 def best_of_plans(plans: Sequence[Plan]) -> tuple[int, Found | None]:
@@ -207,7 +203,7 @@ def best_of_plans(plans: Sequence[Plan]) -> tuple[int, Found | None]:
     The first, and nothing found, of few entries.
     """
     place = held_places(plans[0].problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return 0, None
     flown = [_flown(plan, plan.pilots[0], place) for plan in plans]
     scores = np.stack([_scored(found, place) for found in flown])
@@ -227,11 +223,11 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     That is asked of the pilots of components alone, where there are such. They are not given a tenth of the entries.
     """
     place = held_places(plan.problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return False
     few, many = (min(one.pilots, key=_beside_components) for one in (plan, wider))
     found = _flown(plan, few, place)
-    if found is None or used(_sizes(found)).mean() < MOSTLY:
+    if found is None or used(_sizes(found)).mean() < THRESHOLDS.mostly:
         return False
     scores = np.stack([_scored(found, place), _scored(_flown(wider, many, place), place)])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
@@ -268,22 +264,21 @@ def _scored(found: Found | None, place: np.ndarray) -> np.ndarray:
 #
 # The same entries are fitted in every problem from the same start, of very many a part; those left out are a fifth, of
 # few entries each fifth in turn. The problem that predicts them best by the mean log score is taken if it beats the
-# first by more than chance: two standard errors of the difference. A problem that after some fits is behind the best
+# first by more than chance. A problem that after some fits is behind the best
 # one by far more is not fitted to the others. One whose means are far off is not taken whatever its scores: the
 # logarithm of values between two bounds says well how small ones differ, and predicts some large ones ten times too
 # high.
 
 # Sweeps of a fit after the annealed ones.
 SWEEPS = 30
-# Parts of the entries, as many of which are left out in turn as hold so many entries; and the fewest entries, and most.
-FOLDS, ENOUGH, MOST = 5, 4000, 100_000
+# As many parts of the entries are left out in turn as hold so many entries; and the most entries.
+ENOUGH, MOST = 4000, 100_000
 # An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
 MOST_WORSE = 10.0
-# A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
-BEHIND, FITS = 4.0, 2
-# A problem is given up when the mean square of its errors is so many times that of the first, in geometric mean over
-# two parts at least: of values with long tails a single one may be far off.
-MOST_OFF = 2.0
+# A problem is given up when it is surely behind after so many fits, of which one may be unlucky, or when the mean
+# square of its errors is far off that of the first, in geometric mean over as many parts at least: of values with long
+# tails a single one may be.
+FITS = 2
 
 
 def best_problem(problems: Sequence[Problem], method: AnyMethod, settings: Settings, **how: Any) -> int:
@@ -334,23 +329,23 @@ def far_behind(scores: np.ndarray) -> np.ndarray:
     """Which of the log scores (m, n) of n entries are worse on average than the best by far more than chance."""
     with np.errstate(invalid="ignore"):
         loss = scores[np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf))] - scores
-        return np.asarray(loss.mean(axis=1) > BEHIND * loss.std(axis=1) / np.sqrt(scores.shape[1]))
+        return np.asarray(loss.mean(axis=1) > THRESHOLDS.surely * loss.std(axis=1) / np.sqrt(scores.shape[1]))
 
 
 def far_off(squares: np.ndarray) -> np.ndarray:
     """Which of the sums of squared errors (m, k) of k parts are far above the first one's."""
     with np.errstate(all="ignore"):
-        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(MOST_OFF))
+        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(THRESHOLDS.most_off))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:
     """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
     told = places_telling(problem)
     n = len(told)
-    if n < FEWEST_OF_FOLDS:
+    if n < THRESHOLDS.fewest_in_folds:
         return []
-    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), FOLDS)
-    return folds[: min(FOLDS, -(-ENOUGH * FOLDS // n))]
+    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), THRESHOLDS.folds)
+    return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
 
 
 def _without(problem: Problem, place: np.ndarray) -> Problem:

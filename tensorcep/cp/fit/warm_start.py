@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.components import EVEN, Components
 from tensorcep.core.executor import ALONE, Executor, threads_of
 from tensorcep.core.loop import Callback, Run, run
@@ -44,8 +45,8 @@ from tensorcep.likelihoods import get_likelihood
 # Sweeps of a pilot after the annealed ones, at most; those of its fit to all entries.
 PILOT_SWEEPS, REFIT_SWEEPS = 40, 10
 # After so many sweeps each time the entries left out are asked; a pilot ends where their mean log score has not gained
-# so much for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
-ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
+# for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
+ASK_EVERY, PATIENCE = 3, 2
 # Times that a pilot looks for more components.
 ROUNDS = 6
 # Sweeps over all of very many entries, where some of them have shown the way, and components beside those in use.
@@ -235,7 +236,7 @@ class Asked:
         beside = beside_chains(belief, self.whole, self.place, self.executor)
         score, self.last = _score(beside), sweep
         self.now = score
-        self.vain = 0 if score > self.score + LEAST_GAIN else self.vain + 1
+        self.vain = 0 if score > self.score + THRESHOLDS.least_gain else self.vain + 1
         if score > self.score or self.score == -np.inf:
             self.score = score
             self.best = Found(self.pilot, belief._replace(cov=None), sweep - self.anneal, score, beside)
@@ -264,8 +265,6 @@ def beside_chains(belief: Components, problem: Problem, place: np.ndarray, execu
 
 # From so many entries on, spectra tell what a pilot leaves over, and chains of all columns take more than ten seconds.
 MANY = 50_000
-# Columns that explain at least this share of the values by themselves deserve to be columns of their own.
-LEAST_SHOWN = 0.05
 
 
 def fly_all(plan: Plan, place: np.ndarray, least: float = -np.inf) -> list[Flown]:
@@ -318,5 +317,5 @@ def _lacks_some(flown: list[Flown], plan: Plan, given: Problem) -> bool:
     enough = enough_entries(problem)
     problem = problem if enough is None else enough
     with threads_of(plan.n_threads) as executor:
-        alone = shown(problem, others, executor=executor) >= LEAST_SHOWN
+        alone = shown(problem, others, executor=executor) >= THRESHOLDS.least_explained
         return alone or shown(problem, others, best.mean, executor) > 0.0

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
@@ -39,7 +39,6 @@ from tensorcep.cp.calibration.null_model import (
     mean_share,
 )
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
-from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
 from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import told_beside
@@ -88,7 +87,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
 
 def _square_about_constant(held: HeldOut, problem: Problem) -> float:
     """The mean square of real values: of those left out, or of all where these are too few to tell it."""
-    y = held.y if len(held.y) >= FEWEST_FOR_NOISE else told_beside(problem)[0]
+    y = held.y if len(held.y) >= THRESHOLDS.fewest else told_beside(problem)[0]
     return float(np.mean(y**2))
 
 

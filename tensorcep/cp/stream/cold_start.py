@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
@@ -31,7 +31,6 @@ from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
-from tensorcep.cp.fitted.diagnostics import LEAST_EXPLAINED
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.inputs.weights import WHOLE_REVISITED
@@ -50,13 +49,11 @@ from tensorcep.cp.stream.standing import LEAST_SCORE, MOST, WARNED, Kept, Predic
 PER_ELEMENT, MOST_KEPT = 20, 100_000
 # All are fitted again when there are so many times as many, and at the end; not within the last factor of the end.
 GROWTH, NEAR_END = 2.0, 2.0
-# Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
-HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 20
 # Of many entries so many are fitted to compare priors, and the prior then stays.
 SETTLED = 5000
 PRIORS = ("fixed", "learned")
-# The log score of a fit that went astray, and what the score of one that did not may lose.
-LEAST, LEAST_LOSS = -1e100, 0.1
+# The log score of a fit that went astray.
+LEAST = -1e100
 UNKNOWN = Standing()
 # How much each entry counts, and its extent.
 Beside = tuple[np.ndarray | None, ...]
@@ -134,7 +131,7 @@ def begin_with(
         return begun
     spec.target.checked(values, spec.asked)
     run = None
-    if prior is None and n >= FEWEST:
+    if prior is None and n >= THRESHOLDS.fewest_in_stream:
         one, plan, run = _learned(spec, entries, source, beside)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
         standing = _begun(standing, plan, values, beside)._replace(**judged)
@@ -167,7 +164,8 @@ def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tu
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
         found = weighted_mean(_predicted(spec, plan, run, left_out).score, left_out[3])
-        if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
+        least = one.score - THRESHOLDS.least_difference_in_stream
+        if found >= other and (found >= least or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
 
@@ -336,7 +334,8 @@ def _tried(spec: FitSpec, entries: Entries, source: Any, beside: Beside, most: i
     told = np.isin(order, np.arange(len(order))[telling(beside[0])])  # the others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
-    held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
+    share = THRESHOLDS.share if len(order) >= THRESHOLDS.few_in_stream else THRESHOLDS.share_of_small
+    held, used = np.split(order, [int(len(order) * share)])
     n_used, used = len(used), np.append(used, light)
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)
@@ -355,7 +354,7 @@ def _tried(spec: FitSpec, entries: Entries, source: Any, beside: Beside, most: i
         return _Tried(way, standing, predicted.score, weight)
 
     found = [trial(way) for way in _ways(spec, n_used)]
-    nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
+    nothing = all(one.standing.gain < THRESHOLDS.least_explained * one.standing.n for one in found)
     if nothing and _may_need_tries(spec, entries):
         found.append(trial(Way("learned", tries=True)))
     found.sort(key=lambda one: -one.score)
