@@ -41,14 +41,16 @@ class Sweeps:
     """A fit that is set up once, and does one sweep after the other."""
 
     def __init__(self, model: CPRegressor, coords: np.ndarray, y: np.ndarray, shape: tuple[int, ...], threads: int):
-        self.plan = plan_fit(model._spec(), (coords, y, shape, (None,) * len(shape)), None).work
+        self.plan = plan_fit(model._spec(), (coords, y, shape, (None,) * len(shape)), None)
         self.executor = ThreadExecutor(threads)
-        self.state = self.plan.method.init(self.plan.problem, self.plan.settings, self.executor)
+        self.state = self.plan.engine.method.init(self.plan.problem, self.plan.engine.settings, self.executor)
 
     def step(self) -> float:
         """CPU seconds of the next sweep."""
         begin = time.process_time()
-        self.state, _ = self.plan.method.step(self.state, self.plan.problem, self.plan.settings, self.executor)
+        self.state, _ = self.plan.engine.method.step(
+            self.state, self.plan.problem, self.plan.engine.settings, self.executor
+        )
         return time.process_time() - begin
 
 

@@ -74,13 +74,13 @@ def in_turns(method: str, frames: list[pd.DataFrame], options: argparse.Namespac
     model, shape, states = model_of(method, options), shape_of(len(y)), {}
     room, threads = Scratch(options.folder), ThreadExecutor(options.threads)
     for name, place in (("memory", Place(None, None)), ("scratch", Place(room, None))):
-        work = plan_fit(model._spec(), laid(model._spec(), (coords, y, shape, (None,) * 3), place), None).work
-        states[name] = work, work.method.init(work.problem, work.settings, threads)
+        work = plan_fit(model._spec(), laid(model._spec(), (coords, y, shape, (None,) * 3), place), None)
+        states[name] = work, work.engine.method.init(work.problem, work.engine.settings, threads)
     seconds: dict[str, list[float]] = {name: [] for name in states}
     for _ in range(options.sweeps):
         for name, (work, state) in states.items():
             begin = time.process_time()
-            state, _ = work.method.step(state, work.problem, work.settings, threads)
+            state, _ = work.engine.method.step(state, work.problem, work.engine.settings, threads)
             seconds[name].append(time.process_time() - begin)
             states[name] = work, state
     for name, times in seconds.items():

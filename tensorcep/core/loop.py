@@ -170,8 +170,7 @@ class Run(NamedTuple):
     """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state.
 
     The trace maps the fields of `Sweep` and "seconds" to one number per sweep. `left_out` is what the same fit of some
-    entries says of the others, where there was one. `stands_in` is the number, from 1 on, of the plan that it is of,
-    where the one that was run has others in its place; 0 is the plan itself.
+    entries says of the others, where there was one.
     """
 
     posterior: Any
@@ -181,7 +180,6 @@ class Run(NamedTuple):
     trace: dict[str, np.ndarray]
     state: Any
     left_out: LeftOut | None = None
-    stands_in: int = 0
 
 
 Callback = Callable[[int, Sweep, Any], Any]

@@ -32,7 +32,7 @@ def sampled_of(rank):
     """A plan of main effects and so many components, the later the stronger."""
     coords, y = labels(3)
     model = CPClassifier(rank=rank, interactions="main+cp", random_state=0)
-    plan = plan_fit(model._spec(), (coords, y, SHAPE, ()), None).work
+    plan = plan_fit(model._spec(), (coords, y, SHAPE, ()), None)
     start = np.full((sum(SHAPE), plan.problem.rank), 0.1)
     components = np.flatnonzero(plan.problem.every_free.all(axis=0))
     start[:, components] = np.linspace(0.5, 1.5, rank)

@@ -7,19 +7,20 @@ from helpers.cases import each
 from helpers.problems import problem
 
 from tensorcep.core.chance import THRESHOLDS
-from tensorcep.cp.fit import validation
-from tensorcep.cp.fit.validation import FITS, best_problem, far_behind, far_off
+from tensorcep.cp.fit import select
+from tensorcep.cp.fit.select import FITS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan.plan import Engine
 from tensorcep.cp.settings.registry import SETTINGS
 
 N, SHAPE = 200, (12, 10, 8)
 FOLDS = THRESHOLDS.folds
-SETTINGS_OF_VMP = SETTINGS["vmp"]().set_params(anneal=0)
+VMP = Engine(METHODS["vmp"], SETTINGS["vmp"]().set_params(anneal=0))
 
 
 def chosen(rng, monkeypatch, gains, spread):
     """The choice between problems whose scores lie so far above the first one's, and the fits of each problem."""
-    monkeypatch.setattr(validation, "SWEEPS", 1)
+    monkeypatch.setattr(select, "SWEEPS", 1)
     problems, fits = [problem(rng, n=N, shape=SHAPE)[-1] for _ in gains], [0] * len(gains)
     hard = rng.standard_normal(N)
 
@@ -28,9 +29,9 @@ def chosen(rng, monkeypatch, gains, spread):
         fits[i] += 1
         return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place))
 
-    monkeypatch.setattr(validation, "_scores", scored)
-    monkeypatch.setattr(validation, "_squares", lambda *given: np.ones(len(given[-1])))
-    return best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1), fits
+    monkeypatch.setattr(select, "_scores", scored)
+    monkeypatch.setattr(select, "_squares", lambda *given: np.ones(len(given[-1])))
+    return best_problem(problems, VMP, tol=0.0, n_threads=1), fits
 
 
 @each(
@@ -61,18 +62,18 @@ def test_far_off_is_what_is_so_in_more_than_one_part():
 
 @each("n_folds", [1, 5])
 def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, monkeypatch, n_folds):
-    monkeypatch.setattr(validation, "ENOUGH", n_folds * N // FOLDS)
+    monkeypatch.setattr(select, "ENOUGH", n_folds * N // FOLDS)
     problems = [problem(rng, n=N, shape=SHAPE)[-1] for _ in range(2)]
     first = problems[0].entries
-    monkeypatch.setattr(validation, "_scores", lambda _, of, place: np.full(len(place), float(of.entries is not first)))
+    monkeypatch.setattr(select, "_scores", lambda _, of, place: np.full(len(place), float(of.entries is not first)))
     for off, best in [(1.0, 1), (3.0, 0)]:
         monkeypatch.setattr(
-            validation, "_squares", lambda _, of, place, off=off: np.where(of.entries is first, 1.0, off) + 0.0 * place
+            select, "_squares", lambda _, of, place, off=off: np.where(of.entries is first, 1.0, off) + 0.0 * place
         )
-        assert best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1) == best
+        assert best_problem(problems, VMP, tol=0.0, n_threads=1) == best
 
 
 def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
-    monkeypatch.setattr(validation, "_scores", None)
+    monkeypatch.setattr(select, "_scores", None)
     problems = [problem(rng, n=60, shape=SHAPE)[-1] for _ in range(2)]
-    assert best_problem(problems, METHODS["vmp"], SETTINGS_OF_VMP, tol=0.0, n_threads=1) == 0
+    assert best_problem(problems, VMP, tol=0.0, n_threads=1) == 0

@@ -11,9 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
-from tensorcep.cp.fit import chains as pilots
-from tensorcep.cp.fit import warm_start
-from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit import chains, quick_fit, validation
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.gibbs.places import held_places
@@ -38,20 +36,25 @@ def entries(rng, pairs=False, n=1500):
 
 def plan_of(coords, y, sweeps=24, **given):
     model = CPRegressor(method=given.pop("method", "auto"), max_iter=sweeps, rank=3, random_state=0, **given)
-    return plan_fit(model._spec(), (coords, y, SHAPE, ()), None).work
+    return plan_fit(model._spec(), (coords, y, SHAPE, ()), None)
 
 
-def failing(pilot):
+def run(plan):
+    return plan.policy.run(plan)
+
+
+def failing(quick):
     def step(*given):
         raise FloatingPointError
 
-    return pilot._replace(method=replace(pilot.method, step=step))
+    return quick._replace(engine=quick.engine._replace(method=replace(quick.engine.method, step=step)))
 
 
 def test_a_pilot_that_fails_counts_nothing_and_the_others_go_on(rng):
     plan = plan_of(*entries(rng))
-    assert [pilot.name for pilot in plan.pilots] == ["all columns", "cp", "main"]
-    held = run_plan(plan._replace(pilots=(failing(plan.pilots[0]), *plan.pilots[1:]))).state.held
+    assert [quick.name for quick in plan.policy.quick_fits] == ["all columns", "cp", "main"]
+    first, *others = plan.policy.quick_fits
+    held = run(plan.with_policy(quick_fits=(failing(first), *others))).state.held
     assert held.beside[0] == 0.0
     assert len(held.beside) == 3
     assert held.beside.sum() + held.weights.sum() == pytest.approx(1.0)
@@ -59,15 +62,15 @@ def test_a_pilot_that_fails_counts_nothing_and_the_others_go_on(rng):
 
 def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
     plan = plan_of(*entries(rng))
-    without = plan._replace(pilots=tuple(failing(pilot) for pilot in plan.pilots))
-    alone = run_plan(plan._replace(pilots=(), spectral=False)).posterior
-    np.testing.assert_array_equal(run_plan(without).posterior.rows, alone.rows)
+    without = plan.with_policy(quick_fits=tuple(map(failing, plan.policy.quick_fits)))
+    alone = run(plan.with_policy(quick_fits=())).posterior
+    np.testing.assert_array_equal(run(without).posterior.rows, alone.rows)
 
 
 @each("first", [True, False])
 def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypatch, first):
     """They ended the fit: a count of 90 among ones and zeros drove those in the components of a pilot away."""
-    plan, burnt_in, tried = plan_of(*entries(rng)), pilots._burnt_in, []
+    plan, burnt_in, tried = plan_of(*entries(rng)), chains._burnt_in, []
 
     def wild(sampled, *more, **named):
         tried.append(len(sampled.columns))
@@ -75,11 +78,11 @@ def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypa
             raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
         return burnt_in(sampled, *more, **named)
 
-    monkeypatch.setattr(pilots, "_burnt_in", wild)
-    found = run_plan(plan)
+    monkeypatch.setattr(chains, "_burnt_in", wild)
+    found = run(plan)
     assert np.isfinite(found.posterior.rows).all()
     if first:
-        alone = run_plan(plan._replace(pilots=(), spectral=False)).posterior
+        alone = run(plan.with_policy(quick_fits=())).posterior
         np.testing.assert_array_equal(found.posterior.rows, alone.rows)
     else:
         assert len(tried) > 1
@@ -96,8 +99,8 @@ def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypa
 )
 def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, gains, sweeps, best):
     plan = plan_of(*entries(rng))
-    pilot, place = plan.pilots[1], held_places(plan.problem)
-    anneal = pilot.settings.get_params()["anneal"]
+    pilot, place = plan.policy.quick_fits[1], held_places(plan.problem)
+    anneal = pilot.engine.settings.get_params()["anneal"]
     seen = []
 
     def scored(belief, problem, where, executor):
@@ -105,11 +108,11 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
         seen.append(belief)
         return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
 
-    monkeypatch.setattr(warm_start, "beside_chains", scored)
-    monkeypatch.setattr(warm_start, "PILOT_SWEEPS", 23)
-    found = warm_start.grown(pilot, plan._replace(tol=0.0), 0, place)
-    which = len(seen) - 1 if best == 23 else best // warm_start.ASK_EVERY - 1
-    assert len(seen) == -(-sweeps // warm_start.ASK_EVERY)
+    monkeypatch.setattr(validation, "scores_of", scored)
+    monkeypatch.setattr(quick_fit, "QUICK_SWEEPS", 23)
+    found = quick_fit.run_quick_fit(pilot, plan.with_options(tol=0.0), 0, place)
+    which = len(seen) - 1 if best == 23 else best // validation.ASK_EVERY - 1
+    assert len(seen) == -(-sweeps // validation.ASK_EVERY)
     assert found.sweeps == best
     assert anneal > 0
     np.testing.assert_array_equal(found.belief.mean, seen[which].mean)
@@ -117,11 +120,11 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
 
 def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch):
     plan = plan_of(*entries(rng))
-    monkeypatch.setattr(warm_start, "PILOT_SWEEPS", 7)
+    monkeypatch.setattr(quick_fit, "QUICK_SWEEPS", 7)
     for place in (None, np.empty(0, dtype=int)):
-        found = warm_start.grown(plan.pilots[1], plan._replace(tol=0.0), 0, place)
+        found = quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(tol=0.0), 0, place)
         assert found.sweeps == 7
-        assert found.beside is None
+        assert found.scores is None
 
 
 @each(("bounds", "best"), [([0.0, 1.0, 0.5, 2.0], 1), ([0.0, 1.0, 2.0, 2.0], 3), ([3.0, 2.9], 0)])
@@ -129,38 +132,38 @@ def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rn
     plan, flown = plan_of(*entries(rng)), []
 
     def bounded(*given):
-        done = run(*given)
+        done = run_engine(*given)
         flown.append(done)
         return done._replace(trace={**done.trace, "lower_bound": np.array([np.nan, bounds[len(flown) - 1]])})
 
-    run = warm_start.run_of
-    monkeypatch.setattr(warm_start, "run_of", bounded)
-    monkeypatch.setattr(warm_start, "with_more_components", lambda problem, *_: problem)
-    found = warm_start.grown(plan.pilots[1], plan, rounds=3)
+    run_engine = quick_fit.run_engine
+    monkeypatch.setattr(quick_fit, "run_engine", bounded)
+    monkeypatch.setattr(quick_fit, "with_more_components", lambda problem, *_: problem)
+    found = quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan, rounds=3)
     assert len(flown) == min(best + 2, 4)
-    assert found.good == bounds[best]
+    assert found.score == bounds[best]
     np.testing.assert_array_equal(found.belief.mean, flown[best].posterior.components().mean)
 
 
 def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypatch):
     plan = plan_of(*entries(rng, n=6000))
-    pilot, place, runs = plan.pilots[1], held_places(plan.problem), []
+    pilot, place, runs = plan.policy.quick_fits[1], held_places(plan.problem), []
 
-    def watched(one, settings, problem, *given):
-        runs.append((len(problem.entries.permutation), run(one, settings, problem, *given)))
+    def watched(engine, problem, *given):
+        runs.append((len(problem.entries.permutation), run_engine(engine, problem, *given)))
         return runs[-1][1]
 
-    run = warm_start.run_of
-    monkeypatch.setattr(warm_start, "run_of", watched)
-    whole = warm_start.grown(pilot, plan, place=place)
+    run_engine = quick_fit.run_engine
+    monkeypatch.setattr(quick_fit, "run_engine", watched)
+    whole = quick_fit.run_quick_fit(pilot, plan, place=place)
     assert {n for n, _ in runs} == {6000}
     runs.clear()
     monkeypatch.setattr(sampled, "ENOUGH", 2000)
-    found = warm_start.grown(pilot, plan, place=place)
+    found = quick_fit.run_quick_fit(pilot, plan, place=place)
     assert 1800 < runs[0][0] < 2200
     assert [n for n, _ in runs if n > 2200] == [6000]
-    assert runs[-1][1].n_iter <= warm_start.SWEEPS_OF_ALL
-    assert found.beside.log_density.mean() > whole.beside.log_density.mean() - 0.01
+    assert runs[-1][1].n_iter <= quick_fit.SWEEPS_OF_ALL
+    assert found.scores.log_density.mean() > whole.scores.log_density.mean() - 0.01
 
 
 @each(
@@ -182,15 +185,15 @@ def test_enough_entries_are_more_where_each_says_less(rng, monkeypatch, likeliho
 
 def test_without_stacking_one_pilot_flies(rng):
     plan = plan_of(*entries(rng), method=Gibbs(weights="equal"))
-    assert [pilot.name for pilot in plan.pilots] == ["all columns"]
+    assert [quick.name for quick in plan.policy.quick_fits] == ["all columns"]
 
 
 def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, monkeypatch):
     coords, y = entries(rng)
-    monkeypatch.setattr(pilots, "MANY", 0)
-    monkeypatch.setattr(warm_start, "MANY", 0)
+    monkeypatch.setattr(chains, "MANY", 0)
+    monkeypatch.setattr(quick_fit, "MANY", 0)
     plan = plan_of(coords, y)
-    one, two = (run_plan(plan._replace(n_threads=n)) for n in (1, 2))
+    one, two = (run(plan.with_options(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
     np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
     assert one.state.held.beside[0] == 0.0  # no pair of modes is left over
@@ -222,9 +225,9 @@ def test_chains_in_the_columns_of_a_pilot_are_beside_it_where_chains_of_all_colu
 
 def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):
     coords, y = entries(rng, pairs=True)
-    monkeypatch.setattr(warm_start, "MANY", 0)
+    monkeypatch.setattr(quick_fit, "MANY", 0)
     plan = plan_of(coords, y)
-    flown = warm_start.fly_all(plan, held_places(plan.problem))
+    flown = quick_fit.run_quick_fits(plan, held_places(plan.problem))
     assert sorted(one.number for one in flown) == [0, 1, 2]
 
 
@@ -251,11 +254,11 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
 
         return call
 
-    monkeypatch.setattr(warm_start, "with_spectral_start", watched(warm_start.with_spectral_start, None))
-    monkeypatch.setattr(warm_start, "with_more_components", watched(warm_start.with_more_components, 3))
-    monkeypatch.setattr(warm_start, "observed_logpdf", watched(warm_start.observed_logpdf, 4))
+    monkeypatch.setattr(quick_fit, "with_spectral_start", watched(quick_fit.with_spectral_start, None))
+    monkeypatch.setattr(quick_fit, "with_more_components", watched(quick_fit.with_more_components, 3))
+    monkeypatch.setattr(validation, "observed_logpdf", watched(validation.observed_logpdf, 4))
     plan = plan_of(*entries(rng))
-    warm_start.grown(plan.pilots[1], plan._replace(n_threads=2), place=held_places(plan.problem))
+    quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=held_places(plan.problem))
     assert len(threads) > 3
     assert set(threads) == {2}
 
@@ -291,6 +294,6 @@ def test_chains_of_all_columns_go_on_where_pairs_of_modes_say_more(rng):
 def test_columns_have_to_be_better_beyond_chance(gain, kept):
     first, fewer = (type("Held", (), {"alive": np.arange(2), "score": s})() for s in (np.zeros(50), np.zeros(50)))
     first.score = gain + 0.5 * np.sin(np.arange(50.0))
-    assert pilots._replaces(fewer, first) is kept
+    assert chains._replaces(fewer, first) is kept
     fewer.alive = np.arange(0)
-    assert not pilots._replaces(fewer, first)
+    assert not chains._replaces(fewer, first)

@@ -14,13 +14,15 @@ from tensorcep import CEP, CPClassifier, CPRegressor
 from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fit import run as starts
+from tensorcep.cp.fit import quick_fit, run
+from tensorcep.cp.fit.quick_fit import balanced
 from tensorcep.cp.fit.select import narrower
-from tensorcep.cp.fit.validation import falls_short, to_go_on_from
+from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.auto import choose
+from tensorcep.cp.plan.plan import Engine
 
 SHAPE = (60, 40, 30)
 
@@ -84,7 +86,7 @@ def test_mean_field_of_few_entries_goes_on_from_what_predicts_others(monkeypatch
     assert max(ratios) < 1.08
     many = drawn(2, 20_000, 4)
     asked = []
-    monkeypatch.setattr(starts, "tried", lambda plan: asked.append(plan) or (plan, None))
+    monkeypatch.setattr(quick_fit, "tried", lambda plan, quick: asked.append(plan) or (plan, None))
     CPRegressor(method="vmp", random_state=0, max_iter=60, tol=0.1).fit(*many[:2])
     assert not asked  # so many entries tell enough by themselves
 
@@ -93,10 +95,17 @@ def test_mean_field_of_few_entries_goes_on_from_what_predicts_others(monkeypatch
 @pytest.mark.parametrize("method", ["laplace", CEP(n_ensemble=1)])
 def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
     """The start that fits best after annealing may be one that follows the noise."""
-    begun, run = [], starts.run
-    monkeypatch.setattr(starts, "run", lambda *how, **named: begun.append(how[1].start) or run(*how, **named))
-    found, grown = [], starts.grown
-    monkeypatch.setattr(starts, "grown", lambda *how: found.append(grown(*how)) or found[-1])
+    begun, run_loop = [], run.run
+
+    def watched(method, problem, *settings, **how):
+        begun.extend([] if "state" in how else [problem.start])
+        return run_loop(method, problem, *settings, **how)
+
+    monkeypatch.setattr(run, "run", watched)
+    found, search = [], quick_fit.run_quick_fit
+    monkeypatch.setattr(
+        quick_fit, "run_quick_fit", lambda *how, **named: found.append(search(*how, **named)) or found[-1]
+    )
     coords, y = rare_labels(1, 2000)
     how = {"interactions": "main+cp", "random_state": 0, "max_iter": 40, "tol": 0.5}
     CPClassifier(2, method=method, **how).fit(coords, y)
@@ -104,7 +113,7 @@ def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
     at = coords + np.cumsum((0, *SHAPE[:2]))
     kept = np.arange(found[0].belief.mean.shape[-1])
     if method == "laplace":
-        kept = used_columns(found[0].pilot.problem, found[0].belief.mean[0])
+        kept = used_columns(found[0].quick.problem, found[0].belief.mean[0])
     latent = [np.prod(rows[at][..., kept], axis=1).sum(axis=1) for rows in (begun[0], found[0].belief.mean[0])]
     # messages begin at components of the same size in all modes
     np.testing.assert_allclose(*latent, rtol=1e-10, atol=1e-12)
@@ -154,7 +163,7 @@ def test_a_method_goes_on_from_the_components_that_a_pilot_uses_of_one_size_in_a
     scaled = rows.copy()
     scaled[: first[1], 0] *= 50.0
     scaled[first[1] : first[2], 0] /= 40.0
-    whole, start = (to_go_on_from(scaled, p, METHODS[name]) for name in ("cep", "laplace"))
+    whole, start = (balanced(scaled, p, Engine(METHODS[name], None)) for name in ("cep", "laplace"))
     assert not start[:, 2].any()
     assert whole[:, 2].all()
     np.testing.assert_array_equal(whole[:, [0, 1, 3]], start[:, [0, 1, 3]])

@@ -14,10 +14,11 @@ from tensorcep import CPClassifier, CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.fit.validation import WEIGHTS, with_best_weight
+from tensorcep.cp.fit import run
+from tensorcep.cp.fit.run import WEIGHTS, with_best_weight
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import entries_by_row
-from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.plan.plan import Engine, Plan
 from tensorcep.cp.settings.wopt import WOPT
 from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
@@ -280,21 +281,23 @@ def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
 
 
 @each("best", WEIGHTS)
-def test_the_weight_of_a_prior_is_the_one_that_predicts_best(best):
+def test_the_weight_of_a_prior_is_the_one_that_predicts_best(monkeypatch, best):
     """Whichever it is, where others are worse the farther they are from it; entries that tell nothing find one, too."""
-    plan, asked = Plan(*[None] * 16)._replace(settings=WOPT()), []
+    plan, asked = Plan(*[None] * 5)._replace(engine=Engine(None, WOPT())), []
 
-    def scored(plan, place):
-        weight = plan.settings.prior_weight
+    def scored(plan, place, afresh):
+        weight = plan.engine.settings.prior_weight
         asked.append(weight)
         scores = -np.abs(np.log(weight / best)) * np.ones(len(place))
         return None if weight > 100.0 * best else LeftOut(place, scores, scores, *np.zeros((2, len(place))))
 
-    chosen, told = with_best_weight(plan, np.arange(3), scored)
-    assert chosen.settings.prior_weight == best
+    monkeypatch.setattr(run, "scored_without", scored)
+    chosen, told = with_best_weight(plan, np.arange(3))
+    assert chosen.engine.settings.prior_weight == best
     np.testing.assert_array_equal(told.score, np.zeros(3))
     assert len(set(asked)) == len(asked) <= len(WEIGHTS)
     assert WOPT().prior_weight == "auto"
-    unknown, told = with_best_weight(plan, np.arange(3), lambda plan, place: None)
-    assert unknown.settings.prior_weight in WEIGHTS
+    monkeypatch.setattr(run, "scored_without", lambda plan, place, afresh: None)
+    unknown, told = with_best_weight(plan, np.arange(3))
+    assert unknown.engine.settings.prior_weight in WEIGHTS
     assert told is None

@@ -7,7 +7,7 @@ and the deviations (`tensorcep.core.mode_laws.Deviations`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import Entries, chunk_starts
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import diagonal
-from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.plan.plan import Plan, Policy, QuickFit
 from tensorcep.priors.ahead import laws_of, laws_of_mode
 from tensorcep.priors.drifting import SeriesPrior, with_series
 from tensorcep.priors.regressed import FeaturesPrior
@@ -51,21 +51,56 @@ class Pairs(NamedTuple):
 SHARE_OF_TOL = {"cep": 1.0 / 3.0}
 
 
-def run_local(plan: Plan, of: Local, run: Callable[[Plan], Run]) -> Run:
-    """Run a plan with one more mode, the pairs; the result is in the modes that there are."""
-    problem = plan.problem
-    pairs = pairs_of(problem, of)
-    pilots = tuple(
-        one._replace(problem=with_pairs(one.problem, pairs), columns=np.append(one.columns, problem.rank))
-        for one in plan.pilots
-    )
-    starts = tuple(_with_start(start, pairs) for start in plan.starts)
-    share = SHARE_OF_TOL.get(plan.method.name, 1.0)
-    whole = plan._replace(problem=with_pairs(problem, pairs), starts=starts, pilots=pilots, local=None)
-    found = run(whole._replace(tol=share * plan.tol))
-    if share < 1.0 and not found.stopped:
-        found = found._replace(converged=found.converged or _last_change(found) < plan.tol)
-    return found._replace(posterior=told_apart(found.posterior, problem, pairs))
+@dataclass(frozen=True)
+class Deviating:
+    """The policy of a plan whose rows deviate along an axis: another one runs it with one more mode, the pairs.
+
+    Attributes
+    ----------
+    local : Local
+    policy : Policy
+        In the modes that there are.
+    """
+
+    local: Local
+    policy: Policy
+
+    @property
+    def starts(self) -> tuple[np.ndarray | None, ...]:
+        return self.policy.starts
+
+    @property
+    def members(self) -> int:
+        return self.policy.members
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.policy.one_at_a_time
+
+    @property
+    def quick_fits(self) -> tuple[QuickFit, ...]:
+        return self.policy.quick_fits
+
+    def with_changes(self, **fields: Any) -> Deviating:
+        """The same with other starts, members or quick fits."""
+        return replace(self, policy=self.policy.with_changes(**fields))
+
+    def run(self, plan: Plan) -> Run:
+        """Run a plan; the result is in the modes that there are."""
+        problem, policy = plan.problem, self.policy
+        pairs = pairs_of(problem, self.local)
+        quick = tuple(
+            one._replace(problem=with_pairs(one.problem, pairs), columns=np.append(one.columns, problem.rank))
+            for one in policy.quick_fits
+        )
+        policy = policy.with_changes(starts=tuple(_with_start(s, pairs) for s in policy.starts), quick_fits=quick)
+        tol = plan.options.tol
+        share = SHARE_OF_TOL.get(plan.engine.method.name, 1.0)
+        with_mode = plan._replace(problem=with_pairs(problem, pairs), policy=policy).with_options(tol=share * tol)
+        found = policy.run(with_mode)
+        if share < 1.0 and not found.stopped:
+            found = found._replace(converged=found.converged or _last_change(found) < tol)
+        return found._replace(posterior=told_apart(found.posterior, problem, pairs))
 
 
 def _last_change(one: Run) -> float:

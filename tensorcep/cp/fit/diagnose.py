@@ -21,7 +21,7 @@ from tensorcep.cp.calibration.null_model import (
     evidence_of_shares,
     mean_share,
 )
-from tensorcep.cp.fit.run import left_out_of_few
+from tensorcep.cp.fit.quick_fit import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
@@ -122,9 +122,9 @@ def with_calibrated(
     target: Target, plan: Plan, result: Run, fitted: FittedRows, found: Diagnostics
 ) -> tuple[FittedRows, Diagnostics]:
     """The rows, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
-    if not found.narrow or plan.method.sampler or result.stopped or result.left_out is not None:
+    if not found.narrow or plan.engine.method.sampler or result.stopped or result.left_out is not None:
         return fitted, found  # entries that a trial left out of more widen fits that are right (counts: 98 % in 90 %)
-    told = left_out_of_few(plan)
+    told = scored_few(plan)
     if told is None:
         return fitted, found
     with np.errstate(all="ignore"):
@@ -155,12 +155,12 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
         of_scores = place if told is None else told.place
         tails = held is not None and state.noise_held and state.uneven is None
         found = {**_scores(target, plan, of_scores, told, rows, belief, tails), **_noise(result)}
-        if plan.method.sampler:
+        if plan.engine.method.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
             found |= _unknown(belief, rows)
     weights = {} if held is None else _weights(plan, held)
-    return Diagnostics(plan.method.name, result.n_iter, result.converged, weights, **_plain(found))
+    return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **_plain(found))
 
 
 def _spread_places(problem: Problem) -> np.ndarray:
@@ -172,7 +172,7 @@ def _spread_places(problem: Problem) -> np.ndarray:
 
 def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
     """Warn of what a user should know of a fit that nobody stopped."""
-    for sentence in () if result.stopped else found.complaints(plan.max_iter):
+    for sentence in () if result.stopped else found.complaints(plan.options.max_iter):
         warn_user(sentence, ConvergenceWarning)
 
 
@@ -183,9 +183,9 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _weights(plan: Plan, held: Any) -> dict[str, float]:
-    """What each pilot and each chain counts."""
-    pilots = {f"pilot: {pilot.name}": w for pilot, w in zip(plan.pilots, held.beside.tolist(), strict=False)}
-    weights = pilots | {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+    """What each quick fit and each chain counts."""
+    weights = {f"pilot: {one.name}": w for one, w in zip(plan.policy.quick_fits, held.beside.tolist(), strict=False)}
+    weights |= {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
     if held.share < 1.0:
         weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
     return weights

@@ -13,12 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.belief import Result, first_member
 from tensorcep.core.checks import check_flag, warn_user
+from tensorcep.core.host import current_host
 from tensorcep.core.loop import Run
 from tensorcep.core.scratch import on_scratch
 from tensorcep.core.sums import LEAF
 from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
-from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
@@ -26,7 +26,6 @@ from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_lab
 from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.targets.base import Target
@@ -36,14 +35,12 @@ from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.fixed import Prior
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-# What runs a plan.
-Runner = Callable[[Plan], Run]
 # What is said of a run that ended at its last sweep.
 STOPPED = "stopped after max_iter="
 
 
 def result_of(
-    plan: FitPlan,
+    plan: Plan,
     run: Run,
     target: Target,
     coding: Mapping[str, Any] = NOTHING,
@@ -60,10 +57,10 @@ def result_of(
     FloatingPointError
         If it is not finite.
     """
-    known, posterior = plan.facts, run.posterior
-    mean, cov = unseen_moments(posterior, plan.prior)
+    known, posterior = plan.facts.decided, run.posterior
+    mean, cov = unseen_moments(posterior, plan.facts.prior)
     made: dict[str, Any] = {
-        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
+        "rows": rows_of_posterior(posterior, plan.facts.labels, mean, cov),
         "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
         "method": known["method_"],
         "rank": known["rank_"],
@@ -79,7 +76,7 @@ def result_of(
         "n_iter": run.n_iter,
         "converged": run.converged,
         "trace": run.trace,
-        "n_samples_seen": len(plan.work.problem.entries.permutation),
+        "n_samples_seen": len(plan.problem.entries.permutation),
     }
     return FitResult(**{**made, **fields})
 
@@ -140,11 +137,22 @@ def read_call(spec: FitSpec, before: FitResult | None, call: FitCall) -> Read:
 
 
 class Ready(NamedTuple):
-    """A fit that is decided: its entries and plan, what runs that, and whether messages are kept to be divided out."""
+    """A fit that is decided.
+
+    Attributes
+    ----------
+    read : Read
+        Its entries.
+    plan : Plan
+    start : Plan
+        The plan to run: the same, or from rows or messages of an earlier fit.
+    keeps : bool
+        Whether messages may be kept to be divided out.
+    """
 
     read: Read
-    plan: FitPlan
-    runner: Runner
+    plan: Plan
+    start: Plan
     keeps: bool
 
 
@@ -158,17 +166,16 @@ def resolve_call(spec: FitSpec, before: FitResult | None, read: Read, call: FitC
     ValueError, TypeError
         If a parameter or a value is not allowed.
     """
-    entries = read.entries
-    runner: Runner = run_plan
-    if check_flag("warm_start", call.warm_start) and before is not None:
-        runner = warm_start(spec, before, entries)
+    warm = check_flag("warm_start", call.warm_start)
     if call.fixed_modes is not None:
-        entries, plan, runner = fixed_fit(spec, before, read, call.fixed_modes)
-        return Ready(read._replace(entries=entries), plan, runner, False)
+        entries, plan, start = fixed_fit(spec, before, read, call.fixed_modes)
+        return Ready(read._replace(entries=entries), plan, start, False)
     how: dict[str, Any] = {"extent": read.extent, "power": read.power}
     is_plain = read.power is None and read.extent is None
-    plan = plan_fit(spec.knowing(read.coding), entries, read.source, limit=read.limit if is_plain else None, **how)
-    return Ready(read, plan, runner, is_plain)
+    limit = read.limit if is_plain else None
+    plan = plan_fit(spec.knowing(read.coding), read.entries, read.source, limit=limit, **how)
+    start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
+    return Ready(read, plan, start, is_plain)
 
 
 def run_ready(spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING, **fields: Any) -> Outcome:
@@ -179,32 +186,33 @@ def run_ready(spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING,
     FloatingPointError
         If the result is not finite.
     """
-    (entries, coding, source), plan = (ready.read.entries, ready.read.coding, ready.read.source), ready.plan
+    (entries, coding, source), plan, start = (ready.read.entries, ready.read.coding, ready.read.source), *ready[1:3]
     warn_of_labels(entries[3])
-    keeps = bool(getattr(plan.work.settings, "keep_messages", False)) and ready.keeps
+    keeps = bool(getattr(plan.engine.settings, "keep_messages", False)) and ready.keeps
     if keeps:
-        work = plan.work
-        plan = plan._replace(work=work._replace(members=1, starts=work.starts[: len(work.starts) // work.members]))
-    run = ready.runner(plan.work)
-    plan = plan.of(run)
+        plan, start = plan.of_one_member(), start.of_one_member()
+    host = current_host()
+    if host is not None:
+        host.check_plan(start)
+    run = start.policy.run(start)
     found = result_of(plan, run, spec.target, coding, earlier, apart=coding.get("apart", ()))
     kept = None
     if keeps:
-        order = plan.work.problem.entries.permutation
+        order = plan.problem.entries.permutation
         kept = Kept(entries[0][order], entries[1][order], source, run.state)
-    run = run._replace(state=plan.work.method.ended(run.state))
-    health = diagnose(spec.target, plan.work, run, found.belief)
-    rows, health = with_calibrated(spec.target, plan.work, run, found.rows, health)
+    run = run._replace(state=plan.engine.method.ended(run.state))
+    health = diagnose(spec.target, plan, run, found.belief)
+    rows, health = with_calibrated(spec.target, plan, run, found.rows, health)
     run = run._replace(state=None)  # states hold all messages and draws
     drawn = isinstance(source, SparseTensor) and source.sampled is not None
     more = {
         "rows": rows,
         "kept": kept,
         "cells": fitted_cells(plan),
-        "sampled": sampled_cells(source, plan.labels) if drawn else None,
+        "sampled": sampled_cells(source, plan.facts.labels) if drawn else None,
         "diagnostics": health,
     }
-    return Outcome(found.changed(**{**more, **fields}), partial(tell_of_end, plan.work, run, health))
+    return Outcome(found.changed(**{**more, **fields}), partial(tell_of_end, plan, run, health))
 
 
 def tell_of_end(plan: Plan, run: Run, health: Diagnostics) -> None:
@@ -213,9 +221,9 @@ def tell_of_end(plan: Plan, run: Run, health: Diagnostics) -> None:
     warn_of_health(plan, run, health)
 
 
-def fitted_cells(plan: FitPlan) -> np.ndarray | None:
+def fitted_cells(plan: Plan) -> np.ndarray | None:
     """The distinct cells of a fit, (n, K) int32, in order; None of entries on scratch, which are too many to keep."""
-    entries = plan.work.problem.entries
+    entries = plan.problem.entries
     if on_scratch(entries.y):
         return None
     cells = all_coords(entries)
@@ -256,14 +264,15 @@ def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     """Warn if a run ended at its last sweep and not at its tolerance."""
-    if plan.method.sampler or result.converged or result.stopped:
+    method, settings = plan.engine
+    if method.sampler or result.converged or result.stopped:
         return
     member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
     last = max(result.trace["change"][ends])
-    cures = ", raise tol, or add damping" if "damping" in plan.settings.get_params() else " or raise tol"
+    cures = ", raise tol, or add damping" if "damping" in settings.get_params() else " or raise tol"
     warn_user(
-        f"{plan.method.name} {STOPPED}{plan.max_iter} sweeps with a relative change of {last:.2g} "
-        f"> tol={plan.tol:g}; increase max_iter{cures}.",
+        f"{method.name} {STOPPED}{plan.options.max_iter} sweeps with a relative change of {last:.2g} "
+        f"> tol={plan.options.tol:g}; increase max_iter{cures}.",
         ConvergenceWarning,
     )

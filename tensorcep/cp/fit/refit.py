@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ import numpy as np
 from tensorcep.core.belief import Draws, PointEstimate, first_member
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import draw_rows
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.run import MultiStart
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.alignment import aligned_rows
 from tensorcep.cp.fitted.model import FitResult
@@ -26,11 +26,10 @@ from tensorcep.cp.messages.state import MessageState, latent_values
 from tensorcep.cp.methods import METHODS, STREAMING
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.model.problem import FixedRows, Problem
+from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -130,24 +129,32 @@ class Kept(NamedTuple):
     state: MessageState
 
 
-def fits(work: Plan, kept: Kept) -> bool:
-    """Whether a plan for other entries has the columns that the kept messages are for."""
-    return free_problem(work.problem).rank == kept.state.rows.eta.shape[1]
+@dataclass(frozen=True)
+class FromMessages(MultiStart):
+    """The messages of a fit, of which those of some entries are divided out, and sweeps over the others.
+
+    Attributes
+    ----------
+    kept : Kept
+    left : (N,) bool
+        The entries that are left.
+    """
+
+    kept: Kept | None = None
+    left: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    def run(self, plan: Plan) -> Run:
+        """Run a plan for the entries that are left."""
+        kept: Any = self.kept
+        with threads_of(plan.options.n_threads) as executor:
+            state = _state_without(kept.state, self.left, plan, executor)
+        method, settings = plan.engine
+        return run(method, plan.problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
 
 
-def run_without(kept: Kept, left: np.ndarray, work: Plan) -> Run:
-    """Run a plan for the entries that are left, (N,) bool, from the messages that they had."""
-    executor = ThreadExecutor(work.n_threads)
-    try:
-        state = _state_without(kept.state, left, work, executor)
-    finally:
-        executor.close()
-    return run(work.method, work.problem, work.settings, state=state, done=state.sweeps, **work.how)
-
-
-def _state_without(old: MessageState, left: np.ndarray, work: Plan, executor: Any) -> MessageState:
-    problem, in_free = work.problem, learning(free_problem(work.problem))
-    new: MessageState = work.method.init(problem, work.settings, executor)
+def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: Any) -> MessageState:
+    problem, in_free = plan.problem, learning(free_problem(plan.problem))
+    new: MessageState = plan.engine.method.init(problem, plan.engine.settings, executor)
     places = np.flatnonzero(left)
     messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
     prior = initial_prior(in_free)
@@ -185,39 +192,21 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     return new
 
 
-def run_from(rows: np.ndarray, work: Plan, runner: Any) -> Run:
-    """Run a plan from these row means (n_rows, R), without pilots."""
-    problem: Problem = work.problem._replace(start=rows)
-    begun = work._replace(problem=problem, starts=(rows,), members=1, spectral=False, pilots=())
-    result: Run = runner(begun)
-    return result
+def of_entries_left(plan: Plan, kept: Kept | None, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
+    """The plan of the entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew.
 
-
-def runner_of(kept: Kept | None, left: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None, run_plan: Any) -> Any:
-    """What runs the plan without the entries that are forgotten.
-
-    `known` are rows (n_rows, R) and their free columns (K, R) bool.
-
-    Returns
-    -------
-    callable
-        Of the plan: from the messages, from the rows where there are none, or anew.
+    `rows` (n_rows, R) are of columns that are `free` (K, R) in some modes.
     """
-    if kept is not None:
-        return lambda work: run_without(kept, left, work) if fits(work, kept) else run_plan(work)
-    if known is not None:
-        return partial(_from_rows_if_they_fit, *known, run_plan)
-    return run_plan
+    if kept is None:
+        return from_earlier(plan, rows, free)
+    if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
+        return plan
+    return plan._replace(policy=FromMessages(plan.policy.starts, kept=kept, left=left))
 
 
-def _from_rows_if_they_fit(rows: np.ndarray, free: np.ndarray, run_plan: Any, work: Plan) -> Run:
-    if np.array_equal(work.problem.every_free, free):
-        return run_from(rows, work, run_plan)
-    for number, (other, _) in enumerate(work.paired, 1):
-        if np.array_equal(other.problem.every_free, free):
-            return run_from(rows, other, run_plan)._replace(stands_in=number)
-    done: Run = run_plan(work)
-    return done
+def from_earlier(plan: Plan, rows: np.ndarray, free: np.ndarray) -> Plan:
+    """The plan from rows (n_rows, R) of an earlier fit; anew where its columns are not those of these rows."""
+    return plan.from_rows(rows) if np.array_equal(plan.problem.every_free, free) else plan
 
 
 # Methods that can leave rows as they are.
@@ -226,16 +215,15 @@ FIXING = tuple(name for name in METHODS if name != "wopt")
 MOST_DRAWS = 200
 
 
-class FixedFit(NamedTuple):
-    """A fit that leaves some modes as they are: its entries in the model's rows, its plan, and what runs that."""
-
-    entries: Entries
-    plan: FitPlan
-    runner: Callable[[Plan], Run]
-
-
-def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> FixedFit:
+def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> tuple[Entries, Plan, Plan]:
     """Plan a fit to entries that learns all rows but those of the fixed modes.
+
+    Returns
+    -------
+    entries : Entries
+        In the model's rows.
+    plan, start : Plan
+        Of all rows, and the one to run, in which some stay.
 
     Raises
     ------
@@ -261,18 +249,13 @@ def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: 
     entries = _in_known_rows(fit, read.entries, modes)
     how: dict[str, Any] = {"decided": (fit.likelihood, facts), "extent": read.extent, "power": read.power}
     plan = plan_fit(_as_fitted(spec.knowing(facts), fit), entries, read.source, **how)
-    if plan.work.method.name not in FIXING:
-        fail_value(f"method {plan.work.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
+    if plan.engine.method.name not in FIXING:
+        fail_value(f"method {plan.engine.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
     places = _places(fit, entries, modes)
-    rows = _fixed_rows(fit, gaussian, places, modes, plan.work)
-
-    def runner(work: Plan) -> Run:
-        begin = work.starts[0]
-        known = gaussian.aligned.mean[np.maximum(places, 0)]
-        start = known if begin is None else np.where(places[:, None] >= 0, known, begin)
-        return run_from(start, work._replace(problem=work.problem._replace(fixed=rows)), run_plan)
-
-    return FixedFit(entries, plan, runner)
+    rows = _fixed_rows(fit, gaussian, places, modes, plan)
+    begin, known = plan.problem.start, gaussian.aligned.mean[np.maximum(places, 0)]
+    start = known if begin is None else np.where(places[:, None] >= 0, known, begin)
+    return entries, plan, plan.with_problem(fixed=rows).from_rows(start)
 
 
 def _as_fitted(spec: FitSpec, fit: FitResult) -> FitSpec:
@@ -320,11 +303,11 @@ def _places(fit: FitResult, entries: Entries, modes: list[int]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: list[int], work: Plan) -> FixedRows:
+def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: list[int], plan: Plan) -> FixedRows:
     posterior: Any = gaussian.posterior
     at = np.maximum(places, 0)
     draws = np.zeros((0, len(places), posterior.rank))
-    if work.method.sampler:
+    if plan.engine.method.sampler:
         draws = _draws_of(fit, gaussian)[:, at]
     which = tuple(k in modes for k in range(len(fit.shape)))
     return FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)
@@ -343,12 +326,11 @@ def _draws_of(fit: FitResult, gaussian: FitResult) -> np.ndarray:
     return np.where(free, draws, 1.0)
 
 
-def warm_start(spec: FitSpec, before: FitResult, entries: Entries) -> Callable[[Plan], Run]:
-    """What runs the plan of a fit from the factors of an earlier one."""
+def warm_start(spec: FitSpec, before: FitResult, entries: Entries, plan: Plan) -> Plan:
+    """The plan of a fit to entries from the factors of an earlier one."""
     shape, labels, *_ = described(spec.prior, entries[2], entries[3])
     mean, free, parts = before.aligned.mean, free_columns(before.interactions, len(before.shape)), []
     for k, own in enumerate(before.layout.rows):
         place = places_of(before, shape, labels, k)
         parts.append(np.where(place[:, None] >= 0, mean[own][place], before.unseen_mean[k]))
-    runner: Callable[[Plan], Run] = runner_of(None, np.zeros(0, dtype=bool), (np.concatenate(parts), free), run_plan)
-    return runner
+    return from_earlier(plan, np.concatenate(parts), free)

@@ -1,57 +1,158 @@
 """What entries left out decide of a fit, where that is left open: its columns, where noise differs, a power of values.
 
-This is the one place where quick fits decide.
+This is the one place where quick fits decide what a fit is to be; its policy then says how it is run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
-from tensorcep.cp.fit.chains import asks_chains
-from tensorcep.cp.fit.validation import best_of_plans, best_problem, components_in_use, needs_more_components
-from tensorcep.cp.fit.warm_start import SPARE_COMPONENTS
+import numpy as np
+
+from tensorcep.core.belief import Posterior
+from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.loop import run
+from tensorcep.core.settings import Settings
+from tensorcep.cp.fit.chains import ChainsWithQuickFits
+from tensorcep.cp.fit.deviations import Deviating
+from tensorcep.cp.fit.quick_fit import SPARE_COMPONENTS, FromQuickFit, QuickResult, of_logs, run_quick_fit
+from tensorcep.cp.fit.run import MultiStart, PenalisedEstimate
+from tensorcep.cp.fit.validation import best_by_score
+from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
+from tensorcep.cp.gibbs.places import held_places
+from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
+from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model.columns import parts_of
-from tensorcep.cp.model.problem import Problem, Uneven
+from tensorcep.cp.model.columns import columns_within, parts_of
+from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.problem import Problem, Uneven, with_entries_of
+from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with
-from tensorcep.cp.plan.plan import PILOTS, Paired, Plan
-from tensorcep.cp.plan.priors import Rows
-from tensorcep.cp.plan.resolve import Draft, FitPlan, packed_entries, problem_of, resolve
+from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
+from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
+from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.priors.learned import expected_of
+
+
+def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:
+    """The plan of a fit, decided by rule (`tensorcep.cp.plan.resolve.resolve`, which takes `how`) and by quick fits."""
+    return select(resolve(spec, entries, source, **how))
+
+
+def select(draft: Draft) -> Plan:
+    """The plan of a fit, after what entries left out tell: where noise differs, the power of values, and the columns.
+
+    Each is tried by mean-field fits only where it was left open; no random number is drawn from the estimator's.
+    """
+    draft = with_best_columns(with_best_power(with_best_noise(draft)))
+    plan, chosen, known = plan_of(draft, draft.chosen), draft.chosen, draft.facts
+    described = known["_features"] or known["_series"]
+    came_to = {
+        "method_": chosen.method,
+        "rank_": chosen.rank,
+        "max_iter_": chosen.max_iter,
+        "prior_": chosen.prior_name,
+        "interactions_": chosen.parts,
+        "_expected": expected_of(plan.problem.prior) if described else None,
+    }
+    return plan._replace(facts=plan.facts._replace(decided={**came_to, **known}))
+
+
+def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
+    """The plan of a draft in these columns, and the policy that runs it."""
+    problem, rows = problem_of(draft.spec, draft.data, chosen, chosen.parts, draft.n_starts, seed)
+    if problem.power is not None:
+        check_power(draft.method.name, problem)
+    quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
+    starts: dict[str, Any] = {
+        "starts": rows.starts,
+        "members": chosen.members,
+        "spectral": draft.spectral and not quick,
+        "one_at_a_time": has_one_state(draft.settings, draft.size),
+        "quick_fits": quick,
+    }
+    policy: Policy
+    if quick and draft.method.sampler:
+        policy = ChainsWithQuickFits(**starts)
+    elif quick:
+        policy = FromQuickFit(**starts, settings=after_quick_fit(draft.settings, chosen))
+    elif draft.method.shrinks:
+        policy = MultiStart(**starts)
+    else:
+        policy = PenalisedEstimate(**starts)
+    policy = policy if draft.local is None else Deviating(draft.local, policy)
+    options = draft.options._replace(max_iter=chosen.max_iter)
+    facts = Facts(rows.prior, draft.labels, draft.facts)
+    return Plan(problem, Engine(draft.method, draft.settings), policy, options, facts)
+
+
+# So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
+# what components would explain. A tenth of fewer can't tell, and of more that of all columns finds what there is.
+WITHOUT_PAIRS = 1000, 20_000
+
+
+def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ...]:
+    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
+    likelihood, order, parts = draft.data.likelihood, len(draft.data.shape), chosen.parts
+    name = next((name for name in PILOTS if not METHODS[name].lacks(likelihood)), None)
+    if name is None:
+        return ()
+    engine = Engine(METHODS[name], with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter))
+    some = {"all columns": parts}
+    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
+    if draft.method.sampler and stacked and is_auto(draft.spec.interactions):
+        some |= {"cp": parts | {"main": 0, "pair": 0}, "main": parts | {"pair": 0, "cp": 0}}
+        few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
+        if few and likelihood.name == "negbinomial" and parts["pair"]:
+            some |= {"main+cp": parts | {"pair": 0}}
+
+    def problem(of_fit: dict[str, int]) -> Problem:
+        return problem_of(draft.spec, draft.data, chosen, of_fit, 1, seed)[0]
+
+    return tuple(
+        QuickFit(kind, engine, problem(of_fit), columns_within(of_fit, parts, order)) for kind, of_fit in some.items()
+    )
+
+
+def after_quick_fit(settings: Settings, chosen: Chosen) -> Settings:
+    """Settings of a fit that starts where a quick fit has ended, if the user has not said how long it is annealed."""
+    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
+        return settings
+    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
+
+
+# Columns, by quick fits without a tenth of the entries.
 
 # More components than a fit begins with are tried where a sweep then sums at most so many products of two numbers per
 # mode: those of 25,000 entries and 40 components, some seconds for a fit.
 MOST_PRODUCTS = 4e7
 
 
-def with_best_columns(
-    spec: FitSpec,
-    chosen: Chosen,
-    n_entries: int,
-    shape: Sequence[int],
-    able: Callable[[Chosen], bool],
-    plan_of: Callable[[Chosen], Plan],
-) -> Chosen:
-    """The fit in the columns whose pilot predicts entries that it was not given best, beyond chance.
-
-    `able` says whether there is memory for a fit, `plan_of` gives its plan.
-    """
+def with_best_columns(draft: Draft) -> Draft:
+    """The draft in the columns whose quick fit predicts entries that it was not given best, beyond chance."""
+    if not draft.spectral or not draft.has_quick_fits or draft.streaming:
+        return draft
+    spec, chosen, n, shape, able = draft.spec, draft.chosen, draft.n_told, draft.data.shape, draft.fits
     several = (chosen, *(one for one in other_parts(spec, chosen, shape) if is_auto(spec.rank) or able(one)))
     if len(several) > 1 or _is_harmed(spec, chosen):
-        best, found = best_of_plans([plan_of(one) for one in several])
+        best, found = best_of_plans([plan_of(draft, one, seed=0) for one in several])
         n_used = several[best].rank if found is None else components_in_use(found)
-        return next((one for one in narrower(spec, several[best], n_used) if able(one)), chosen)
-    wider = wider_fit(spec, chosen, n_entries, shape)
-    while wider is not None and able(wider) and needs_more_components(plan_of(chosen), plan_of(wider)):
-        chosen, wider = wider, wider_fit(spec, wider, n_entries, shape)
-    return chosen
+        return draft._replace(chosen=next((one for one in narrower(spec, several[best], n_used) if able(one)), chosen))
+    wider = wider_fit(spec, chosen, n, shape)
+    while wider is not None and able(wider):
+        if not needs_more_components(plan_of(draft, chosen, seed=0), plan_of(draft, wider, seed=0)):
+            break
+        chosen, wider = wider, wider_fit(spec, wider, n, shape)
+    return draft._replace(chosen=chosen)
 
 
 def _is_harmed(spec: FitSpec, chosen: Chosen) -> bool:
@@ -62,7 +163,7 @@ def _is_harmed(spec: FitSpec, chosen: Chosen) -> bool:
 
 
 def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
-    """The fit, where it may have fewer components with those that a pilot uses and some more, then with fewer still."""
+    """The fit, where it may have fewer components with those that a quick fit uses and some more, then with fewer."""
     if not _is_harmed(spec, chosen):
         yield chosen
         return
@@ -94,45 +195,77 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     return chosen_with(spec, n_entries, shape, None, chosen.method, chosen.settings, rank)
 
 
-def select(draft: Draft) -> FitPlan:
-    """The plan of a fit, after what entries left out tell: where noise differs, the power of values, and the columns.
+def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
+    """Which plan's quick fit predicts a tenth of the entries, which it is not given, best, and what that found.
 
-    Each is tried by mean-field fits only where it was left open; no random number is drawn from the estimator's.
+    The first, and nothing found, of few entries.
     """
-    draft = with_best_power(with_best_noise(draft))
-    chosen = draft.chosen
-    if draft.spectral and draft.has_pilots and not draft.streaming:
-        n, shape = draft.n_told, draft.data.shape
-        chosen = with_best_columns(draft.spec, chosen, n, shape, draft.fits, lambda one: draft.plan(one, seed=0)[0])
-    work, rows = draft.plan(chosen)
-    known, prior = draft.facts, work.problem.prior
-    described = known["_features"] or known["_series"]
-    came_to = {
-        "method_": chosen.method,
-        "rank_": chosen.rank,
-        "max_iter_": chosen.max_iter,
-        "prior_": chosen.prior_name,
-        "interactions_": chosen.parts,
-        "_expected": expected_of(prior) if described else None,
-    }
-    plan = FitPlan(work, rows.prior, draft.labels, {**came_to, **known})
-    return with_pairs_alone(
-        plan,
-        isinstance(draft.spec.method, str),
-        lambda parts: problem_of(draft.spec, draft.data, chosen, parts, draft.n_starts, seed=work.problem.seed),
-    )
+    place = held_places(plans[0].problem)
+    if len(place) < THRESHOLDS.fewest:
+        return 0, None
+    results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
+    scores = np.stack([_scored(found, place) for found in results])
+    best = best_by_score(scores) if len(plans) > 1 and np.isfinite(scores[0]).all() else 0
+    return best, results[best]
 
 
-def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> FitPlan:
-    """The plan of a fit, decided by rule (`tensorcep.cp.plan.resolve.resolve`, which takes `how`) and by quick fits."""
-    return select(resolve(spec, entries, source, **how))
+def components_in_use(found: QuickResult) -> int:
+    """How many components say something beside the strongest column, main effects aside."""
+    columns = used_columns(found.quick.problem, found.mean)
+    return int(_components(found.quick)[columns].sum())
+
+
+def needs_more_components(plan: Plan, wider: Plan) -> bool:
+    """Whether a fit uses most of its components, and more of them predict entries that were left out better.
+
+    That is asked of quick fits of components alone, where there are such. They are not given a tenth of the entries.
+    """
+    place = held_places(plan.problem)
+    if len(place) < THRESHOLDS.fewest:
+        return False
+    few, many = (min(one.policy.quick_fits, key=_other_columns) for one in (plan, wider))
+    found = _result(plan, few, place)
+    if found is None or used(_sizes(found)).mean() < THRESHOLDS.mostly:
+        return False
+    scores = np.stack([_scored(found, place), _scored(_result(wider, many, place), place)])
+    return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
+
+
+def _sizes(found: QuickResult) -> np.ndarray:
+    """What its components say."""
+    return strengths(found.quick.problem, found.mean)[_components(found.quick)]
+
+
+def _components(quick: QuickFit) -> np.ndarray:
+    """Which of its columns are free in all modes."""
+    return np.asarray(quick.problem.every_free.all(axis=0))
+
+
+def _other_columns(quick: QuickFit) -> tuple[bool, int]:
+    """Whether it has none, and how many other columns."""
+    components = _components(quick)
+    return not components.any(), int((~components).sum())
+
+
+def _result(plan: Plan, quick: QuickFit, place: np.ndarray) -> QuickResult | None:
+    """What a quick fit finds without the entries at these places."""
+    others = problem_in_memory(plan.problem, place)
+    return run_quick_fit(of_logs(quick._replace(problem=with_entries_of(quick.problem, others))), plan, place=place)
+
+
+def _scored(found: QuickResult | None, place: np.ndarray) -> np.ndarray:
+    """The log scores of the entries left out; -inf where a quick fit found nothing."""
+    return np.full(len(place), -np.inf) if found is None or found.scores is None else found.scores.log_density
+
+
+# Noise and power.
 
 
 def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = draft.problem(draft.chosen.parts, 1, seed=0)
+    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, draft.chosen.parts, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}
@@ -162,42 +295,120 @@ def with_best_power(draft: Draft) -> Draft:
 
 def _best(draft: Draft, problems: Sequence[Problem]) -> int:
     """Which problem mean-field fits predict entries of best that they were not given."""
-    settings = with_numbers(
-        SETTINGS["vmp"](), draft.data.likelihood.name, draft.chosen.learns_prior, draft.chosen.max_iter
-    )
-    return best_problem(problems, METHODS["vmp"], settings, tol=draft.spec.tol)
+    chosen, likelihood = draft.chosen, draft.data.likelihood.name
+    settings = with_numbers(SETTINGS["vmp"](), likelihood, chosen.learns_prior, chosen.max_iter)
+    return best_problem(problems, Engine(METHODS["vmp"], settings), tol=draft.spec.tol)
 
 
-def paired_parts(parts: dict[str, int], shape: Sequence[int]) -> list[dict[str, int]]:
-    """Main effects and pairs of modes that share what the components had; the same without that, if it differs.
+# A choice between problems by entries that quick mean-field fits leave out.
+#
+# The same entries are fitted in every problem from the same start, of very many a part; those left out are a fifth, of
+# few entries each fifth in turn. The problem that predicts them best by the mean log score is taken if it beats the
+# first by more than chance. A problem that after some fits is behind the best
+# one by far more is not fitted to the others. One whose means are far off is not taken whatever its scores: the
+# logarithm of values between two bounds says well how small ones differ, and predicts some large ones ten times too
+# high.
 
-    There are no more columns in all, nor in any mode, so that neither memory nor sweeps grow; no more of a pair than
-    the smallest mode has rows.
+# Sweeps of a fit after the annealed ones.
+SWEEPS = 30
+# As many parts of the entries are left out in turn as hold so many entries; and the most entries.
+ENOUGH, MOST = 4000, 100_000
+# An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
+MOST_WORSE = 10.0
+# A problem is given up when it is surely behind after so many fits, of which one may be unlucky, or when the mean
+# square of its errors is far off that of the first, in geometric mean over as many parts at least: of values with long
+# tails a single one may be.
+FITS = 2
+
+
+def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
+    """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        Of the same entries, in the same order.
+    engine : Engine
+        Of the fits.
+    **how
+        Their tolerance and threads, as `tensorcep.core.loop.run` takes them.
     """
-    order = len(shape)
-    more = parts["cp"] // (order * (order - 1) // 2)
-    most = max(parts["pair"], min(parts["pair"] + more, *shape))
-    return [parts | {"pair": n, "cp": 0} for n in dict.fromkeys((most, parts["pair"]))]
+    if len(problems) == 1:
+        return 0
+    method, settings = engine
+    sweeps = settings.get_params()["anneal"] + SWEEPS
+    # many starts would take longer than all else, and no choice was another with them
+    problems = [one._replace(tries=False) for one in problems]
+    n = len(problems[0].entries.permutation)
+    if n > MOST:
+        part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
+        problems = [some_of(one, part) for one in problems]
+    scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
+    squares: list[np.ndarray] = []
+    folds = _folds(problems[0])
+    for fit, place in enumerate(folds, 1):
+        new = np.full((len(problems), len(place)), -np.inf)
+        off = np.full(new.shape, np.inf)
+        for i in left:
+            found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
+            new[i] = _scores(found, problems[i], place)
+            off[i] = _squares(found, problems[i], place)
+        scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
+        squares += [part.sum(axis=1) for part in np.array_split(off, FITS if len(folds) < FITS else 1, axis=1)]
+        if len(squares) >= FITS and left[0] == 0:
+            left = left[~far_off(np.stack(squares, axis=1))[left]]
+        if fit >= FITS:
+            left = left[~far_behind(scores[left])]
+        if len(left) == 1:
+            return int(left[0])
+    if not scores.size:
+        return 0
+    return int(left[best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
 
 
-def with_pairs_alone(
-    plan: FitPlan, left_open: bool, in_columns: Callable[[dict[str, int]], tuple[Problem, Rows]]
-) -> FitPlan:
-    """The plan, with the same fits in main effects and pairs alone where columns were left open and chains may ask.
+def far_behind(scores: np.ndarray) -> np.ndarray:
+    """Which of the log scores (m, n) of n entries are worse on average than the best by far more than chance."""
+    with np.errstate(invalid="ignore"):
+        loss = scores[np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf))] - scores
+        return np.asarray(loss.mean(axis=1) > THRESHOLDS.surely * loss.std(axis=1) / np.sqrt(scores.shape[1]))
 
-    `left_open` says whether the number of chains was, too; `in_columns` gives the problem in columns of these parts.
-    Not of rows of which features or an axis are known: these say what components share.
-    """
-    work, known = plan.work, plan.facts
-    parts, problem = known["interactions_"], work.problem
-    plain = not (known["_features"] or known["_series"]) and work.local is None and problem.uneven is None
-    if not (plain and len(work.pilots) > 1 and parts["pair"] and parts["cp"] and asks_chains(work)):
-        return plan
-    paired = []
-    for own_parts in paired_parts(parts, problem.shape):
-        own, rows = in_columns(own_parts)
-        # the seed of the whole tells which entries are left out
-        alone = work._replace(problem=own._replace(seed=problem.seed), starts=rows.starts, pilots=())
-        paired.append(plan._replace(work=alone, prior=rows.prior, facts=known | {"interactions_": own_parts}))
-    asked = tuple(Paired(one.work, left_open) for one in paired)
-    return plan._replace(work=work._replace(paired=asked), paired=tuple(paired))
+
+def far_off(squares: np.ndarray) -> np.ndarray:
+    """Which of the sums of squared errors (m, k) of k parts are far above the first one's."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(THRESHOLDS.most_off))
+
+
+def _folds(problem: Problem) -> list[np.ndarray]:
+    """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
+    told = places_telling(problem)
+    n = len(told)
+    if n < THRESHOLDS.fewest_in_folds:
+        return []
+    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), THRESHOLDS.folds)
+    return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
+
+
+def _without(problem: Problem, place: np.ndarray) -> Problem:
+    """The problem without these entries, from a start that the others show."""
+    kept = np.delete(np.arange(len(problem.entries.permutation)), place)
+    known = some_of(problem, kept)
+    return known if known.start is None else with_spectral_start(known)
+
+
+def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
+    """Log predictive densities of the observations at these places."""
+    rows, y = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
+    with np.errstate(all="ignore"):
+        score = observed_logpdf(problem.likelihood, found.components(), rows, y) + problem.likelihood.log_slopes(y)
+    return np.where(np.isfinite(score), score, -np.inf)
+
+
+def _squares(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
+    """The squares of what the means of the observations at these places are off."""
+    rows, z = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
+    likelihood, known = problem.likelihood, np.zeros(len(place))
+    with np.errstate(all="ignore"):
+        mean = observed_moments(likelihood, found.components(), rows)[0]
+        off = mean - likelihood.quantile(0.5, z, known, known + np.inf)  # the observation, of which z may be a power
+        return np.asarray(np.nan_to_num(off * off, nan=np.inf))

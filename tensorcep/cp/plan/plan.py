@@ -1,53 +1,97 @@
-"""What a fit of the CP model is going to do, decided and checked before anything is done or changed."""
+"""The plan of a fit: all that is decided and checked before anything is run or changed, and the policy that runs it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod, Callback, Run, run
+from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
-from tensorcep.cp.inputs.side_information import Local
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.plan.spec import RunOptions
+from tensorcep.priors.fixed import Prior
 
-# Mean-field methods that go before a sampler, which by itself hardly leaves a bad start.
+# Mean-field methods that are quick fits of other methods, which by themselves hardly leave a bad start.
 PILOTS = ("vmp", "pg-vb")
 # Annealed sweeps of a mean-field fit that starts where another has ended: more of them lose what that has found.
 REFIT_ANNEAL = 2
 
 
-class Pilot(NamedTuple):
-    """A quick fit of all columns, or of some.
+class Engine(NamedTuple):
+    """A method, and its settings with numbers where the user's say "auto"."""
+
+    method: AnyMethod
+    settings: Settings
+
+    def with_settings(self, **values: Any) -> Engine:
+        """The same with other settings."""
+        return self._replace(settings=copy(self.settings).set_params(**values))
+
+
+class QuickFit(NamedTuple):
+    """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some.
 
     Attributes
     ----------
     name : str
         Of its columns.
-    method, settings, problem
+    engine : Engine
+    problem : Problem
     columns : (Q,) int64
         The plan's columns that are the problem's.
     """
 
     name: str
-    method: AnyMethod
-    settings: Settings
+    engine: Engine
     problem: Problem
     columns: np.ndarray
 
 
-class Paired(NamedTuple):
-    """The same fit in main effects and pairs of modes alone, which chains may ask for (`tensorcep.cp.fit.chains`).
+class Policy(Protocol):
+    """How a plan is run: from which starts, after which quick fits, and what decides between them.
+
+    `starts` are row means (n_rows, R), those of one member of a mixture after the other; None is the prior's.
+    """
+
+    @property
+    def starts(self) -> tuple[np.ndarray | None, ...]: ...
+
+    @property
+    def members(self) -> int: ...
+
+    @property
+    def one_at_a_time(self) -> bool: ...
+
+    @property
+    def quick_fits(self) -> tuple[QuickFit, ...]: ...
+
+    def run(self, plan: Plan) -> Run:
+        """Run a plan that has this policy."""
+        ...
+
+    def with_changes(self, **fields: Any) -> Policy:
+        """The same with other starts, members or quick fits."""
+        ...
+
+
+class Facts(NamedTuple):
+    """What the result of a plan will know beside the run.
 
     Attributes
     ----------
-    plan : Plan
-    few_may_do : bool
-        Whether two chains may do, since their number was left open.
+    prior : Prior
+        Of the rows, as the fit begins with it.
+    labels : tuple of Labels or None
+    decided : dict
+        By its names in files: method_, rank_, prior_, ...
     """
 
-    plan: Plan
-    few_may_do: bool
+    prior: Prior
+    labels: tuple[Any, ...]
+    decided: Mapping[str, Any]
 
 
 class Plan(NamedTuple):
@@ -55,77 +99,47 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    method : AnyMethod
-    settings : Settings
-        With numbers where the spec's say "auto".
     problem : Problem
-        It starts at the first of `starts`.
-    starts : tuple of (n_rows, R) float64 or None
-        Row means that fits start from, those of one member after the other; None is the prior's.
-    members : int
-        Fits that are mixed.
-    spectral : bool
-        Whether the first start is to come from the spectra of the data (`tensorcep.cp.init.residual`), where no pilot
-        finds it.
-    pilots : tuple of Pilot
-        Fits from the spectra that go first: beside a sampler (`tensorcep.cp.fit.chains`), or one to start another
-        method.
-    max_iter, tol, n_threads, callbacks, verbose
-        As `tensorcep.core.loop.run` takes them.
-    local : Local or None
-        Of rows that deviate, each by itself.
-    after_pilot : Settings or None
-        Of a fit that starts where a pilot has ended; None is `settings`.
-    one_state : bool
-        Whether no state waits while another start is tried, since states are large.
-    paired : tuple of Paired
-        What chains may go on with instead.
+        It starts at the first of the policy's starts.
+    engine : Engine
+    policy : Policy
+    options : RunOptions
+        Sweeps, tolerance, threads, callbacks and verbosity.
+    facts : Facts
     """
 
-    method: AnyMethod
-    settings: Settings
     problem: Problem
-    starts: tuple[np.ndarray | None, ...]
-    members: int
-    spectral: bool
-    pilots: tuple[Pilot, ...]
-    max_iter: int
-    tol: float
-    n_threads: int
-    callbacks: tuple[Callback, ...]
-    verbose: bool
-    local: Local | None = None
-    after_pilot: Settings | None = None
-    one_state: bool = False
-    paired: tuple[Paired, ...] = ()
+    engine: Engine
+    policy: Policy
+    options: RunOptions
+    facts: Facts
 
-    @property
-    def how(self) -> dict[str, Any]:
-        """What every run of the plan has in common."""
-        return {
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "n_threads": self.n_threads,
-            "callbacks": self.callbacks,
-            "verbose": self.verbose,
-        }
+    def with_problem(self, **fields: Any) -> Plan:
+        """The same with another prior, start, ... of the problem."""
+        return self._replace(problem=self.problem._replace(**fields))
 
-    @property
-    def trial_iter(self) -> int:
-        """Sweeps, without a tolerance, after which the best start goes on; 0 where there are no such sweeps."""
-        sweeps = self.method.trial_sweeps(self.settings)
-        return sweeps if sweeps < self.max_iter else 0
+    def with_options(self, **values: Any) -> Plan:
+        """The same with other options."""
+        return self._replace(options=self.options._replace(**values))
 
-    @property
-    def is_one_run(self) -> bool:
-        """Whether one run from one start is all."""
-        return self.members == 1 and self.trial_iter == 0
+    def with_policy(self, **fields: Any) -> Plan:
+        """The same with other starts, members or quick fits."""
+        return self._replace(policy=self.policy.with_changes(**fields))
 
+    def from_rows(self, rows: np.ndarray) -> Plan:
+        """The plan of one run from these row means (n_rows, R), without quick fits."""
+        alone: dict[str, Any] = {"starts": (rows,), "members": 1, "spectral": False, "quick_fits": ()}
+        return self.with_problem(start=rows).with_policy(**alone)
 
-def continued(plan: Plan, begun: Run) -> Run:
-    """Go on with a run to the plan's last sweep; the result is that of one run."""
-    stage = "draws" if plan.method.sampler else "the best start"
-    going_on = {**plan.how, "max_iter": plan.max_iter - begun.n_iter, "stage": stage}
-    rest = run(plan.method, plan.problem, plan.settings, state=begun.state, done=begun.n_iter, **going_on)
-    trace = {name: np.concatenate([begun.trace[name], values]) for name, values in rest.trace.items()}
-    return rest._replace(n_iter=begun.n_iter + rest.n_iter, trace=trace)
+    def started_at(self, start: np.ndarray | None) -> Plan:
+        """The plan whose first start is this one."""
+        return self.with_problem(start=start).with_policy(starts=(start, *self.policy.starts[1:]))
+
+    def of_one_member(self) -> Plan:
+        """The plan of the first member of a mixture."""
+        policy = self.policy
+        return self.with_policy(members=1, starts=policy.starts[: len(policy.starts) // policy.members])
+
+    def unseen(self) -> Plan:
+        """The same without callbacks and progress."""
+        return self.with_options(callbacks=(), verbose=False)

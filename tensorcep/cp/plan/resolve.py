@@ -1,17 +1,13 @@
-"""From a spec and entries to the plan of a fit: every choice and every refusal, before anything changes.
-
-A plan has its pilots: quick fits in all of its columns and, for samplers by default, in some of them.
-"""
+"""From a spec and entries to the draft of a fit: every choice by rule and every refusal, before anything is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.loop import AnyMethod, Run
+from tensorcep.core.loop import AnyMethod
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import (
@@ -27,66 +23,19 @@ from tensorcep.cp.inputs.side_information import (
     knows_rows,
     local_of,
 )
-from tensorcep.cp.inputs.weights import check_power
-from tensorcep.cp.methods import METHODS, get_method
-from tensorcep.cp.model.columns import columns_within, free_columns
+from tensorcep.cp.methods import get_method
+from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, pack_entries
 from tensorcep.cp.model.memmap import Columns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
-from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Pilot, Plan
 from tensorcep.cp.plan.priors import Rows, plan_rows
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random, with_numbers
 from tensorcep.cp.settings.base import Size, size_of
-from tensorcep.cp.settings.messages import has_one_state
-from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.fixed import Prior
-
-# So many overdispersed counts have a pilot of all but pairs of modes, too: in noise that begins large these take what
-# components would explain. A tenth of fewer can't tell, and of more the pilot of all columns finds what there is.
-WITHOUT_PAIRS = 1000, 20_000
-
-
-def pilots_of(
-    spec: FitSpec,
-    chosen: Chosen,
-    method: AnyMethod,
-    entries: tuple[Likelihood, int, int],
-    in_columns: Callable[[dict[str, int]], Problem],
-) -> tuple[Pilot, ...]:
-    """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone.
-
-    `entries` are their likelihood, how many there are, and of how many modes; `in_columns` gives the problem in columns
-    of these parts.
-    """
-    likelihood, n_entries, order = entries
-    name = next((name for name in PILOTS if not METHODS[name].lacks(likelihood)), None)
-    if name is None:
-        return ()
-    settings = with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter)
-    some = {"all columns": chosen.parts}
-    stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if method.sampler and stacked and isinstance(spec.interactions, str) and spec.interactions == "auto":
-        some |= {"cp": chosen.parts | {"main": 0, "pair": 0}, "main": chosen.parts | {"pair": 0, "cp": 0}}
-        few = WITHOUT_PAIRS[0] <= n_entries < WITHOUT_PAIRS[1]
-        if few and likelihood.name == "negbinomial" and chosen.parts["pair"]:
-            some |= {"main+cp": chosen.parts | {"pair": 0}}
-    return tuple(
-        Pilot(part, METHODS[name], settings, in_columns(parts), columns_within(parts, chosen.parts, order))
-        for part, parts in some.items()
-    )
-
-
-def after_pilot(settings: Settings, chosen: Chosen) -> Settings:
-    """Settings of a fit that starts where a pilot has ended, where the user has not said how long it is annealed."""
-    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
-        return settings
-    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
-
 
 # Products of two numbers in the sums over the entries of one mode: some milliseconds.
 WORTH_THREADS = 4e6
@@ -106,32 +55,6 @@ class Data(NamedTuple):
     clocks: Clocks
     uneven: Uneven | None = None
     weight: np.ndarray | None = None
-
-
-class FitPlan(NamedTuple):
-    """What `fit` does, and what it will know of the result beside the run.
-
-    Attributes
-    ----------
-    work : Plan
-    prior : Prior
-        Of the rows, as the fit begins with it.
-    labels : tuple of Labels or None
-    facts : dict
-        What is decided, by its names in files: method_, rank_, prior_, ...
-    paired : tuple of FitPlan
-        The same of fits that may stand in for it.
-    """
-
-    work: Plan
-    prior: Prior
-    labels: tuple[Any, ...]
-    facts: dict[str, Any]
-    paired: tuple[FitPlan, ...] = ()
-
-    def of(self, result: Run) -> FitPlan:
-        """The plan whose result it is."""
-        return (self, *self.paired)[result.stands_in]
 
 
 class Draft(NamedTuple):
@@ -156,7 +79,7 @@ class Draft(NamedTuple):
         How many entries tell, the size of the fit, the bytes that it may take, and whether entries lie on scratch.
     n_starts : int
         Of all members together.
-    spectral, has_pilots, streaming : bool
+    spectral, has_quick_fits, streaming : bool
         Whether starts come from spectra, quick fits go first, and these are the first entries of a stream.
     """
 
@@ -176,39 +99,8 @@ class Draft(NamedTuple):
     stored: bool
     n_starts: int
     spectral: bool
-    has_pilots: bool
+    has_quick_fits: bool
     streaming: bool
-
-    def problem(self, parts: dict[str, int], n_starts: int, seed: Any = None) -> tuple[Problem, Rows]:
-        """The problem in the columns of these parts, with what is expected of its rows."""
-        return problem_of(self.spec, self.data, self.chosen, parts, n_starts, seed)
-
-    def plan(self, chosen: Chosen, seed: Any = None) -> tuple[Plan, Rows]:
-        """The plan of the fit in these columns, with what is expected of its rows."""
-        data, shape = self.data, self.data.shape
-        problem, rows = problem_of(self.spec, data, chosen, chosen.parts, self.n_starts, seed)
-        if problem.power is not None:
-            check_power(self.method.name, problem)
-        pilots: tuple[Pilot, ...] = ()
-        if self.spectral and self.has_pilots:
-            own, told = problem.seed, (data.likelihood, self.n_told, len(shape))
-            pilots = pilots_of(
-                self.spec,
-                chosen,
-                self.method,
-                told,
-                lambda parts: problem_of(self.spec, data, chosen, parts, 1, seed=own)[0],
-            )
-        runs = (rows.starts, chosen.members, self.spectral, pilots, chosen.max_iter)
-        after = after_pilot(self.settings, chosen) if pilots else None
-        one = has_one_state(self.settings, self.size)
-        work = Plan(
-            *(self.method, self.settings, problem, *runs, *self.options),
-            local=self.local,
-            after_pilot=after,
-            one_state=one,
-        )
-        return work, rows
 
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
@@ -279,9 +171,9 @@ def resolve(
     most_draws = room_for_draws(chosen.settings, size)
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
     spectral = isinstance(spec.init, str) and spec.init == "auto"
-    has_pilots = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
+    has_quick_fits = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    alone = spectral and has_pilots and chosen.members == 1 and settings.get_params().get("messages") == "full"
+    alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     how = (chosen.method, chosen.settings, uneven)
     packed, ordered, weight = packed_entries(spec, (coords, values, shape, labels), likelihood, how, extent, power)
@@ -304,7 +196,7 @@ def resolve(
         stored=stored,
         n_starts=n_starts,
         spectral=spectral,
-        has_pilots=has_pilots,
+        has_quick_fits=has_quick_fits,
         streaming=streaming,
     )
 

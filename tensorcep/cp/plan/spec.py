@@ -106,12 +106,13 @@ def check_parameters(spec: FitSpec) -> None:
 
 
 class RunOptions(NamedTuple):
-    """Checked parameters that `tensorcep.core.loop.run` takes, beside the number of sweeps."""
+    """Checked parameters that `tensorcep.core.loop.run` takes; the most sweeps once they are chosen."""
 
     tol: float
     n_threads: int
     callbacks: tuple[Callback, ...]
     verbose: bool
+    max_iter: int = 0
 
 
 def checked_options(spec: FitSpec) -> RunOptions:

@@ -28,7 +28,6 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.core.sums import weighted_mean
-from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
@@ -37,7 +36,6 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import FitPlan
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState
@@ -75,7 +73,7 @@ class Way(NamedTuple):
 class Begun(NamedTuple):
     """What a stream knows after its first entries were fitted."""
 
-    plan: FitPlan
+    plan: Plan
     run: Run
     standing: Standing
     kept: Kept | None
@@ -122,8 +120,8 @@ def begin_with(
     beside, n = (power, extent), _number_telling(values, power)
     if not leaves_choice(spec):
         plan = _plan(spec, entries, source, beside)
-        rank, first = plan.work.problem.rank, Kept(coords, values, len(values), None, power, extent)
-        begun = Begun(plan, run_plan(plan.work), _begun(standing, plan, values, beside), None)
+        rank, first = plan.problem.rank, Kept(coords, values, len(values), None, power, extent)
+        begun = Begun(plan, plan.policy.run(plan), _begun(standing, plan, values, beside), None)
         if keeps_entries(spec, len(values)):
             return begun._replace(kept=first if n < enough(shape, rank) else None)
         if spec.forget == 0.0 and GROWTH * len(values) <= _watched_to(shape, rank):
@@ -142,11 +140,11 @@ def begin_with(
         plan = _plan(spec, entries, source, beside, way)
         standing = _begun(standing, plan, values, beside)
     kept = Kept(coords, values, len(values), prior, power, extent)
-    stays = keeps_entries(spec, len(values)) and n < enough(shape, plan.work.problem.rank)
-    return Begun(plan, run or run_plan(plan.work), standing, kept if stays else None)
+    stays = keeps_entries(spec, len(values)) and n < enough(shape, plan.problem.rank)
+    return Begun(plan, run or plan.policy.run(plan), standing, kept if stays else None)
 
 
-def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, FitPlan, Run]:
+def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tuple[_Tried, Plan, Run]:
     """The entries learned in the way that predicts some of them best."""
     tried, left_out = _tried(spec, entries, source, beside, SETTLED)
     # more are likelier to be learned better together
@@ -159,7 +157,7 @@ def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tu
         ways.insert(1, (tried[0]._replace(way=tried[0].way._replace(prior="learned", tries=True)), ways[0][1]))
     for one, other in ways:
         plan = _plan(spec, entries, source, beside, one.way)
-        run = _run(spec, plan.work, one.way)
+        run = _run(spec, plan, one.way)
         if run.stopped:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
@@ -170,14 +168,14 @@ def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tu
     return one, plan, run
 
 
-def _run(spec: FitSpec, work: Plan, way: Way) -> Run:
+def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
     """The run of a plan, in this way."""
     if not way.in_batches:
-        return run_plan(work)
-    return run_in_batches(work, may_be_bold(settings_for(spec.method, work.method.name)))
+        return plan.policy.run(plan)
+    return run_in_batches(plan, may_be_bold(settings_for(spec.method, plan.engine.method.name)))
 
 
-def _plan(spec: FitSpec, entries: Entries, source: Any, beside: Beside, way: Way | None = None) -> FitPlan:
+def _plan(spec: FitSpec, entries: Entries, source: Any, beside: Beside, way: Way | None = None) -> Plan:
     """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the spec says.
 
     A `way` tells what that leaves open.
@@ -201,17 +199,16 @@ def _plan(spec: FitSpec, entries: Entries, source: Any, beside: Beside, way: Way
     return plan
 
 
-def _without_tries(plan: FitPlan) -> FitPlan:
+def _without_tries(plan: Plan) -> Plan:
     """The plan without many quick starts: all entries that are kept are fitted anew a few times on the way."""
-    work = plan.work
-    pilots = tuple(pilot._replace(problem=pilot.problem._replace(tries=False)) for pilot in work.pilots)
-    return plan._replace(work=work._replace(problem=work.problem._replace(tries=False), pilots=pilots))
+    quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
+    return plan.with_problem(tries=False).with_policy(quick_fits=quick)
 
 
-def _begun(standing: Standing, plan: FitPlan, values: np.ndarray, beside: Beside) -> Standing:
+def _begun(standing: Standing, plan: Plan, values: np.ndarray, beside: Beside) -> Standing:
     """The standing of a stream, with the values of its first batch."""
     weight, extent = beside
-    return standing if standing.seen else standing.after(plan.work.problem.likelihood, values, None, extent, weight)
+    return standing if standing.seen else standing.after(plan.problem.likelihood, values, None, extent, weight)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -291,9 +288,10 @@ def compared(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
         plan = _plan(spec, (coords[first], values[first], state.sizes, labels), source, (weight, known))
-        run = run_plan(plan.work._replace(callbacks=(), verbose=False))
+        plan = plan.unseen()
+        run = plan.policy.run(plan)
         fitted = _predicted(spec, plan, run, (coords[rest], values[rest], extent, None)).score
-    likelihood = plan.work.problem.likelihood
+    likelihood = plan.problem.likelihood
     before = Standing().after(likelihood, values[first], None, known, weight)
     constant = before.constant(likelihood, values[rest], extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(power)] for said in (score[rest], fitted))
@@ -346,9 +344,9 @@ def _tried(spec: FitSpec, entries: Entries, source: Any, beside: Beside, most: i
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(spec, some, source, apart, way)
-            run = _run(spec, plan.work._replace(callbacks=(), verbose=False), way)
+            run = _run(spec, plan.unseen(), way)
             predicted = _predicted(spec, plan, run, left_out)
-        likelihood = plan.work.problem.likelihood
+        likelihood = plan.problem.likelihood
         standing = Standing().after(likelihood, values[used], None, apart[1], apart[0])
         standing = standing.after(likelihood, values[held], predicted, extent, weight)
         return _Tried(way, standing, predicted.score, weight)
@@ -391,10 +389,10 @@ def _as(spec: FitSpec, way: Way, entries: Entries) -> FitSpec:
     return spec
 
 
-def _predicted(spec: FitSpec, plan: FitPlan, run: Run, left_out: _LeftOut) -> Predicted:
+def _predicted(spec: FitSpec, plan: Plan, run: Run, left_out: _LeftOut) -> Predicted:
     """Predictions of entries, with least log scores where a fit goes astray."""
     (coords, values, extent, _), posterior = left_out, run.posterior
-    least, likelihood = np.full(len(values), LEAST), plan.work.problem.likelihood
+    least, likelihood = np.full(len(values), LEAST), plan.problem.likelihood
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         return Predicted(np.full(len(values), LEAST), least)
     belief, rows = posterior.components(), coords + offsets(posterior.shape)[:-1]

@@ -14,7 +14,6 @@ import numpy as np
 
 from tensorcep.core.belief import Posterior
 from tensorcep.core.loop import Run
-from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of
@@ -27,12 +26,12 @@ from tensorcep.priors.record import per_row
 BATCH = 500
 
 
-def run_in_batches(work: Plan, bold: bool) -> Run:
+def run_in_batches(plan: Plan, bold: bool) -> Run:
     """Learn a plan's entries batch after batch; the order follows from how many they are.
 
     Parameters
     ----------
-    work : Plan
+    plan : Plan
         Of labels or counts, and of a prior that stays as it is. Its sweeps are those of every batch.
     bold : bool
         How batches are learned (`attempts`).
@@ -42,13 +41,14 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
     Run
         That of the last batch, with the posterior of all rows.
     """
-    problem = work.problem
+    problem = plan.problem
     coords, told = all_coords(problem.entries), places_telling(problem)
     light = np.setdiff1d(np.arange(len(coords)), told)
     first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
     others += [light] if len(light) else []
-    one = run_plan(work._replace(problem=some_of(problem, np.sort(first))))
-    state, how = _begun(problem, one.posterior), {**work.how, "verbose": False, "bold": bold}
+    some = plan._replace(problem=some_of(problem, np.sort(first)))
+    one = some.policy.run(some)
+    state, how = _begun(problem, one.posterior), {**plan.options._asdict(), "verbose": False, "bold": bold}
     for places in others:
         batch = batch_of(
             state,
@@ -61,7 +61,7 @@ def run_in_batches(work: Plan, bold: bool) -> Run:
             power=None if problem.power is None else problem.power.ravel()[places],
             extent=extents_at(problem, places),
         )
-        one = learn(work.method, batch.problem, work.settings, **how)
+        one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
         state = absorbed(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
 

@@ -149,21 +149,21 @@ def first_stream(
     spec: FitSpec, begun: Begun, coords: np.ndarray, values: np.ndarray, time: float, before: Reservoir | None = None
 ) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, result, posterior = begun.plan, begun.plan.work.problem, begun.run, begun.run.posterior
+    plan, problem, result, posterior = begun.plan, begun.plan.problem, begun.run, begun.run.posterior
     if not isinstance(posterior, Posterior):
         raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
     too_much = untold(problem, posterior)
     state = begin(with_told(problem, posterior, too_much), Lam, eta, problem.noise_prior, time)
-    known = plan.facts
+    known = plan.facts.decided
     state = with_maps(state, posterior.mode_prior, known["_features"], known["_expected"], problem.every_free)
     about = known["_expected"], problem.every_free, posterior.sites
     state = with_chains(state, posterior.mode_prior, known["_series"], *about)
     state = with_deviations(state, posterior.deviations, *about[:2])
     drawn = known["prior_"] == "fixed" and spec.prior_mean == "uniform" and problem.free is None
-    keys, names = keys_of(plan.labels)
+    keys, names = keys_of(plan.facts.labels)
     stream = Stream(
         state, keys, names, problem.seed, drawn, standing=begun.standing, kept=begun.kept, watched=begun.watched
     )
@@ -287,7 +287,7 @@ def learn_batch(plan: BatchPlan) -> Learned:
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
     """What a batch leads to, its entries that were revisited among them."""
     options, problem = engine.options._replace(verbose=False), batch.problem
-    how = {"bold": engine.bold, "max_iter": engine.max_iter, **options._asdict()}
+    how = {"bold": engine.bold, **options._asdict(), "max_iter": engine.max_iter}
     result = learn(engine.method, problem, engine.settings, **how)
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
@@ -701,11 +701,11 @@ def begin_again(
         "converged": run.converged and not standing.is_doubtful,
         "trace": _without_seconds(run.trace),
         "stream": first_stream(spec, begun, coords, values, time, before),
-        "diagnostics": _health(found.method, run, standing, begun.plan.work.problem.likelihood),
+        "diagnostics": _health(found.method, run, standing, begun.plan.problem.likelihood),
     }
     found = found.changed(**{**made, **fields})
     commit.put(found)
-    warn_of_no_convergence(begun.plan.work, run)
+    warn_of_no_convergence(begun.plan, run)
     if is_due:
         warn_of_no_gain(standing)
     return found

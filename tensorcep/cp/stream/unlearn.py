@@ -18,8 +18,7 @@ import pandas as pd
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.fit.outcome import Ready, run_ready
-from tensorcep.cp.fit.refit import runner_of
-from tensorcep.cp.fit.run import run_plan
+from tensorcep.cp.fit.refit import of_entries_left
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
@@ -439,11 +438,11 @@ def _refit_without(
     coords, values, shape, labels = entries
     start = fit.aligned.mean if means is None else means
     free = free_columns(fit.interactions, len(fit.shape))
-    runner = runner_of(held.kept, ~gone, (start, free), run_plan)
     earlier, zeros = fit.observation.facts, fit.sampled if sampled is None else sampled
     left = Read((coords[~gone], values[~gone], shape, labels), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
-    found = run_ready(spec, Ready(left, plan, runner, True), earlier, sampled=zeros)
+    begin = of_entries_left(plan, held.kept, ~gone, start, free)
+    found = run_ready(spec, Ready(left, plan, begin, True), earlier, sampled=zeros)
     how = "messages divided out" if held.kept is not None else "fitted again from the factors"
     n_left = int((~gone).sum())
     record = {**said, "how": how, "sweeps": int(found.result.n_iter), "entries_left": n_left}

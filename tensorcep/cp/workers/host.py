@@ -83,7 +83,7 @@ class ClusterHost:
         reason = _why_not(plan)
         if reason is not None and self._strict:
             fail_value(f"{reason}; fit it in one process.")
-        self._here = reason is not None or proposes_rows(plan.method.name, plan.problem.likelihood)
+        self._here = reason is not None or proposes_rows(plan.engine.method.name, plan.problem.likelihood)
         if self._checkpoint is not None and not self._here:
             self._check_folder(self._checkpoint, _print_of(plan))
 
@@ -174,14 +174,14 @@ class ClusterHost:
 
 def _why_not(plan: Plan) -> str | None:
     """Why workers cannot do a plan; None if they can."""
-    problem, name, likelihood = plan.problem, plan.method.name, plan.problem.likelihood.name
+    problem, name, likelihood = plan.problem, plan.engine.method.name, plan.problem.likelihood.name
     if name not in METHODS:
         return f"workers fit by {', '.join(METHODS[:-1])} and {METHODS[-1]}, not {likelihood!r} by {name!r}"
     if problem.uneven is not None or problem.fixed is not None:
         return "workers fit entries of one noise or dispersion, without fixed modes"
     if problem.uneven is None and name in ("cep", "laplace") and not can_be_passed(problem.likelihood):
         return f"workers pass no messages of the likelihood {likelihood!r}"
-    if getattr(plan.settings, "keep_messages", False):
+    if getattr(plan.engine.settings, "keep_messages", False):
         return "workers do not hand over the messages that keep_messages=True keeps"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series or a graph"
@@ -192,8 +192,10 @@ def _why_not(plan: Plan) -> str | None:
 
 def _print_of(plan: Plan) -> str:
     """What tells a fit from others: entries, settings and seed, and the version."""
-    problem, entries = plan.problem, plan.problem.entries
-    settings = (plan.method.name, plan.settings.get_params(), plan.max_iter, plan.tol, plan.members, len(plan.pilots))
+    problem, entries, options, policy = plan.problem, plan.problem.entries, plan.options, plan.policy
+    method, given = plan.engine
+    of_run = (options.max_iter, options.tol, policy.members, len(policy.quick_fits))
+    settings = (method.name, given.get_params(), *of_run)
     likelihood = (problem.likelihood.name, problem.likelihood.limit, problem.likelihood.side)
     said = (__version__, problem.shape, problem.rank, problem.seed, len(entries.permutation), settings, likelihood)
     found = hashlib.blake2b(repr(said).encode(), digest_size=16)

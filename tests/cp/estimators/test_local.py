@@ -9,7 +9,8 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fit.deviations import pairs_of, run_local
+from tensorcep.cp.fit import deviations
+from tensorcep.cp.fit.deviations import Deviating, pairs_of, told_apart
 from tensorcep.cp.fitted.predict import latent_components
 
 PARKS, DAYS, HOURS, END = 6, 30, 4, 26
@@ -136,18 +137,22 @@ def test_what_is_told_apart_says_what_the_run_said(data, how, monkeypatch):
     """The latent values of the run with one more mode, at its entries, are those of the model."""
     seen = {}
 
-    def spy(plan, of, run):
-        pairs, whole = pairs_of(plan.problem, of), {}
-        found = run_local(plan, of, lambda more: whole.setdefault("run", run(more)))
-        entries = plan.problem.entries
+    run = Deviating.run
+
+    def spy(policy, plan):
+        pairs, entries = pairs_of(plan.problem, policy.local), plan.problem.entries
+        found = run(policy, plan)
         n, first = len(entries.permutation), offsets(plan.problem.shape)
         rows = entries.rows.transpose(0, 2, 1).reshape(-1, 3)[:n].astype(np.int64)
         more = np.append(rows, first[-1] + pairs.of_entry.ravel()[:n, None], axis=1)
-        seen["exact"] = latent_components(whole["run"].posterior.components(), more)
+        seen["exact"] = latent_components(seen["run"].components(), more)
         seen["found"] = latent_components(found.posterior.components(), rows)
         return found
 
-    monkeypatch.setattr("tensorcep.cp.fit.run.run_local", spy)
+    monkeypatch.setattr(
+        deviations, "told_apart", lambda found, *given: told_apart(seen.setdefault("run", found), *given)
+    )
+    monkeypatch.setattr(Deviating, "run", spy)
     data.fit(**{**how, "max_iter": 10})
     for found, exact in zip(seen["found"], seen["exact"], strict=True):
         np.testing.assert_allclose(found, exact, atol=1e-6)

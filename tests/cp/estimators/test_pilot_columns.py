@@ -15,9 +15,10 @@ SHAPE = (30, 20, 15)
 def test_overdispersed_counts_have_a_pilot_of_all_but_pairs_too(rng, n, likelihood, named):
     coords, y = np.stack([rng.integers(0, size, n) for size in SHAPE], axis=1), rng.poisson(3.0, n).astype(float)
     model = CPCountRegressor(rank=3, likelihood=likelihood, random_state=0)
-    plan = plan_fit(model._spec(), (coords, y, SHAPE, ()), None).work
-    assert [pilot.name for pilot in plan.pilots] == ["all columns", "cp", "main", "main+cp"][:named]
-    free = [pilot.problem.every_free.sum(axis=0).tolist() for pilot in plan.pilots]  # modes in which a column is free
+    plan = plan_fit(model._spec(), (coords, y, SHAPE, ()), None)
+    assert [quick.name for quick in plan.policy.quick_fits] == ["all columns", "cp", "main", "main+cp"][:named]
+    # modes in which a column is free
+    free = [quick.problem.every_free.sum(axis=0).tolist() for quick in plan.policy.quick_fits]
     pairs, components = 2, 3
     assert [pairs in own for own in free] == [True, False, False, False][:named]
     assert [components in own for own in free] == [True, True, False, True][:named]

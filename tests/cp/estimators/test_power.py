@@ -12,7 +12,7 @@ from helpers.models import paper
 import tensorcep as tc
 from tensorcep.cli import main
 from tensorcep.core.chance import THRESHOLDS
-from tensorcep.cp.fit import validation
+from tensorcep.cp.fit import select
 from tensorcep.cp.targets import real
 from tensorcep.metrics import coverage, rmse
 
@@ -119,14 +119,14 @@ def test_powers_of_values_that_pile_up_at_the_least_one_are_not_tried(rng):
 
 def test_of_very_many_entries_a_part_chooses_the_power(monkeypatch):
     X, y, _ = simulated()
-    asked, without = [], validation._without
+    asked, without = [], select._without
 
     def noted(problem, place):
         asked.append(len(problem.entries.permutation))
         return without(problem, place)
 
-    monkeypatch.setattr(validation, "MOST", 800)
-    monkeypatch.setattr(validation, "_without", noted)
+    monkeypatch.setattr(select, "MOST", 800)
+    monkeypatch.setattr(select, "_without", noted)
     assert model(power="auto").fit(X, y).power_ == 0.0
     assert set(asked) == {800}
 

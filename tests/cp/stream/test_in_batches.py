@@ -8,7 +8,6 @@ from helpers.cases import each
 from scipy.special import expit
 
 import tensorcep as tc
-from tensorcep.cp.fit.run import run_plan
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.model.subsets import some_entries
 from tensorcep.cp.stream.cold_start import Way, _as
@@ -44,7 +43,7 @@ def order_of(work):
 
 def plan_of(model, X, y, **beside):
     entries = (X, y, SHAPE, tuple(None for _ in SHAPE))
-    return plan_fit(model._spec(), entries, None, streaming=True, prior="fixed", **beside).work
+    return plan_fit(model._spec(), entries, None, streaming=True, prior="fixed", **beside)
 
 
 @quiet
@@ -77,7 +76,8 @@ def test_weights_and_exposures_go_with_their_entries(beside):
     found = run_in_batches(work, bold=True).posterior
     places = np.argsort(work.problem.entries.permutation)[order[:BATCH]]
     entries = some_entries(work.problem, np.sort(places))
-    first = run_plan(work._replace(problem=work.problem._replace(entries=entries, power=None))).posterior
+    alone = work.with_problem(entries=entries, power=None)
+    first = alone.policy.run(alone).posterior
     np.testing.assert_allclose(found.eta, first.eta, rtol=1e-4, atol=1e-5)
     told = run_in_batches(plan_of(model, X, y), bold=True).posterior
     assert np.abs(told.eta - first.eta).max() > 1.0
