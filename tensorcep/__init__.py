@@ -12,29 +12,25 @@ from tensorcep._version import __version__
 
 if TYPE_CHECKING:
     from tensorcep import datasets, distributed, methods, metrics
+    from tensorcep.cp.estimators.classifier import CPClassifier
+    from tensorcep.cp.estimators.count import CPCountRegressor
+    from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
+    from tensorcep.cp.estimators.regressor import CPRegressor
     from tensorcep.cp.simulate import simulate_cp
     from tensorcep.entries.io import read_tensor, write_tensor
     from tensorcep.entries.labels import Labels
+    from tensorcep.entries.tables import train_test_split
     from tensorcep.entries.tensor import SparseTensor
     from tensorcep.ep.gaussian import GaussianEP
     from tensorcep.ep.loopy_bp import LoopyBP
-    from tensorcep.estimators import (
-        BayesianCCA,
-        BayesianFactorAnalysis,
-        BayesianLogisticRegression,
-        BayesianPCA,
-        BayesianProbitRegression,
-        BayesPointMachine,
-        CollectiveMatrixFactorization,
-        CPClassifier,
-        CPCountRegressor,
-        CPOrdinalClassifier,
-        CPRegressor,
-        GaussianProcessClassifier,
-        GaussianProcessCountRegressor,
-        GroupFactorAnalysis,
-        load,
-    )
+    from tensorcep.estimators import load
+    from tensorcep.factor_models.collective import CollectiveMatrixFactorization
+    from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
+    from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
+    from tensorcep.gaussian_process.classifier import GaussianProcessClassifier
+    from tensorcep.gaussian_process.count import GaussianProcessCountRegressor
+    from tensorcep.linear.bayes_point import BayesPointMachine
+    from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
     from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
     from tensorcep.model_selection.compare import compare
     from tensorcep.model_selection.matching import factor_match_score, replicability
@@ -43,40 +39,40 @@ if TYPE_CHECKING:
     from tensorcep.priors.fixed import Prior
     from tensorcep.priors.graph import Graph
     from tensorcep.priors.series import Series
-    from tensorcep.splitting import train_test_split
     from tensorcep.warming import warmup
 
-_NAMES = {
+# Where each name is defined, in the order in which `tensorcep.estimators` lists models.
+NAMES = {
+    "cp.estimators.regressor": ("CPRegressor",),
     "cp.estimators.classifier": ("CPClassifier",),
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.ordinal": ("CPOrdinalClassifier",),
-    "cp.estimators.regressor": ("CPRegressor",),
+    "factor_models.pca": ("BayesianPCA", "BayesianFactorAnalysis"),
+    "factor_models.collective": ("CollectiveMatrixFactorization",),
+    "factor_models.group_factor": ("BayesianCCA", "GroupFactorAnalysis"),
+    "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
+    "linear.bayes_point": ("BayesPointMachine",),
+    "gaussian_process.classifier": ("GaussianProcessClassifier",),
+    "gaussian_process.count": ("GaussianProcessCountRegressor",),
     "model_selection.compare": ("compare",),
     "model_selection.matching": ("factor_match_score", "replicability"),
     "model_selection.select_rank": ("RankSelection", "select_rank"),
     "cp.simulate": ("simulate_cp",),
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),
+    "entries.tables": ("train_test_split",),
     "entries.tensor": ("SparseTensor",),
     "ep.gaussian": ("GaussianEP",),
     "ep.loopy_bp": ("LoopyBP",),
     "estimators": ("load",),
-    "factor_models.collective": ("CollectiveMatrixFactorization",),
-    "factor_models.group_factor": ("BayesianCCA", "GroupFactorAnalysis"),
-    "factor_models.pca": ("BayesianFactorAnalysis", "BayesianPCA"),
-    "gaussian_process.classifier": ("GaussianProcessClassifier",),
-    "gaussian_process.count": ("GaussianProcessCountRegressor",),
-    "linear.bayes_point": ("BayesPointMachine",),
-    "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
     "methods": ("CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"),
     "priors.features": ("Features",),
     "priors.graph": ("Graph",),
     "priors.series": ("Series",),
     "priors.fixed": ("Prior",),
-    "splitting": ("train_test_split",),
     "warming": ("warmup",),
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names}
+_HOME = {name: home for home, names in NAMES.items() for name in names}
 _MODULES = ("datasets", "distributed", "methods", "metrics", "plots")
 
 __all__ = [

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep import metrics
+from tensorcep import CPRegressor, metrics
 from tensorcep.core.checks import check_int
 from tensorcep.core.files import atomic_write
 from tensorcep.datasets import load_covid19_serology
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.estimators import CPRegressor
 from tensorcep.plots import plot_coverage, plot_predictions
 
 TEST_SIZE = 0.2

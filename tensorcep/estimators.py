@@ -2,70 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
 from tensorcep.core.store import StoredModel, complete, open_model, parameters
 from tensorcep.core.store import read_attributes as read_plain
-from tensorcep.cp.estimators.classifier import CPClassifier
-from tensorcep.cp.estimators.count import CPCountRegressor
-from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
-from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.estimators.store import read_result
 from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.factor_models.collective import CollectiveMatrixFactorization
-from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
-from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.factor_models.store import read_attributes as read_factor_model
-from tensorcep.gaussian_process.classifier import GaussianProcessClassifier
-from tensorcep.gaussian_process.count import GaussianProcessCountRegressor
 from tensorcep.gaussian_process.settings import SETTINGS as GP_SETTINGS
 from tensorcep.gaussian_process.store import read_attributes as read_gp
-from tensorcep.linear.bayes_point import BayesPointMachine
-from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
 from tensorcep.priors.features import Features
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
 
-__all__ = [
-    "ESTIMATORS",
-    "FACTOR_MODELS",
-    "FEATURE_MODELS",
-    "GP_MODELS",
-    "BayesPointMachine",
-    "BayesianCCA",
-    "BayesianFactorAnalysis",
-    "BayesianLogisticRegression",
-    "BayesianPCA",
-    "BayesianProbitRegression",
-    "CPClassifier",
-    "CPCountRegressor",
-    "CPOrdinalClassifier",
-    "CPRegressor",
-    "CollectiveMatrixFactorization",
-    "GaussianProcessClassifier",
-    "GaussianProcessCountRegressor",
-    "GroupFactorAnalysis",
-    "load",
-]
 
-# By class name: the estimators of tensors, of matrices, of feature vectors, and Gaussian processes. `load` knows them
-# all.
-ESTIMATORS: dict[str, Any] = {
-    cls.__name__: cls for cls in (CPRegressor, CPClassifier, CPCountRegressor, CPOrdinalClassifier)
-}
-FACTOR_MODELS: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (BayesianPCA, BayesianFactorAnalysis, CollectiveMatrixFactorization, BayesianCCA, GroupFactorAnalysis)
-}
-FEATURE_MODELS: dict[str, Any] = {
-    cls.__name__: cls for cls in (BayesianLogisticRegression, BayesianProbitRegression, BayesPointMachine)
-}
-GP_MODELS: dict[str, Any] = {cls.__name__: cls for cls in (GaussianProcessClassifier, GaussianProcessCountRegressor)}
+def models_of(place: str) -> dict[str, Any]:
+    """The estimators of a room, by class name."""
+    homes = ((home, name) for home, names in NAMES.items() for name in names if home.startswith(place))
+    return {name: getattr(importlib.import_module(f"tensorcep.{home}"), name) for home, name in homes}
+
+
+# The estimators of tensors, of matrices, of feature vectors, and Gaussian processes. `load` knows them all.
+ESTIMATORS, FACTOR_MODELS = models_of("cp.estimators"), models_of("factor_models")
+FEATURE_MODELS, GP_MODELS = models_of("linear"), models_of("gaussian_process")
 
 
 class Family(NamedTuple):
@@ -98,7 +64,7 @@ FAMILIES = (
     Family(
         ESTIMATORS,
         lambda stored, own: {"_fit": read_result(stored, own)},
-        lambda cls: cls._observation_type,
+        lambda cls: cls()._target().OBSERVATION,
         "__sklearn_is_fitted__",
         CP_SETTINGS,
     ),

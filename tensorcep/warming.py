@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from tqdm.auto import tqdm
 
+import tensorcep
 from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
 from tensorcep.core.cpu import available_levels
 from tensorcep.core.jit import AS_PYTHON
@@ -33,8 +35,6 @@ CHILD = (
 
 
 def _entries() -> tuple[Any, Any]:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     cells = rng.choice(int(np.prod(SHAPE)), ENTRIES, replace=False)
     return np.stack(np.unravel_index(cells, SHAPE), axis=1), rng.standard_normal(ENTRIES)
@@ -61,8 +61,6 @@ def _predict(model: Any, X: Any) -> None:
 
 def _cp(name: str, *methods: Any, **settings: Any) -> None:
     """Fits of a CP estimator by these methods, by default if none is named, and predictions of each."""
-    import tensorcep
-
     coords, y = _entries()
     for method in methods or ("auto",):
         model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, max_iter=SWEEPS, method=method, **settings)
@@ -70,17 +68,13 @@ def _cp(name: str, *methods: Any, **settings: Any) -> None:
 
 
 def _streams() -> None:
-    import tensorcep
-
     coords, y = _entries()
     half = len(y) // 2
-    counts = {"likelihood": "poisson"}
-    for name, how in (
-        ("CPRegressor", {}),
-        ("CPClassifier", {}),
-        ("CPCountRegressor", {}),
-        ("CPCountRegressor", counts),
-    ):
+    fits = [
+        *((name, {}) for name in ("CPRegressor", "CPClassifier", "CPCountRegressor")),
+        ("CPCountRegressor", {"likelihood": "poisson"}),
+    ]
+    for name, how in fits:
         model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, **how)
         for some in (slice(half), slice(half, None)):
             model.partial_fit(coords[some], VALUES[name](y)[some])
@@ -88,8 +82,6 @@ def _streams() -> None:
 
 
 def _cep() -> None:
-    import tensorcep
-
     _cp("CPRegressor", "cep")
     _cp("CPClassifier", "cep")
     _cp("CPClassifier", "cep", link="probit")
@@ -101,8 +93,6 @@ def _cep() -> None:
 
 def _rare() -> None:
     """Kernels that no small fit can be made to need: safeguards, and what holds back the steps of very many counts."""
-    import numpy as np
-
     from tensorcep.cp.messages.kernels import scale_messages
     from tensorcep.kernels.rows import packed_products
     from tensorcep.kernels.slots import LANES
@@ -126,10 +116,6 @@ def _others() -> None:
 
 def _knowledge() -> None:
     """Rows of which something is known."""
-    import numpy as np
-
-    import tensorcep
-
     features = tensorcep.Features(np.random.default_rng(0).standard_normal((SHAPE[0], 3)))
     edges = [(i, i + 1) for i in range(SHAPE[1] - 1)]
     for prior in ({0: features}, {2: tensorcep.Series()}, {1: tensorcep.Graph(edges)}):
@@ -138,10 +124,6 @@ def _knowledge() -> None:
 
 
 def _matrices() -> None:
-    import numpy as np
-
-    import tensorcep
-
     X = np.random.default_rng(0).standard_normal((30, 6))
     X[::4, 2] = np.nan
     views = [X[:, :3], X[:, 3:]]
@@ -157,15 +139,11 @@ def _matrices() -> None:
 
 
 def _features() -> tuple[Any, Any]:
-    import numpy as np
-
     X = np.random.default_rng(0).standard_normal((60, 4))
     return X, (X[:, 0] + X[:, 1] > 0.0).astype(int)
 
 
 def _linear() -> None:
-    import tensorcep
-
     X, y = _features()
     for name in ("BayesianLogisticRegression", "BayesianProbitRegression"):
         for method in ("cep1", "cep2", "ep", "vb"):
@@ -174,8 +152,6 @@ def _linear() -> None:
 
 
 def _gaussian_processes() -> None:
-    import tensorcep
-
     X, y = _features()
     tensorcep.GaussianProcessClassifier().fit(X, y).predict_proba(X)
     tensorcep.GaussianProcessCountRegressor().fit(X, y).predict(X)

@@ -25,14 +25,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep
-from tensorcep import metrics
+from tensorcep import CPClassifier, CPRegressor, load, metrics
 from tensorcep.cli import COMMANDS, _fit, build_parser, main
 from tensorcep.cli._lines import hint_line
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.estimators import ESTIMATORS, CPClassifier, CPRegressor, load
+from tensorcep.estimators import ESTIMATORS
 from tensorcep.methods import CEP
 
 SHAPE = (12, 7, 5)

@@ -16,13 +16,12 @@ from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
-from tensorcep import metrics, plots
+from tensorcep import CPRegressor, GaussianProcessClassifier, metrics, plots
 from tensorcep.cli import main
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import write_tensor
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.estimators import CPRegressor, GaussianProcessClassifier
 from tensorcep.methods import Gibbs
 from tensorcep.model_selection.select_rank import select_rank
 from tensorcep.priors.series import Series

@@ -6,6 +6,8 @@ python -m scripts.docs.build [--no-run] [--out build/site]
 from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
 import os
 import re
 import shutil
@@ -32,7 +34,21 @@ def stage(target: Path) -> None:
     write_reference(target)
     write_measured(target)
     write_gallery(target, cache=target.parent / "figures")
+    quote_docstrings(target)
     draw_named_figures(target, cache=target.parent / "figures")
+
+
+def quote_docstrings(target: Path) -> None:
+    """Put the text of a class, up to its first section, where a page says {docstring} and its name."""
+    for path in target.rglob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"^\{docstring\} (\S+)$", _quoted, text, flags=re.MULTILINE), encoding="utf-8")
+
+
+def _quoted(match: re.Match[str]) -> str:
+    module, _, name = match[1].rpartition(".")
+    text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    return re.split(r"^\w+\n-+$", text, maxsplit=1, flags=re.MULTILINE)[0].strip()
 
 
 def draw_named_figures(target: Path, cache: Path) -> None:

@@ -16,9 +16,8 @@ import numpy as np
 
 from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
 from scripts.lib.heldout import Entries, aucs, dblp_entries
-from tensorcep import datasets
+from tensorcep import CPClassifier, datasets
 from tensorcep.cp.methods import METHODS
-from tensorcep.estimators import CPClassifier
 
 STREAMED, ON_ALL = ("cep", "vmp"), {"batch": "cep", "wopt": "wopt"}
 

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.heldout import Entries, aucs, splits
 from scripts.lib.memory import forget_peak, resident
-from tensorcep.estimators import CPClassifier, CPCountRegressor, CPRegressor
+from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
 
 SHAPE, RANK, NOISE, SLOPE, FRESH = (500, 300, 200), 8, 0.5, 2.0, 20_000
 TINY_SHAPE, TINY_RANK, TINY = (40, 30, 20), 2, 1330

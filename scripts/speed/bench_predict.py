@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from scripts.lib.common import Row, parser, report, row, say
+from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.fitted.predict import cells_at
-from tensorcep.estimators import CPClassifier, CPRegressor
 
 SHAPE, RANK, NOISE, SLOPE = (500, 300, 200), 8, 0.5, 2.0
 TOGETHER = 1 << 12  # cells of the rival's arrays

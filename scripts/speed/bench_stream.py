@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from scripts.lib.common import Row, fresh_process, numbers, paper_model, parser, report, row, say, words
+from tensorcep import CPClassifier, CPRegressor
 from tensorcep.core.files import atomic_write
-from tensorcep.estimators import CPClassifier, CPRegressor
 from tensorcep.metrics import auc
 
 SHAPE = (1000, 200, 1000)

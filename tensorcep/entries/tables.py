@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import sparse
 
-from tensorcep.core.checks import check_choice, check_not_empty, fail_value, warn_user
+from tensorcep.core.checks import check_choice, check_columns, check_not_empty, fail_value, warn_user
 from tensorcep.entries.frames import are_epochs, check_mode_columns, check_names
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.splitting import held_out, way_of
 from tensorcep.entries.tensor import SparseTensor
+
+
+class Table(Protocol):
+    """A table of pandas, polars, pyarrow or Dask."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+# What holds entries: coordinates (n, K), a tensor, a table, records, an array of cells, or files. What there is of each
+# entry, or the column that holds it. The name of a column, the name or position of a mode, and several of them. A label
+# or an index of a row, or several.
+Cells: TypeAlias = "ArrayLike | SparseTensor | Table | Sequence[Mapping[Hashable, object]] | Sequence[os.PathLike[str]]"
+Values: TypeAlias = "ArrayLike | None"
+Name: TypeAlias = Hashable
+Names: TypeAlias = "Sequence[Hashable] | None"
+Rows: TypeAlias = "Hashable | Sequence[Hashable] | np.ndarray"
 
 # Where nobody said which column is the value; None says that there is none and lines are counted.
 UNSAID = "no column: the values are y"
@@ -35,6 +54,8 @@ def as_frame(X: Any) -> Any:
     TypeError
         If it is a query that was not run, a matrix, columns by name, or a Series of pandas with its modes in the index.
     """
+    if isinstance(X, (SparseTensor, pd.DataFrame)) or (type(X) is np.ndarray and X.dtype.names is None):
+        return X
     if sparse.issparse(X):
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
     if isinstance(X, pd.Series) and X.index.nlevels > 1:
@@ -258,3 +279,60 @@ def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
     if modes is not None or value is not UNSAID:
         fail_value(NO_COLUMNS.format(type(X).__name__))
     return X, y
+
+
+def train_test_split(
+    data: Any,
+    test_size: float = 0.2,
+    random_state: Any = None,
+    *,
+    by: str = "entry",
+    mode: Any = None,
+    times: Any = None,
+) -> tuple[Any, Any]:
+    """Hold a part of the entries of a table, or of a tensor, out: at random, by time, of each row, or whole rows.
+
+    Parameters
+    ----------
+    data : table or SparseTensor
+        Of a table all columns are kept: weights, exposures, times.
+    test_size, random_state, by : as in `SparseTensor.train_test_split`
+    mode : column of a table, or mode of a tensor, optional
+        The mode of ``by="row"`` and ``by="group"``, such as the user.
+    times : column of a table, mode of a tensor, or array-like of shape (N,), optional
+        Of ``by="time"``, and of ``by="row"`` if you like.
+
+    Returns
+    -------
+    train, test : DataFrame or SparseTensor
+        With the entries in their order.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is not allowed, or nothing would be left to train on, or to test on.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from tensorcep import train_test_split
+    >>> log = pd.DataFrame({"user": ["u1", "u1", "u2", "u2"], "item": list("abab"), "day": [1, 2, 2, 3]})
+    >>> train, test = train_test_split(log, 1, by="row", mode="user", times="day")
+    >>> test["item"].tolist()
+    ['b', 'b']
+    """
+    if isinstance(data, SparseTensor):
+        return data.train_test_split(test_size, random_state, by=by, mode=mode, times=times)
+    table = as_frame(data)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"data must be a table or a SparseTensor; got {type(data).__name__}.")
+
+    def column_of(name: Any) -> Any:
+        if name is None:
+            return table.index
+        check_columns(table.columns, [name], "the table")
+        return table[name]
+
+    parts = held_out(way_of(by, mode, times, column_of), len(table), test_size, random_state)
+    train, test = (table.iloc[rows] for rows in parts)
+    return train, test

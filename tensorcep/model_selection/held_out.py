@@ -92,6 +92,21 @@ def _named(given: Iterable[str | Settings], what: str, known: Collection[str]) -
     return {str(item): item for item in given}
 
 
+def _scores_of_labels(y: np.ndarray, p: np.ndarray, log_score: float) -> dict[str, float]:
+    """What a line of the table says of labels 0 and 1 and their probabilities."""
+    auc = metrics.auc(y, p) if 0.0 < y.mean() < 1.0 else np.nan
+    error = metrics.expected_calibration_error(y, p)
+    return {"auc": auc, "log_score": log_score, "coverage": np.nan, "calibration_error": error}
+
+
+def _coverage_of(covered: Mapping[float, float], coverage: float) -> dict[str, float]:
+    """What it says of intervals, by the shares that those of each level hold; nan where there are none."""
+    if not covered:
+        return {"coverage": np.nan, "calibration_error": np.nan}
+    error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
+    return {"coverage": covered[coverage], "calibration_error": error}
+
+
 class Tensors(NamedTuple):
     """Entries of a CP model."""
 
@@ -120,27 +135,18 @@ class Tensors(NamedTuple):
     def scores(self, model: Any, coverage: float) -> dict[str, float]:
         """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
         test, y = self.test, self.test.values
-        levels, point = hasattr(model, "expected_value"), not model.has_uncertainty()
-        binary = hasattr(model, "predict_proba") and not levels
-        mean = model.expected_value if levels else model.predict
+        ordered, point = hasattr(model, "expected_value"), not model.has_uncertainty()
+        binary = hasattr(model, "predict_proba") and not ordered
+        mean = model.expected_value if ordered else model.predict
         predicted = model.predict_proba(test)[:, 1] if binary else mean(test)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
             log_score = float(model.log_score(test, y).mean())
             if binary:
-                both = 0.0 < y.mean() < 1.0
-                return {
-                    "auc": metrics.auc(y, predicted) if both else np.nan,
-                    "log_score": log_score,
-                    "coverage": np.nan,
-                    "calibration_error": metrics.expected_calibration_error(y, predicted),
-                }
-            found = {"rmse": metrics.rmse(y, predicted), "log_score": log_score, "coverage": np.nan}
-            if point:
-                return {**found, "calibration_error": np.nan}
-            covered = {c: metrics.coverage(y, *model.predict_interval(test, c).T) for c in {*LEVELS, coverage}}
-        error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
-        return {**found, "coverage": covered[coverage], "calibration_error": error}
+                return _scores_of_labels(y, predicted, log_score)
+            levels_of = () if point else {*LEVELS, coverage}
+            covered = {c: metrics.coverage(y, *model.predict_interval(test, c).T) for c in levels_of}
+        return {"rmse": metrics.rmse(y, predicted), "log_score": log_score, **_coverage_of(covered, coverage)}
 
 
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
@@ -265,18 +271,11 @@ class Matrices(NamedTuple):
         y, mean = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "mean"))
         log_score = float(np.concatenate([log_scores(*part) for part in parts]).mean())
         if all(part.likelihood in LABELS for part in parts):
-            both = 0.0 < y.mean() < 1.0
-            error = metrics.expected_calibration_error(y, mean)
-            found = {"auc": metrics.auc(y, mean) if both else np.nan, "log_score": log_score}
-            return {**found, "coverage": np.nan, "calibration_error": error}
-        found = {"rmse": metrics.rmse(y, mean), "log_score": log_score}
+            return _scores_of_labels(y, mean, log_score)
         real = [part for part in parts if part.likelihood == "gaussian"]
-        if not real:
-            return {**found, "coverage": np.nan, "calibration_error": np.nan}
-        z = np.concatenate([_away(part) for part in real])
-        covered = {level: float(np.mean(z <= norm.ppf(0.5 + 0.5 * level))) for level in {*LEVELS, coverage}}
-        error = float(np.mean([abs(covered[level] - level) for level in LEVELS]))
-        return {**found, "coverage": covered[coverage], "calibration_error": error}
+        z = np.concatenate([_away(part) for part in real] or [np.zeros(0)])
+        covered = {c: float(np.mean(z <= norm.ppf(0.5 + 0.5 * c))) for c in ({*LEVELS, coverage} if real else ())}
+        return {"rmse": metrics.rmse(y, mean), "log_score": log_score, **_coverage_of(covered, coverage)}
 
 
 class Points(NamedTuple):
@@ -319,12 +318,8 @@ class Points(NamedTuple):
         X, given = self.test
         if not is_classifier(model):
             covered = {c: metrics.coverage(given, *model.predict_interval(X, c).T) for c in {*LEVELS, coverage}}
-            return {
-                "rmse": metrics.rmse(given, model.predict(X)),
-                "log_score": float(np.mean(model.log_score(X, given))),
-                "coverage": covered[coverage],
-                "calibration_error": float(np.mean([abs(covered[level] - level) for level in LEVELS])),
-            }
+            rmse, log_score = metrics.rmse(given, model.predict(X)), float(np.mean(model.log_score(X, given)))
+            return {"rmse": rmse, "log_score": log_score, **_coverage_of(covered, coverage)}
         p, classes = model.predict_proba(X), np.asarray(model.classes_)
         unknown = np.setdiff1d(given, classes)
         if len(unknown):
@@ -333,14 +328,8 @@ class Points(NamedTuple):
         log_score = float(np.mean(np.log(np.maximum(p[np.arange(len(place)), place], LEAST_OF_CLASSES))))
         if len(classes) > 2:  # of the most probable class: whether it is right, by its probability
             right = (p.argmax(axis=1) == place).astype(float)
-            return _labels(np.nan, log_score, metrics.expected_calibration_error(right, p.max(axis=1)))
-        one = (place == 1).astype(float)
-        auc = metrics.auc(one, p[:, 1]) if 0.0 < one.mean() < 1.0 else np.nan
-        return _labels(auc, log_score, metrics.expected_calibration_error(one, p[:, 1]))
-
-
-def _labels(auc: float, log_score: float, error: float) -> dict[str, float]:
-    return {"auc": auc, "log_score": log_score, "coverage": np.nan, "calibration_error": error}
+            return {**_scores_of_labels(right, p.max(axis=1), log_score), "auc": np.nan}
+        return _scores_of_labels((place == 1).astype(float), p[:, 1], log_score)
 
 
 HeldOut: TypeAlias = Tensors | Matrices | Points

@@ -36,24 +36,18 @@ Folds = list[Fold]
 
 
 class Search(NamedTuple):
-    """Ranks to try on folds, and how: until so many in a row did not beat the best, by so many threads, by a rule."""
+    """Ranks to try on folds, and how: until so many in a row did not beat the best, by threads or by a cluster."""
 
     ranks: list[int]
-    folds: Folds
     patience: int
     n_workers: int
     verbose: bool
-    rule: str
-    cluster: Cluster | None = None
+    cluster: Cluster | None
 
 
-# ``score(data, rank, number of the fold)``: the log score of held-out entries.
-Score = Callable[[Any, int, int], float]
-
-
-def scores_of(search: Search, data: Any, score: Score) -> tuple[np.ndarray, np.ndarray]:
+def scores_of(search: Search, data: EntryFolds | CellFolds) -> tuple[np.ndarray, np.ndarray]:
     """Mean held-out log score (J, F) and seconds (J,) of the ranks up to the one where patience ends."""
-    ranks, folds = search.ranks, search.folds
+    ranks, folds = search.ranks, data.folds
     scores: list[list[float]] = []
     seconds: list[float] = []
     with (
@@ -62,7 +56,7 @@ def scores_of(search: Search, data: Any, score: Score) -> tuple[np.ndarray, np.n
         tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not search.verbose) as bar,
     ):
         warnings.simplefilter("always")
-        of_ranks = _on_workers(search, data, score) if search.cluster else _in_threads(search, data, score, pool)
+        of_ranks = _on_workers(search, data) if search.cluster else _in_threads(search, data, pool)
         for rank, (found, spent) in zip(ranks, of_ranks, strict=False):
             bar.update(len(folds))
             scores.append(found)
@@ -78,24 +72,24 @@ def scores_of(search: Search, data: Any, score: Score) -> tuple[np.ndarray, np.n
 
 
 def _in_threads(
-    search: Search, data: Any, score: Score, pool: ThreadPoolExecutor
+    search: Search, data: EntryFolds | CellFolds, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[list[float], float]]:
     """Scores of the folds, and seconds, of one rank after the other."""
     for rank in search.ranks:
         begin = time.perf_counter()
-        found = list(pool.map(partial(score, data, rank), range(len(search.folds))))
+        found = list(pool.map(partial(data.log_score, rank), range(len(data.folds))))
         yield found, time.perf_counter() - begin
 
 
-def _on_workers(search: Search, data: Any, score: Score) -> Iterator[tuple[list[float], float]]:
+def _on_workers(search: Search, data: EntryFolds | CellFolds) -> Iterator[tuple[list[float], float]]:
     """The same by the workers of a cluster, all ranks at a time where all of them will be tried."""
     cluster: Any = search.cluster
-    held, F = cluster.put(data), len(search.folds)
+    held, F = cluster.put(data), len(data.folds)
     at_a_time = len(search.ranks) if search.patience >= len(search.ranks) else 1
     for first in range(0, len(search.ranks), at_a_time):
         some = search.ranks[first : first + at_a_time]
         calls = [(held, rank, fold) for rank in some for fold in range(F)]
-        told = cluster.run(score, calls, "select-rank", patient=True)
+        told = cluster.run(type(data).log_score, calls, "select-rank", patient=True)
         for j in range(len(some)):
             own = told[j * F : (j + 1) * F]
             yield [one.value for one in own], sum(one.seconds for one in own)
@@ -242,8 +236,8 @@ def select_rank(
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers, split = n_threads(n_jobs), partial(folds_of, cv, random_state=random_state)
     data = _cells(estimator, X, split) if of_matrices else _entries(estimator, X, y, split)
-    search = Search(tried, data.folds, patience, n_workers, bool(verbose), rule, cluster_of(client))
-    scores, seconds = scores_of(search, data, _log_score)
+    search = Search(tried, patience, n_workers, bool(verbose), cluster_of(client))
+    scores, seconds = scores_of(search, data)
     tried = tried[: len(scores)]
     loss, error = losses(scores)
     best = int(np.argmax(scores.mean(axis=1)))
@@ -288,10 +282,6 @@ class CellFolds(NamedTuple):
         )
         model = clone(self.base).set_params(n_components=rank).fit(self.cells.given(kept))
         return float(np.concatenate([log_scores(*predicted(model, m, one)) for m, one in enumerate(held)]).mean())
-
-
-def _log_score(data: EntryFolds | CellFolds, rank: int, fold: int) -> float:
-    return data.log_score(rank, fold)
 
 
 def _entries(estimator: BaseCP, X: Any, y: Any, split: Callable[..., Folds]) -> EntryFolds:

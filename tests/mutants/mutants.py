@@ -363,8 +363,8 @@ FILES = (
     Mutant(
         "store-without-cells",
         "tensorcep/cp/estimators/store.py",
-        "cells=fitted.cells,",
-        "cells=None,",
+        '"own", "stream")',
+        '"own", "stream", "cells")',
         "A loaded model has forgotten the cells that it was fitted to.",
         "tests/cp/estimators/test_recommending.py",
         "file or load or save or later or saved",

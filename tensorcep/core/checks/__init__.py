@@ -33,6 +33,7 @@ from tensorcep.core.checks.messages import fail_value as fail_value
 from tensorcep.core.checks.messages import printable as printable
 from tensorcep.core.checks.messages import reason_of as reason_of
 from tensorcep.core.checks.messages import warn_user as warn_user
+from tensorcep.core.checks.settings import Seed as Seed
 from tensorcep.core.checks.settings import check_choice as check_choice
 from tensorcep.core.checks.settings import check_exactly_one as check_exactly_one
 from tensorcep.core.checks.settings import check_flag as check_flag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -78,6 +78,9 @@ def word_or_range(name: str, value: Any, words: tuple[str, ...], low: float, hig
         return value
     listed = " or ".join(repr(word) for word in words)
     return check_range(name, value, low, high, instead=f"{listed}, or ", **ends)
+
+
+Seed: TypeAlias = "int | np.random.SeedSequence | np.random.RandomState | np.random.Generator | None"
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:

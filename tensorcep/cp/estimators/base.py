@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+
+from tensorcep.core.checks import Seed
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.cp.estimators.updates import Updates
 from tensorcep.cp.fit.outcome import FitCall, read_call, resolve_call, run_ready
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
 from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
-from tensorcep.entries.tables import UNSAID, is_of
+from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
 
 
@@ -31,21 +38,21 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
     rank: int | str = "auto"
     _: KW_ONLY
     method: str | Settings = "auto"
-    prior: Prior | Mapping[Any, Any] | str = "auto"
+    prior: Prior | Mapping[Name, object] | str = "auto"
     prior_scale: float | str = "auto"
     prior_mean: float | str = "uniform"
     interactions: str | dict[str, int] = "auto"
     max_iter: int | str = "auto"
     tol: float = 3e-3
-    init: Any = "auto"
+    init: str | Sequence[ArrayLike] = "auto"
     shape: tuple[int, ...] | None = None
     unknown: str = "prior"
     forget: float = 0.0
     revisit: int = 0
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: int = 0
-    callbacks: Any = None
+    callbacks: Callable[..., object] | Sequence[Callable[..., object]] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -59,27 +66,8 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
 
     def _spec(self) -> FitSpec:
         """The parameters as they are now."""
-        return FitSpec(
-            self._target(),
-            self.rank,
-            self.method,
-            self.prior,
-            self.prior_scale,
-            self.prior_mean,
-            self.interactions,
-            self.max_iter,
-            self.tol,
-            self.init,
-            self.shape,
-            self.unknown,
-            self.forget,
-            self.revisit,
-            self.n_jobs,
-            self.random_state,
-            self.verbose,
-            self.callbacks,
-            sweep_callbacks(self),
-        )
+        shared = {name: getattr(self, name) for name in FitSpec._fields[1:-1]}
+        return FitSpec(self._target(), **shared, sweep_callbacks=sweep_callbacks(self))
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the entries: files may hold any."""
@@ -88,17 +76,17 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
     @with_callbacks
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Cells,
+        y: Values = None,
         *,
-        modes: Any = None,
-        value: Any = UNSAID,
+        modes: Names = None,
+        value: Name = UNSAID,
         warm_start: bool = False,
-        fixed_modes: Any = None,
-        sample_weight: Any = None,
-        scratch: Any = None,
-        memory: Any = None,
-        **extents: Any,
+        fixed_modes: Name | Sequence[Name] | None = None,
+        sample_weight: Values = None,
+        scratch: str | os.PathLike[str] | None = None,
+        memory: str | float | None = None,
+        **extents: Values,
     ) -> Any:
         """Fit the factors to observed entries.
 
@@ -183,3 +171,31 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
         found.tell()
         end_fit(self, X, y)
         return self
+
+
+@dataclass(eq=False, repr=False)
+class BaseClasses(ClassifierMixin, BaseCP):  # type: ignore[misc]
+    """Common part of the estimators whose values are labels, or ordered levels."""
+
+    def predict(self, X: Cells) -> np.ndarray:
+        """The label of each entry, (n,)."""
+        raise NotImplementedError
+
+    def score(
+        self, X: Cells, y: Values = None, sample_weight: Values = None, *, modes: Names = None, value: Name = UNSAID
+    ) -> float:
+        """Share of the labels, or levels, that are predicted.
+
+        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
+        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
+
+        Examples
+        --------
+        >>> from tensorcep import CPClassifier, simulate_cp
+        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
+        >>> model.score(entries.coords, entries.values > 1) > 0.7
+        True
+        """
+        cells, labels, weight, _ = predict.scored_entries(self._fitted, X, y, sample_weight, modes, value)
+        return predict.share_predicted(self.predict(cells), labels, weight)

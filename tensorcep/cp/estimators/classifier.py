@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
-from tensorcep.core.checks import check_unmasked
-from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.base import BaseClasses
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
-from tensorcep.cp.targets.labels import LabelObservation, LabelTarget
-from tensorcep.entries.tables import UNSAID, column_apart
+from tensorcep.cp.targets.labels import LabelTarget
+from tensorcep.entries.tables import Cells
 
 
 @document("is 1 (the paper's)")
 @dataclass(eq=False, repr=False)
-class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
+class CPClassifier(BaseClasses):
     """Bayesian CP decomposition of a sparse tensor of 0/1 labels, P(y = 1) = link(sum_r prod_k U_k[i_k, r]).
 
     Entries are samples: X holds their integer coordinates (N, K), y their labels 0 or 1, or any two labels, of which
@@ -70,32 +68,18 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     link: str = "auto"
     zero_rate: float | str = 1.0
 
-    _observation_type = LabelObservation
-
     def _target(self) -> LabelTarget:
         return LabelTarget(self.link, self.zero_rate)
 
-    @property
-    def _observation(self) -> LabelObservation:
-        found: Any = self._result.observation
-        return found
-
-    @property
-    def link_(self) -> str:
-        """The link that was fitted."""
-        return self._observation.link
+    link_ = fact("observation.link", "The link that was fitted.")
+    classes_ = fact(lambda fit: np.array(list(fit.observation.facts["_classes"])), "The two labels.")
 
     @property
     def zero_rate_(self) -> float:
         """The share of the population's zeros that the entries of the fit hold."""
-        return self._target().rate_of(self._observation)
+        return self._target().rate_of(self._result.observation)
 
-    @property
-    def classes_(self) -> np.ndarray:
-        """The two labels."""
-        return np.array(list(self._observation.classes))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Cells) -> np.ndarray:
         """Predictive probabilities of the two classes, (n, 2), the posterior of the factors integrated out.
 
         Examples
@@ -110,7 +94,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         p, _ = predict.observed(self._fitted, X)
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Cells) -> np.ndarray:
         """The more probable label of each entry, (n,).
 
         Examples
@@ -124,42 +108,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         likely = self.predict_proba(X)[:, 1] > 0.5
         return np.asarray(self.classes_[likely.astype(np.int64)])
 
-    def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
-    ) -> float:
-        """Share of the labels that are predicted.
-
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
-        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
-
-        Examples
-        --------
-        >>> from tensorcep import CPClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
-        >>> model.score(entries.coords, entries.values > 1) > 0.7
-        True
-        """
-        if isinstance(sample_weight, str):
-            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        X, y = predict.scored_entries(self._fitted, X, y, modes, value)
-        return predict.share_predicted(self.predict(X), y, check_unmasked(sample_weight, "sample_weight"))
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
-        """Draw new labels of the entries X, (n_samples, n).
-
-        Examples
-        --------
-        >>> from tensorcep import CPClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPClassifier(1, method="vmp", random_state=0).fit(entries.coords, entries.values > 1)
-        >>> model.sample_y(entries.coords, n_samples=5, random_state=0).shape
-        (5, 120)
-        """
-        drawn = super().sample_y(X, n_samples, random_state, **extent)
-        return drawn if list(self._observation.classes) == [0, 1] else self.classes_[drawn.astype(np.int64)]
-
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Cells) -> np.ndarray:
         """Latent mean divided by the predictive scale: ranks entries as `predict_proba` does, (n,).
 
         With a `zero_rate` below 1, the log odds of the predictive probability.
@@ -186,7 +135,7 @@ class CPClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         slope = np.pi / 8.0 if self._result.likelihood.f_is_log_odds else 1.0
         return mean / np.sqrt(1.0 + slope * variance)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+    def predict_interval(self, X: Cells, coverage: float = 0.9) -> np.ndarray:
         """Central posterior interval of the probability of the second class, (n, 2): how sure the model is of it.
 
         Examples

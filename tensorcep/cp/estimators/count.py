@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -9,16 +10,13 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
-from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_moments
-from tensorcep.cp.targets.counts import (
-    CountObservation,
-    CountTarget,
-)
-from tensorcep.entries.tables import UNSAID, column_apart
+from tensorcep.cp.targets.counts import CountTarget
+from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values
 from tensorcep.likelihoods.binomial import deviance
 
 
@@ -86,28 +84,23 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     dispersion: float | str = "learned"
     zero_inflation: bool = False
 
-    _observation_type = CountObservation
-
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
 
-    @property
-    def _observation(self) -> CountObservation:
-        found: Any = self._result.observation
-        return found
+    likelihood_ = fact("likelihood.name", 'The likelihood of the fit, "poisson", "negbinomial" or "binomial".')
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Cells,
+        y: Values = None,
         *,
-        modes: Any = None,
-        value: Any = UNSAID,
+        modes: Names = None,
+        value: Name = UNSAID,
         warm_start: bool = False,
-        fixed_modes: Any = None,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        n_trials: Any = None,
+        fixed_modes: Name | Sequence[Name] | None = None,
+        sample_weight: Values = None,
+        exposure: Values = None,
+        n_trials: Values = None,
         **others: Any,
     ) -> Any:
         """Fit the factors to observed counts; what is not named here is as in `CPRegressor.fit`.
@@ -140,26 +133,21 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict(table[["user", "day", "hours"]]).shape
         (25,)
         """
-        how = {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
-        extents = {"exposure": exposure, "n_trials": n_trials}
-        return super().fit(X, y, **how, sample_weight=sample_weight, **extents, **others)
-
-    @property
-    def likelihood_(self) -> str:
-        """The likelihood of the fit, "poisson", "negbinomial" or "binomial"."""
-        return self._result.likelihood.name
+        others |= {"modes": modes, "value": value, "warm_start": warm_start, "fixed_modes": fixed_modes}
+        return super().fit(X, y, sample_weight=sample_weight, exposure=exposure, n_trials=n_trials, **others)
 
     @property
     def zero_share_(self) -> float | None:
         """Posterior mean of the share of structural zeros; None where none were looked for."""
         theta = self._result.belief.theta
-        return float(theta.values[:, -1].mean()) if self._observation.inflated and theta is not None else None
+        has_zeros = self._result.likelihood.zeros is not None
+        return float(theta.values[:, -1].mean()) if has_zeros and theta is not None else None
 
     @property
     def zero_share_std_(self) -> float | None:
         """Posterior standard deviation of the share of structural zeros; None where none were looked for."""
         theta = self._result.belief.theta
-        if not self._observation.inflated or theta is None:
+        if self._result.likelihood.zeros is None or theta is None:
             return None
         within = 0.0
         if theta.shares is not None:
@@ -190,11 +178,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         ):
             return None
         within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
-        values = theta.values[:, :1] if self._observation.inflated else theta.values
+        values = theta.values[:, :1] if self._result.likelihood.zeros is not None else theta.values
         sd = np.sqrt(within + values.var(axis=0))
         return float(sd[0]) if theta.mode is None else sd
 
-    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None, n_trials: Any = None) -> Any:
+    def predict(self, X: Cells, return_std: bool = False, *, exposure: Values = None, n_trials: Values = None) -> Any:
         """Predictive mean count of each entry and, if asked, the standard deviation of a new count.
 
         They are those of the exposure, or number of trials, that is given as in `fit`; without one, after a fit with
@@ -213,7 +201,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return predict.predicted(self._fitted, X, return_std, exposure=exposure, n_trials=n_trials)
 
     def predict_interval(
-        self, X: Any, coverage: float = 0.9, *, exposure: Any = None, n_trials: Any = None
+        self, X: Cells, coverage: float = 0.9, *, exposure: Values = None, n_trials: Values = None
     ) -> np.ndarray:
         """Central interval of a new count of each entry, (n, 2); `exposure` and `n_trials` as in `predict`.
 
@@ -230,14 +218,14 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def score(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: Cells,
+        y: Values = None,
+        sample_weight: Values = None,
         *,
-        modes: Any = None,
-        value: Any = UNSAID,
-        exposure: Any = None,
-        n_trials: Any = None,
+        modes: Names = None,
+        value: Name = UNSAID,
+        exposure: Values = None,
+        n_trials: Values = None,
     ) -> float:
         """Fraction of deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor; of binomial ones theirs.
 
@@ -254,16 +242,13 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> 0 < model.score(entries.coords, counts) < 1
         True
         """
-        given = {"exposure": exposure, "n_trials": n_trials}
-        if isinstance(sample_weight, str):
-            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        extents = self._result.observation.extent_of(X, given, needed=True)
-        sample_weight = check_unmasked(sample_weight, "sample_weight")
-        X, y = predict.scored_entries(self._fitted, self._result.observation.without_extent(X, given), y, modes, value)
-        expected = observed_moments(self._result.likelihood, *predict.belief_at(self._fitted, X), extent=extents)[0]
-        if self._result.likelihood.extent == "exposure":
-            return float(d2_tweedie_score(y, expected, sample_weight=sample_weight, power=1))
-        n = np.ones(len(y)) if extents is None else extents
-        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        constant = n * float(weights @ y) / float(weights @ n)
-        return 1.0 - deviance(y, expected, n, weights) / deviance(y, constant, n, weights)
+        extent = {"exposure": exposure, "n_trials": n_trials}
+        X, counts, weight, extents = predict.scored_entries(self._fitted, X, y, sample_weight, modes, value, **extent)
+        likelihood = self._result.likelihood
+        expected = observed_moments(likelihood, *predict.belief_at(self._fitted, X), extent=extents)[0]
+        if likelihood.extent == "exposure":
+            return float(d2_tweedie_score(counts, expected, sample_weight=weight, power=1))
+        n = np.ones(len(counts)) if extents is None else extents
+        weights = np.ones(len(counts)) if weight is None else np.asarray(weight, dtype=np.float64)
+        constant = n * float(weights @ counts) / float(weights @ n)
+        return 1.0 - deviance(counts, expected, n, weights) / deviance(counts, constant, n, weights)

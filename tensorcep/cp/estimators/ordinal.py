@@ -6,20 +6,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
-from tensorcep.core.checks import check_choice, check_unmasked, fail_value
-from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.cp.estimators.base import BaseClasses
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_levels
-from tensorcep.cp.targets.levels import LevelObservation, LevelTarget
-from tensorcep.entries.tables import UNSAID, column_apart
+from tensorcep.cp.targets.levels import LevelTarget
+from tensorcep.entries.tables import Cells, Values
 
 
 @document("is 1")
 @dataclass(eq=False, repr=False)
-class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
+class CPOrdinalClassifier(BaseClasses):
     """Bayesian CP decomposition of a sparse tensor of ordered levels: stars, grades, "never" to "always".
 
     Entries are samples: X holds their integer coordinates (N, K), y their levels, 2 to 20 different ones: numbers or
@@ -74,25 +74,11 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
     _: KW_ONLY
     link: str = "probit"
 
-    _observation_type = LevelObservation
-
     def _target(self) -> LevelTarget:
         return LevelTarget(self.link)
 
-    @property
-    def _observation(self) -> LevelObservation:
-        found: Any = self._result.observation
-        return found
-
-    @property
-    def link_(self) -> str:
-        """The link that was fitted."""
-        return self._observation.link
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """The levels in their order."""
-        return np.array(list(self._observation.classes))
+    link_ = fact("observation.link", "The link that was fitted.")
+    classes_ = fact(lambda fit: np.array(list(fit.observation.facts["_classes"])), "The levels in their order.")
 
     @property
     def thresholds_(self) -> np.ndarray:
@@ -114,7 +100,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             variance = variance + within.mean(axis=0)
         return np.append(0.0, np.sqrt(variance))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Cells) -> np.ndarray:
         """Predictive probabilities of the levels, (n, L), the posterior of the factors integrated out.
 
         Examples
@@ -130,7 +116,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         with self._fitted.threads() as executor:
             return observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
 
-    def predict(self, X: Any, by: str = "mode") -> np.ndarray:
+    def predict(self, X: Cells, by: str = "mode") -> np.ndarray:
         """The most probable level of each entry, (n,); by="mean" its expected value, where levels are numbers.
 
         Raises
@@ -151,7 +137,7 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
             return self.expected_value(X)
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
-    def expected_value(self, X: Any, return_std: bool = False) -> Any:
+    def expected_value(self, X: Cells, return_std: bool = False) -> Any:
         """The expected level of each entry, (n,), and, if asked, the standard deviation of a new one.
 
         Raises
@@ -169,11 +155,11 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> bool((0 <= mean).all() and (mean <= 2).all())
         True
         """
-        if isinstance(next(iter(self._observation.classes)), str):
+        if self.classes_.dtype.kind == "U":
             raise TypeError("levels must be numbers to have a mean; got text; use predict or predict_proba.")
         return predict.predicted(self._fitted, X, return_std)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+    def predict_interval(self, X: Cells, coverage: float = 0.9) -> np.ndarray:
         """The levels, (n, 2), between which a new one lies with at least this probability, as much outside on a side.
 
         As levels jump, more of them lie inside than `coverage` says.
@@ -187,47 +173,9 @@ class CPOrdinalClassifier(ClassifierMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
         (2, 2)
         """
-        ends = predict.observation_interval(self._fitted, X, coverage)
-        return np.asarray(self.classes_[ends.astype(np.int64)])
+        return self._result.observation.decoded(predict.observation_interval(self._fitted, X, coverage))
 
-    def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
-    ) -> float:
-        """Share of the levels that are predicted.
-
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
-        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
-
-        Examples
-        --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> model.score(entries.coords, levels) > 0.5
-        True
-        """
-        if isinstance(sample_weight, str):
-            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        X, y = predict.scored_entries(self._fitted, X, y, modes, value)
-        return predict.share_predicted(self.predict(X), y, check_unmasked(sample_weight, "sample_weight"))
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
-        """Draw new levels of the entries X, (n_samples, n).
-
-        Examples
-        --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> model.sample_y(entries.coords, n_samples=5, random_state=0).shape
-        (5, 120)
-        """
-        drawn = super().sample_y(X, n_samples, random_state, **extent)
-        return np.asarray(self.classes_[drawn.astype(np.int64)])
-
-    def partial_fit(self, X: Any, y: Any = None, **others: Any) -> Any:
+    def partial_fit(self, X: Cells, y: Values = None, **others: Any) -> Any:
         """Refuse: thresholds are learned from all entries together.
 
         Raises

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,20 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_int, check_random_state, fail_value
+from tensorcep.core.checks import Seed
 from tensorcep.core.summary import Summary
 from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.entries.tables import UNSAID
+from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
+
+
+def fact(of: str | Callable[[FitResult], object], doc: str) -> property:
+    """What the result of a fit has by this name, or a function of it, as a property of estimators."""
+    get = attrgetter(of) if isinstance(of, str) else of
+    return property(lambda model: get(model._result), doc=doc)
 
 
 class Queries(BaseEstimator):  # type: ignore[misc]
@@ -36,85 +43,50 @@ class Queries(BaseEstimator):  # type: ignore[misc]
     @property
     def _result(self) -> FitResult:
         """What the fit left."""
-        if self._fit is None:
-            check_is_fitted(self)
-        fit: Any = self._fit
-        return fit
+        return self._fit or check_is_fitted(self)  # which then raises
 
     @property
     def _fitted(self) -> FittedModel:
         """That, with the parameters as they are now."""
         return FittedModel(self._result, self._spec())
 
-    @property
-    def posterior_(self) -> Any:
-        """Of the rows: a `Posterior`, `Draws`, a `Mixture`, or a `PointEstimate`."""
-        return self._result.posterior
-
-    @property
-    def labels_(self) -> Any:
-        """The labels of the rows of each mode, None of indices."""
-        return self._result.labels
-
-    @property
-    def shape_(self) -> tuple[int, ...]:
-        """How many rows each mode has."""
-        return self._result.shape
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of modes."""
-        return len(self._result.shape)
-
-    @property
-    def method_(self) -> str:
-        """The method that was used."""
-        return self._result.method
-
-    @property
-    def rank_(self) -> int:
-        """Columns of the CP component."""
-        return self._result.rank
-
-    @property
-    def max_iter_(self) -> int:
-        """The most sweeps that the fit could have."""
-        return self._result.max_iter
-
-    @property
-    def prior_(self) -> str:
-        """The kind of prior that was used."""
-        return self._result.prior
-
-    @property
-    def interactions_(self) -> dict[str, int]:
-        """Columns of each part: main effects, pairs of modes, the CP component."""
-        return self._result.interactions
-
-    @property
-    def n_iter_(self) -> int:
-        """Sweeps."""
-        return self._result.n_iter
-
-    @property
-    def converged_(self) -> bool:
-        """Whether the last sweep changed less than `tol`."""
-        return self._result.converged
-
-    @property
-    def trace_(self) -> dict[str, np.ndarray]:
-        """Of each sweep its change, scores and seconds."""
-        return self._result.trace
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Entries that were learned."""
-        return self._result.n_samples_seen
-
-    @property
-    def n_batches_(self) -> int:
-        """Batches that were learned."""
-        return self._result.n_batches
+    posterior_ = fact("posterior", "Of the rows: a `Posterior`, `Draws`, a `Mixture`, or a `PointEstimate`.")
+    labels_ = fact("labels", "The labels of the rows of each mode, None of indices.")
+    shape_ = fact("shape", "How many rows each mode has.")
+    n_features_in_ = fact(lambda fit: len(fit.shape), "The number of modes.")
+    method_ = fact("method", "The method that was used.")
+    rank_ = fact("rank", "Columns of the CP component.")
+    max_iter_ = fact("max_iter", "The most sweeps that the fit could have.")
+    prior_ = fact("prior", "The kind of prior that was used.")
+    interactions_ = fact("interactions", "Columns of each part: main effects, pairs of modes, the CP component.")
+    n_iter_ = fact("n_iter", "Sweeps.")
+    converged_ = fact("converged", "Whether the last sweep changed less than `tol`.")
+    trace_ = fact("trace", "Of each sweep its change, scores and seconds.")
+    n_samples_seen_ = fact("n_samples_seen", "Entries that were learned.")
+    n_batches_ = fact("n_batches", "Batches that were learned.")
+    factors_ = fact("factors", "Posterior means of the factors, (n_k, R) per mode.")
+    factor_covs_ = fact("factor_covs", "Posterior covariances of the rows, (n_k, R, R) per mode.")
+    congruence_ = fact(
+        lambda fit: fit.aligned.congruence.copy(),
+        "How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws.",
+    )
+    weights_ = fact(
+        components.weights,
+        "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
+    )
+    column_modes_ = fact("column_modes", "The modes that each column of the factors belongs to; in the others it is 1.")
+    relevance_ = fact(
+        "relevance",
+        "Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance.",
+    )
+    n_components_ = fact(
+        components.n_components,
+        "Number of components that are not switched off; main effects, which are no components, do not count.",
+    )
+    lower_bound_ = fact(
+        components.lower_bound,
+        "Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute.",
+    )
 
     @property
     def diagnostics_(self) -> Diagnostics | None:
@@ -125,46 +97,6 @@ class Queries(BaseEstimator):  # type: ignore[misc]
     def forgotten_(self) -> list[dict[str, Any]]:
         """Records of what was forgotten."""
         return [] if self._fit is None else list(self._fit.forgotten)
-
-    @property
-    def factors_(self) -> list[np.ndarray]:
-        """Posterior means of the factors, (n_k, R) per mode."""
-        return self._result.factors
-
-    @property
-    def factor_covs_(self) -> list[np.ndarray]:
-        """Posterior covariances of the rows, (n_k, R, R) per mode."""
-        return self._result.factor_covs
-
-    @property
-    def congruence_(self) -> np.ndarray:
-        """How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws."""
-        return self._result.aligned.congruence.copy()
-
-    @property
-    def weights_(self) -> np.ndarray:
-        """Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`."""
-        return components.weights(self._fitted)
-
-    @property
-    def column_modes_(self) -> list[tuple[int, ...]]:
-        """The modes that each column of the factors belongs to; in the others it is 1."""
-        return self._result.column_modes
-
-    @property
-    def relevance_(self) -> np.ndarray:
-        """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
-        return self._result.relevance
-
-    @property
-    def n_components_(self) -> int:
-        """Number of components that are not switched off; main effects, which are no components, do not count."""
-        return components.n_components(self._result)
-
-    @property
-    def lower_bound_(self) -> float:
-        """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
-        return components.lower_bound(self._result)
 
     @property
     def feature_effects_(self) -> pd.DataFrame:
@@ -178,11 +110,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         DataFrame
             Columns mode, feature, component, mean, sd; sorted by abs(mean) / sd.
         """
-        model = self._fitted
-        found: pd.DataFrame = model.fit.once("effects", lambda: components.feature_effects(model))
-        return found
+        return self._result.once("effects", lambda: components.feature_effects(self._fitted))
 
-    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict_latent(self, X: Cells) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry.
 
         The variance is that of the product of the factors under the posterior; it holds no observation noise. A point
@@ -207,7 +137,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return predict.predict_latent(self._fitted, X)
 
-    def log_score(self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any) -> np.ndarray:
+    def log_score(
+        self, X: Cells, y: Values = None, *, modes: Names = None, value: Name = UNSAID, **extent: Values
+    ) -> np.ndarray:
         """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`.
 
         A SparseTensor brings its values, and `modes` and `value` name columns of a table, as in `fit`.
@@ -222,7 +154,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return predict.log_score(self._fitted, X, y, modes=modes, value=value, **extent)
 
-    def sample_posterior(self, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
+    def sample_posterior(self, n_samples: int = 1, X: Cells | None = None, random_state: Seed = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
 
         Draws of factors are aligned where they come from chains or from several fits (to the best of them); the scale
@@ -249,7 +181,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return predict.sample_posterior(self._fitted, n_samples, X, random_state)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
+    def sample_y(self, X: Cells, n_samples: int = 1, random_state: Seed = None, **extent: Values) -> np.ndarray:
         """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`.
 
         Examples
@@ -276,7 +208,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         return self._fitted.has_uncertainty
 
     def anomaly_score(
-        self, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
+        self, X: Cells, y: Values = None, *, modes: Names = None, value: Name = UNSAID, **extent: Values
     ) -> pd.DataFrame:
         """How odd each observation is; in a stream, of a batch before it is learned.
 
@@ -314,7 +246,12 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return anomaly.anomaly_score(self._fitted, X, y, modes=modes, value=value, **extent)
 
-    def predict_block(self, given: Mapping[Any, Any] | None = None, modes: Any = None, return_std: bool = False) -> Any:
+    def predict_block(
+        self,
+        given: Mapping[Name, Hashable] | None = None,
+        modes: Sequence[Name] | Mapping[Name, Rows | None] | None = None,
+        return_std: bool = False,
+    ) -> Any:
         """Predictive means of every combination of rows of some modes, the others being given.
 
         Parameters
@@ -350,13 +287,13 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
     def recommend(
         self,
-        mode: Any,
-        given: Any = None,
+        mode: Name,
+        given: Mapping[Name, Rows] | None = None,
         n: int = 10,
-        exclude: Any = "seen",
+        exclude: Cells | None = "seen",
         by: str = "mean",
         coverage: float = 0.9,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> pd.DataFrame:
         """The best rows of a mode, for every combination of rows of the other modes.
 
@@ -409,7 +346,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return recommend.recommend(self._fitted, mode, given, n, exclude, by, coverage, random_state)
 
-    def similar(self, mode: Any, row: Any, n: int = 10, coverage: float = 0.9, random_state: Any = 0) -> pd.DataFrame:
+    def similar(
+        self, mode: Name, row: Hashable, n: int = 10, coverage: float = 0.9, random_state: Seed = 0
+    ) -> pd.DataFrame:
         """The rows of a mode that are most like one of them.
 
         Two rows are alike as their effects are on all combinations of the other modes' rows: the cosine of what sets
@@ -442,7 +381,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return recommend.similar(self._fitted, mode, row, n, coverage, random_state)
 
-    def explain(self, cell: Any = None, **modes: Any) -> pd.DataFrame:
+    def explain(
+        self, cell: Mapping[Name, Hashable] | Sequence[Hashable] | None = None, **modes: Hashable
+    ) -> pd.DataFrame:
         """The latent value of one cell as the sum of its parts.
 
         Parameters
@@ -477,7 +418,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return explain.explain(self._fitted, cell, **modes)
 
-    def components(self, mode: Any, coverage: float = 0.9) -> pd.DataFrame:
+    def components(self, mode: Name, coverage: float = 0.9) -> pd.DataFrame:
         """The weights of a mode's rows in its components, as a tidy table.
 
         Draws are aligned first. The means of a component's weights have norm 1 in every mode, its size is `weight`;
@@ -508,7 +449,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         return components.components(self._fitted, mode, coverage)
 
     def variance_explained(
-        self, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
+        self, X: Cells | None = None, y: Values = None, *, modes: Names = None, value: Name = UNSAID
     ) -> pd.DataFrame:
         """What each component explains, the largest first.
 
@@ -583,9 +524,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> [factor.shape for factor in factors]
         [(8, 1), (6, 1), (4, 1)]
         """
-        return components.to_tensorly(self._fitted)
+        return components.to_tensorly(self._result)
 
-    def chain_diagnostics(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def chain_diagnostics(self, X: Cells) -> tuple[np.ndarray, np.ndarray]:
         """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains.
 
         Parameters
@@ -614,7 +555,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """
         return components.chain_diagnostics(self._fitted, X)
 
-    def factor_diagnostics(self, mode: Any) -> pd.DataFrame:
+    def factor_diagnostics(self, mode: Name) -> pd.DataFrame:
         """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains.
 
         Parameters
@@ -644,7 +585,12 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         return components.factor_diagnostics(self._fitted, mode)
 
     def to_arviz(
-        self, X: Any = None, y: Any = None, n_samples: int = 1000, random_state: Any = None, **extent: Any
+        self,
+        X: Cells | None = None,
+        y: Values = None,
+        n_samples: int = 1000,
+        random_state: Seed = None,
+        **extent: Values,
     ) -> Any:
         """Draws of the posterior in the container of ArviZ (`pip install 'tensorcep[arviz]'`).
 
@@ -682,13 +628,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
         >>> sorted(model.to_arviz(tensor, n_samples=20, random_state=0).groups())  # doctest: +SKIP
         """
-        model = self._fitted
-        model.check_uncertain("to_arviz")
-        if X is None and y is not None:
-            fail_value("y must be None without X, the entries whose values it holds.")
-        n = None if model.fit.belief.n_chains else check_int("n_samples", n_samples)
-        extents = None if X is None else model.fit.observation.extent_of(X, extent)
-        return components.export_draws(model, X, y, n, check_random_state(random_state), extents)
+        return components.to_arviz(self._fitted, X, y, n_samples, random_state, **extent)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one .npz file, atomically; `tensorcep.load` reads it back.

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from tensorcep.core.checks import check_unmasked
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import components, predict
-from tensorcep.cp.targets.real import (
-    RealObservation,
-    RealTarget,
-    noise_dof,
-    noise_sd,
-)
-from tensorcep.entries.tables import UNSAID, column_apart
+from tensorcep.cp.targets.real import RealTarget, noise_dof, noise_sd
+from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values
 
 
 @document("matches rank * scale^(2 K) to the mean square of y")
@@ -100,66 +95,37 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     _: KW_ONLY
     noise_prior: tuple[float, float] | None = None
-    noise: Any = "one"
+    noise: Name = "one"
     lower_limit: float | str | None = "auto"
     upper_limit: float | None = None
     power: float | str | None = None
     fit_intercept: bool | str = "auto"
-
-    _observation_type = RealObservation
 
     def _target(self) -> RealTarget:
         return RealTarget(
             self.noise_prior, self.noise, self.lower_limit, self.upper_limit, self.power, self.fit_intercept
         )
 
-    @property
-    def _observation(self) -> RealObservation:
-        found: Any = self._result.observation
-        return found
-
-    @property
-    def lower_limit_(self) -> float | None:
-        """The limit below, if values are censored there."""
-        return self._observation.lower_limit
-
-    @property
-    def upper_limit_(self) -> float | None:
-        """The limit above, if values are censored there."""
-        return self._observation.upper_limit
-
-    @property
-    def level_(self) -> float:
-        """What was subtracted from the values."""
-        return self._observation.level
-
-    @property
-    def noise_(self) -> str | int:
-        """Where noise differs."""
-        return self._observation.noise
-
-    @property
-    def power_(self) -> float:
-        """The power that was fitted."""
-        return self._observation.power
-
-    @property
-    def noise_precision_(self) -> float:
-        """Posterior mean of the noise precision (the estimate, for a method without a posterior)."""
-        found: Any = components.noise_precision(self._result)
-        return float(found)
+    lower_limit_ = fact("observation.lower_limit", "The limit below, if values are censored there.")
+    upper_limit_ = fact("observation.upper_limit", "The limit above, if values are censored there.")
+    level_ = fact("observation.level", "What was subtracted from the values.")
+    noise_ = fact("observation.noise", "Where noise differs.")
+    power_ = fact("observation.power", "The power that was fitted.")
+    noise_precision_ = fact(
+        components.noise_precision,
+        "Posterior mean of the noise precision (the estimate, for a method without a posterior).",
+    )
+    noise_dof_ = fact(
+        lambda fit: noise_dof(fit.belief.theta),
+        "Degrees of freedom of noise that differs, of an entry or of a row that is not known.",
+    )
 
     @property
     def noise_sd_(self) -> float | np.ndarray:
         """Standard deviation of the noise, of each row of a mode where these differ."""
         return noise_sd(self._result.belief.theta, self.noise_precision_)
 
-    @property
-    def noise_dof_(self) -> float | None:
-        """Degrees of freedom of noise that differs, of an entry or of a row that is not known."""
-        return noise_dof(self._result.belief.theta)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Cells, return_std: bool = False) -> Any:
         """Predictive mean of each entry and, if asked, the standard deviation of a new observation.
 
         The standard deviation holds the variance of the product of the factors and the noise variance.
@@ -190,7 +156,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         return predict.predicted(self._fitted, X, return_std)
 
     def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, modes: Any = None, value: Any = UNSAID
+        self, X: Cells, y: Values = None, sample_weight: Values = None, *, modes: Names = None, value: Name = UNSAID
     ) -> float:
         """R^2 of the predictive means.
 
@@ -205,12 +171,10 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.score(tensor) == model.score(tensor.coords, tensor.values)
         True
         """
-        if isinstance(sample_weight, str):
-            X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-        entries = predict.scored_entries(self._fitted, X, y, modes, value)
-        return float(super().score(*entries, check_unmasked(sample_weight, "sample_weight")))
+        cells, values, weight, _ = predict.scored_entries(self._fitted, X, y, sample_weight, modes, value)
+        return float(super().score(cells, values, weight))
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+    def predict_interval(self, X: Cells, coverage: float = 0.9) -> np.ndarray:
         """Central interval of a new observation of each entry, (n, 2).
 
         Examples

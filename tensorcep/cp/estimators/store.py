@@ -6,8 +6,10 @@ import os
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
-from tensorcep.core.belief import Mixture, Posterior, Result
+from tensorcep.core.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
 from tensorcep.core.records import Sized, read_as
@@ -62,37 +64,23 @@ class FittedCP(NamedTuple):
         return {name: size for name, size in self.posterior.dims().items() if name != "m"}
 
 
-def facts_of(fit: FitResult) -> dict[str, Any]:
-    """What a result decided, as plain values, by its names in files."""
-    decided = {f"{name}_": getattr(fit, name) for name in DECIDED}
-    return {**decided, "forgotten_": list(fit.forgotten), **fit.observation.facts}
+# What a result and its file have alike.
+ALIKE = tuple(name for name in FittedCP._fields if name not in ("posterior", "labels", "own", "stream"))
 
 
-def write_model(path: str | os.PathLike[str], estimator: Any, extra: dict[str, Any] | None = None) -> None:
+def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: dict[str, Any] | None = None) -> None:
     """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
 
     A model that learns from a stream brings the state of the stream. `extra` is added to the header.
     """
     fit: FitResult = estimator._result
+    decided = {f"{name}_": getattr(fit, name) for name in DECIDED}
     fitted = FittedCP(
         posterior=fit.posterior,
-        unseen_mean=fit.unseen_mean,
-        unseen_cov=fit.unseen_cov,
         labels=stored_labels(fit.labels),
-        n_iter=int(fit.n_iter),
-        converged=bool(fit.converged),
-        n_samples_seen=int(fit.n_samples_seen),
-        n_batches=int(fit.n_batches),
-        own=facts_of(fit),
-        trace=fit.trace,
+        own={**decided, "forgotten_": list(fit.forgotten), **fit.observation.facts},
         stream=None if fit.stream is None else stored_stream(fit.stream),
-        diagnostics=fit.diagnostics,
-        cells=fit.cells,
-        features=fit.features,
-        series=fit.series,
-        expected=fit.expected,
-        apart=fit.apart,
-        sampled=fit.sampled,
+        **{name: getattr(fit, name) for name in ALIKE},
     )
     kind = type(fit.observation)
     write_record(path, estimator, fitted, extra, read=lambda stored: read_result(stored, kind))
@@ -108,38 +96,22 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
     """
     _tell_of_thresholds(stored)
     fitted: FittedCP = fitted_record(stored, FittedCP)
-    labels = fitted.labels.labels()
-    own = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
-    check_names(fitted.own, own)
-    missing = [name for name in own if name not in fitted.own]
+    labels, facts = fitted.labels.labels(), fitted.own
+    names = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
+    check_names(facts, names)
+    missing = [name for name in names if name not in facts]
     if missing:
         raise KeyError(missing[0])
-    _check_sense(fitted, labels, stored.header["class"] == "CPCountRegressor")
-    stream = None
-    if fitted.stream is not None:
-        stream = stream_of(fitted.stream, labels, fitted.features, fitted.series)
-    decided = {name: fitted.own[f"{name}_"] for name in DECIDED}
+    _check_sense(fitted, labels, observation.of_logs)
+    told, known = fitted.stream, (labels, fitted.features, fitted.series)
     return FitResult(
         rows=rows_of_posterior(fitted.posterior, labels, fitted.unseen_mean, fitted.unseen_cov),
-        observation=observation.of(fitted.own),
-        **decided,
+        observation=observation.of(facts),
         shape=fitted.posterior.shape,
-        unseen_mean=fitted.unseen_mean,
-        unseen_cov=fitted.unseen_cov,
-        n_iter=fitted.n_iter,
-        converged=fitted.converged,
-        trace=fitted.trace,
-        n_samples_seen=fitted.n_samples_seen,
-        n_batches=fitted.n_batches,
-        features=fitted.features,
-        series=fitted.series,
-        expected=fitted.expected,
-        apart=fitted.apart,
-        cells=fitted.cells,
-        sampled=fitted.sampled,
-        stream=stream,
-        diagnostics=fitted.diagnostics,
-        forgotten=tuple(fitted.own["forgotten_"]),
+        stream=None if told is None else stream_of(told, *known),
+        forgotten=tuple(facts["forgotten_"]),
+        **{name: facts[f"{name}_"] for name in DECIDED},
+        **{name: getattr(fitted, name) for name in ALIKE},
     )
 
 
@@ -167,52 +139,34 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         raise ValueError("it names cells outside its shape")
     if fitted.stream is not None:
         _check_held(fitted.stream)
-    sites: Any = getattr(fitted.posterior, "sites", ())
-    for told, n in zip(sites, fitted.posterior.shape, strict=bool(sites)):
-        if told is not None and not ((told.place >= 0) & (told.place < n)).all():
+    shape, told = fitted.posterior.shape, fitted.stream
+    sites = fitted.posterior.sites if isinstance(fitted.posterior, Posterior) else ()
+    for site, n in zip(sites, shape, strict=bool(sites)):
+        if site is not None and not ((site.place >= 0) & (site.place < n)).all():
             raise ValueError("its series or graph tells of rows outside its shape")
-    for own, n in zip(fitted.features, fitted.posterior.shape, strict=bool(fitted.features)):
+    for own, n in zip(fitted.features, shape, strict=bool(fitted.features)):
         if own is not None and (own.matrix.shape != (len(own.described), len(own.names)) or len(own.described) > n):
             raise ValueError("its features do not fit its shape")
-    maps = () if fitted.stream is None else fitted.stream.state.maps
-    for known, own in zip(maps, fitted.features, strict=bool(maps)):
-        if known is not None and (
-            own is None or len(known.total) != own.n_features or known.free.sum() != len(known.mean)
+    maps = () if told is None else told.state.maps
+    for linear, own in zip(maps, fitted.features, strict=bool(maps)):
+        if linear is not None and (
+            own is None or len(linear.total) != own.n_features or linear.free.sum() != len(linear.mean)
         ):
             raise ValueError("its features do not fit its stream")
-    chains = () if fitted.stream is None else fitted.stream.state.chains
+    chains = () if told is None else told.state.chains
     for chain, axis in zip(chains, fitted.series, strict=bool(chains)):
-        if chain is not None and (
-            axis is None
-            or chain.free.sum() != len(chain.mean)
-            or len(chain.season) != (len(axis.phases) if isinstance(axis, Clock) and axis.seasonal else 0)
-        ):
+        phases = len(axis.phases) if isinstance(axis, Clock) and axis.seasonal else 0
+        if chain is not None and (axis is None or chain.free.sum() != len(chain.mean) or len(chain.season) != phases):
             raise ValueError("its series do not fit its stream")
-    for clock, n in zip(fitted.series, fitted.posterior.shape, strict=bool(fitted.series)):
+    for clock, n in zip(fitted.series, shape, strict=bool(fitted.series)):
         if isinstance(clock, Clock) and (len(clock.times) != n or not clock.step > 0.0):
             raise ValueError("its series do not fit its shape")
         if isinstance(clock, Net) and not clock.fits(n):
             raise ValueError("its graph does not fit its shape")
     np.linalg.cholesky(fitted.unseen_cov)
-    result: Any = fitted.posterior
-    for member in result.members if isinstance(result, Mixture) else (result,):
-        prior: Any = getattr(member, "mode_prior", None)
-        if prior is not None:
-            np.linalg.cholesky(prior.precision)
-        numbers = member.eta if isinstance(member, Posterior) else member.rows
-        if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
-            raise ValueError("its rows are so large that predictions would overflow")
-        if isinstance(member, Posterior) and not np.abs(_precisions(member)).min() >= LARGEST ** (-1 / len(labels)):
-            raise ValueError("its rows are known so little that predictions would overflow")
-        if of_logs and not _largest_number(member) <= LARGEST_LOG:
-            raise ValueError("its rows are logarithms of numbers that no count reaches")
-        if not _fits(member, getattr(member, "deviations", None)):
-            raise ValueError("its deviations do not fit its shape")
-        if not all(_is_positive(part) for part in _parts_of(member)):
-            raise ValueError("a noise precision or dispersion is not positive")
-        doubt = getattr(member, "doubt", None)
-        if doubt is not None and not np.min(doubt) >= 0.0:
-            raise ValueError("the doubt of its latent values is no variance")
+    posterior = fitted.posterior
+    for member in posterior.members if isinstance(posterior, Mixture) else (posterior,):
+        _check_member(member, of_logs)
     for name in ("lower_limit_", "upper_limit_", "_sampled_rate", "level_", "_extent_unit"):
         number = read_as(float | None, fitted.own.get(name), name)
         if number is not None and not (1.0 / LARGEST if name == "_extent_unit" else -LARGEST) <= number <= LARGEST:
@@ -224,7 +178,7 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         raise ValueError(f"there is no method {method!r}")
 
 
-def _check_held(stream: Any) -> None:
+def _check_held(stream: StoredStream) -> None:
     """Refuse entries that a stream holds and that are none of its cells: kernels take them as they are."""
     sample = None if stream.reservoir is None else stream.reservoir.sample
     for held in (stream.kept, stream.watched, sample):
@@ -234,7 +188,35 @@ def _check_held(stream: Any) -> None:
         raise ValueError("its stream holds fewer entries than it has fitted")
 
 
-def _fits(member: Any, of: Deviations | None) -> bool:
+def _check_member(member: Posterior | Draws | PointEstimate, of_logs: bool) -> None:
+    """Refuse rows that predictions would not bear, and laws that are none."""
+    if isinstance(member, Posterior):
+        if member.mode_prior is not None:
+            np.linalg.cholesky(member.mode_prior.precision)
+        diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
+        numbers, least = member.eta, float(np.abs(diagonal).min())
+        largest = float((np.abs(member.eta) / np.maximum(diagonal, 1.0 / LARGEST)).max(initial=0.0))
+        laws = (member.noise, member.dispersion, member.uneven, member.zeros)
+        parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
+    else:
+        numbers, least, largest = member.rows, np.inf, float(np.abs(member.rows).max(initial=0.0))
+        parts = [getattr(member, name, None) for name in ("theta", "uneven", "factors")]
+    if not float(np.abs(numbers).max(initial=0.0)) <= LARGEST ** (0.5 / len(member.shape)) / member.rank:
+        raise ValueError("its rows are so large that predictions would overflow")
+    if not least >= LARGEST ** (-1 / len(member.shape)):
+        raise ValueError("its rows are known so little that predictions would overflow")
+    if of_logs and not largest <= LARGEST_LOG:
+        raise ValueError("its rows are logarithms of numbers that no count reaches")
+    if not isinstance(member, PointEstimate) and not _fits(member, member.deviations):
+        raise ValueError("its deviations do not fit its shape")
+    if not all(_is_positive(part) for part in parts if part is not None):
+        raise ValueError("a noise precision or dispersion is not positive")
+    doubt = None if isinstance(member, PointEstimate) else member.doubt
+    if doubt is not None and not np.min(doubt) >= 0.0:
+        raise ValueError("the doubt of its latent values is no variance")
+
+
+def _fits(member: Posterior | Draws, of: Deviations | None) -> bool:
     """Whether deviations, if there are some, are those of rows of the result, in order, in each of its components."""
     if of is None:
         return True
@@ -248,27 +230,5 @@ def _fits(member: Any, of: Deviations | None) -> bool:
     return sizes and known and in_order and tuple(of.first) == tuple(int(first[k]) for k in of.modes)
 
 
-def _parts_of(member: Any) -> list[Any]:
-    """The numbers that make the noise precision or the dispersion of a result."""
-    if isinstance(member, Posterior):
-        laws: list[Any] = [member.noise, member.dispersion, member.uneven, member.zeros]
-        parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
-        return [part for part in parts if part is not None]
-    of_noise = (getattr(member, name, None) for name in ("uneven", "factors"))
-    return [part for part in (member.theta, *of_noise) if part is not None]
-
-
-def _largest_number(member: Any) -> float:
-    """The largest number of the rows, of posteriors that of their natural means beside their precisions."""
-    if not isinstance(member, Posterior):
-        return float(np.abs(member.rows).max(initial=0.0))
-    return float((np.abs(member.eta) / np.maximum(_precisions(member), 1.0 / LARGEST)).max(initial=0.0))
-
-
-def _precisions(member: Posterior) -> np.ndarray:
-    """The diagonals (n_rows, R) of the rows' precisions."""
-    return np.asarray(member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1])
-
-
-def _is_positive(numbers: Any) -> bool:
+def _is_positive(numbers: ArrayLike) -> bool:
     return bool((np.isfinite(numbers) & (np.asarray(numbers) > 0.0)).all())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 from array import array
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_int
@@ -20,7 +22,7 @@ from tensorcep.cp.stream import unlearn
 from tensorcep.cp.stream.arrivals import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.cp.stream.learn import Commit, learn_arrival, split_batch, watching
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
-from tensorcep.entries.tables import UNSAID, as_frames, column_apart
+from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
 
@@ -53,13 +55,13 @@ class Updates(Queries):
 
     def partial_fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Cells,
+        y: Values = None,
         *,
-        modes: Any = None,
-        value: Any = UNSAID,
+        modes: Names = None,
+        value: Name = UNSAID,
         time: float | None = None,
-        sample_weight: Any = None,
+        sample_weight: Values = None,
         **others: Any,
     ) -> Any:
         """Learn one more batch of entries, the posterior so far being the prior; the old entries are not needed.
@@ -121,12 +123,12 @@ class Updates(Queries):
         *,
         batch_size: int = 1000,
         first_batch: int | None = None,
-        modes: Any = None,
-        value: Any = None,
-        time: Any = None,
-        sample_weight: Any = None,
+        modes: Names = None,
+        value: Name = None,
+        time: Name = None,
+        sample_weight: Values = None,
         callback: Callable[[Any, dict[str, float]], Any] | None = None,
-        scores: Any = None,
+        scores: str | os.PathLike[str] | Callable[[pd.DataFrame], object] | None = None,
         **reading: Any,
     ) -> Any:
         """Learn batch after batch, and score every batch before it is learned (prequential scores).
@@ -217,7 +219,7 @@ class Updates(Queries):
                 self.stream_trace_ = {name: np.array(numbers) for name, numbers in trace.items()}
         return self
 
-    def forget_entries(self, X: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
+    def forget_entries(self, X: Cells, *, data: Cells | None = None, y: Values = None, partly: bool = False) -> Any:
         """Remove entries from a fit, as if they had never been there.
 
         After a fit by ``CEP(keep_messages=True)`` the messages of the entries are divided out, and sweeps go on until
@@ -261,7 +263,9 @@ class Updates(Queries):
         unlearn.forget_entries(self._fitted, X, data, y, partly, self._commit)
         return self
 
-    def forget_rows(self, mode: Any, rows: Any, *, data: Any = None, y: Any = None, partly: bool = False) -> Any:
+    def forget_rows(
+        self, mode: Name, rows: Rows, *, data: Cells | None = None, y: Values = None, partly: bool = False
+    ) -> Any:
         """Remove rows of a mode, such as a user, with all their entries; see `forget_entries`.
 
         Parameters
@@ -286,7 +290,9 @@ class Updates(Queries):
         unlearn.forget_rows(self._fitted, mode, rows, data, y, partly, self._commit)
         return self
 
-    def transform(self, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID) -> NewRows:
+    def transform(
+        self, X: Cells, y: Values = None, *, mode: Name, modes: Names = None, value: Name = UNSAID
+    ) -> NewRows:
         """The rows of unseen labels of one mode given their entries, everything else as it was fitted.
 
         They are the conditional posterior that the fit's method gives them: with the known rows, their uncertainty and

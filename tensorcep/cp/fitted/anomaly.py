@@ -9,11 +9,11 @@ import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.components import Components
-from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.fitted.predict import belief_at, observed_logpdf, observed_moments, observed_tails
+from tensorcep.cp.fitted.predict import belief_at, judged_entries, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
-from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.entries.tables import UNSAID
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.record import Likelihood
 
@@ -25,17 +25,13 @@ def anomaly_score(
 ) -> pd.DataFrame:
     """How odd each observation is; in a stream, of a batch before it is learned."""
     likelihood, names = model.likelihood_of_new, names_of(model.fit.labels)
-    extents, X = (
-        model.fit.observation.extent_of(X, extent, needed=True),
-        model.fit.observation.without_extent(X, extent),
-    )
-    X, y = split_observed(names, X, y, modes, value, empty=True)
+    X, y, extents = judged_entries(model, X, y, modes, value, extent, empty=True)
     if y is None:
         fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
     coords = coords_to_predict(X, model.fit.labels)
     values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(coords), name="y"))
     found = placed(model, X)
-    belief, (rows, unseen) = found.belief, placed_rows(found.coords, model.fit.posterior, described_rows(model.fit))
+    belief, (rows, unseen) = found.belief, placed_rows(found.coords, model.fit.posterior, model.fit.described)
     rows = found.rows(rows)
     if model.spec.unknown == "error":
         belief_at(model, X)

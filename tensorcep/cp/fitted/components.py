@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.special import ndtri
 
 from tensorcep.core.arviz import arviz_container
 from tensorcep.core.belief import Draws, Mixture, ModePrior
-from tensorcep.core.checks import check_fraction, check_int, check_values, fail_value
+from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.packing import offsets
@@ -29,7 +28,7 @@ from tensorcep.cp.fitted.predict import (
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.interop import column_names
-from tensorcep.entries.tables import UNSAID, as_frame, split_like
+from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.design import Design
 from tensorcep.priors.learned import LearnedPrior
@@ -42,43 +41,28 @@ NEGLIGIBLE = 1e-3
 DRAWS, FIRST, LEAST_SCALE = 100, 5, 1e-6
 
 
-def columns_table(values: dict[str, np.ndarray], columns: list[int], index: Any) -> pd.DataFrame:
-    """Some columns of arrays (n_k, R), one row per row of the mode; column labels (component, name of the array)."""
-    labels = pd.MultiIndex.from_product([columns, list(values)], names=["component", None])
-    each = np.stack([array[:, columns] for array in values.values()], axis=2)
-    return pd.DataFrame(each.reshape(len(each), -1), index=index, columns=labels)
-
-
-def to_tensorly(model: FittedModel) -> Any:
+def to_tensorly(fit: FitResult) -> Any:
     """The posterior means as a TensorLy CPTensor: factors with columns of norm 1, the largest weight first."""
     from tensorly.cp_tensor import CPTensor
 
-    norms = np.stack([np.linalg.norm(factor, axis=0) for factor in model.fit.factors])
+    norms = np.stack([np.linalg.norm(factor, axis=0) for factor in fit.factors])
     weights = norms.prod(axis=0)
     order = np.argsort(-weights, kind="stable")
     safe = np.where(norms > 0.0, norms, 1.0)
-    return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(model.fit.factors, safe, strict=True)]))
-
-
-def columns_of(model: FittedModel, mode: Any) -> tuple[int, list[int], Any]:
-    """A mode, its columns, the most relevant first, and the labels of its rows."""
-    k = mode_of(model.fit.labels, mode)
-    order = np.argsort(-model.fit.relevance, kind="stable")
-    columns = [int(r) for r in order if k in model.fit.column_modes[r]]
-    labels = model.fit.labels[k]
-    return k, columns, None if labels is None else labels.index
+    return CPTensor((weights[order], [(f / n)[:, order] for f, n in zip(fit.factors, safe, strict=True)]))
 
 
 def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
     """R-hat and effective sample sizes of the aligned factors of a mode, for methods that draw chains."""
-    k, columns, index = columns_of(model, mode)
-    belief = model.fit.belief
-    if not belief.n_chains:
-        fail_value(f"factor_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
-    draws = model.fit.aligned_draws(belief.mean[:, : sum(model.fit.shape)], model.fit.layout.rows[k])
-    chains = draws.reshape(belief.n_chains, -1, *draws.shape[1:])
+    fit, k = model.fit, mode_of(model.fit.labels, mode)
+    model.check_chains("factor_diagnostics")
+    draws = fit.aligned_draws(fit.belief.mean[:, : sum(fit.shape)], fit.layout.rows[k])
+    chains = draws.reshape(fit.belief.n_chains, -1, *draws.shape[1:])
     values = {"r_hat": r_hat(chains), "bulk_size": bulk_size(chains), "tail_size": tail_size(chains)}
-    return columns_table(values, columns, index)
+    columns = [int(r) for r in np.argsort(-fit.relevance, kind="stable") if k in fit.column_modes[r]]
+    labels = pd.MultiIndex.from_product([columns, list(values)], names=["component", None])
+    each, known = np.stack([array[:, columns] for array in values.values()], axis=2), fit.labels[k]
+    return pd.DataFrame(each.reshape(len(each), -1), index=None if known is None else known.index, columns=labels)
 
 
 def _columns_by_size(model: FittedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -124,10 +108,7 @@ def variance_explained(
         frame["share_of_all"] = squares[order] / (total + 1.0 / precision)
     if X is None:
         return frame
-    X = as_frame(X)
-    if isinstance(X, pd.DataFrame):
-        X, y = split_like(names_of(model.fit.labels), X, y, modes, value)
-    y = X.values if y is None and isinstance(X, SparseTensor) else y
+    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
     rows = cells_at(model, X)
     cumulative = _joined_r2(model, rows, check_values(model.fit.observation.coded(y), len(rows), name="y"), order)
     return frame.assign(r2=np.diff(cumulative, prepend=0.0), cumulative=cumulative)
@@ -152,14 +133,15 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     n_rows, n_components = check_int("n_rows", n_rows), check_int("n_components", n_components)
     names, health = names_of(model.fit.labels), model.fit.diagnostics
     sizes = " x ".join(f"{n} {name}" for n, name in zip(model.fit.shape, names, strict=True))
+    columns = ", ".join(f"{n} {part}" for part, n in model.fit.interactions.items() if n)
     facts = {
         "model": f"{model.fit.observation.ESTIMATOR}, likelihood {model.fit.likelihood.name}",
         "entries": f"{model.fit.n_samples_seen:,} of {sizes}",
-        "method": f"{model.fit.method}, rank {model.fit.rank}, prior {model.fit.prior}, columns {_columns_text(model)}",
+        "method": f"{model.fit.method}, rank {model.fit.rank}, prior {model.fit.prior}, columns {columns}",
         "sweeps": f"{model.fit.n_iter} {'' if model.fit.converged else 'not '}converged ({model.fit.method})",
     }
     facts |= {} if health is None else health.lines()
-    facts["sweeps"] += _seconds(model)
+    facts["sweeps"] += f", {model.fit.trace['seconds'].sum():.2g} s" if "seconds" in model.fit.trace else ""
     explained = variance_explained(model)
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
@@ -168,14 +150,6 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     return Summary(
         f"{model.fit.observation.ESTIMATOR} of {sizes}", facts, {t: table for t, table in tables.items() if len(table)}
     )
-
-
-def _columns_text(model: FittedModel) -> str:
-    return ", ".join(f"{n} {part}" for part, n in model.fit.interactions.items() if n)
-
-
-def _seconds(model: FittedModel) -> str:
-    return f", {model.fit.trace['seconds'].sum():.2g} s" if "seconds" in model.fit.trace else ""
 
 
 def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> pd.DataFrame:
@@ -193,9 +167,7 @@ def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> p
 
 def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains."""
-    belief = model.fit.belief
-    if not belief.n_chains:
-        fail_value(f"chain_diagnostics needs chains, but method {model.fit.method!r} draws none; use method='gibbs'.")
+    model.check_chains("chain_diagnostics")
     draws = chain_draws(model, X)
     return r_hat(draws), bulk_size(draws)
 
@@ -207,9 +179,9 @@ def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
 
 
-def weights(model: FittedModel) -> np.ndarray:
+def weights(fit: FitResult) -> np.ndarray:
     """Sizes of the components whose modes have norm 1, (R,), the largest first."""
-    return np.asarray(to_tensorly(model).weights)
+    return np.asarray(to_tensorly(fit).weights)
 
 
 def n_components(fit: FitResult) -> int:
@@ -232,7 +204,8 @@ def lower_bound(fit: FitResult) -> float:
 
 def noise_precision(fit: FitResult) -> float | None:
     """Posterior mean of the noise precision of real values (the estimate, for a method without a posterior)."""
-    if fit.observation.ESTIMATOR != "CPRegressor":
+    parameter = fit.likelihood.parameter
+    if parameter is None or not parameter.is_precision:
         return None
     result: Any = fit.posterior
     if isinstance(result, Mixture):
@@ -259,7 +232,15 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
         seen = np.isin(np.arange(len(own.described)), seen)
         rows = np.asarray(factors[k][:, : len(seen)][:, seen][:, :, columns], dtype=np.float64)
         coef = _slopes_of_draws(own, seen, rows)
-        parts.append(_effects(names_of(model.fit.labels)[k], own.names, np.flatnonzero(columns), coef))
+        F, D = coef.shape[1:]
+        effects = {
+            "mode": [names_of(model.fit.labels)[k]] * (F * D),
+            "feature": np.repeat(np.array(own.names, dtype=object), D),
+            "component": np.tile(np.flatnonzero(columns), F),
+            "mean": coef.mean(axis=0).ravel(),
+            "sd": np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny).ravel(),
+        }
+        parts.append(pd.DataFrame(effects))
     table = pd.concat(parts, ignore_index=True)
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return table.iloc[order].reset_index(drop=True)
@@ -280,35 +261,24 @@ def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.n
     return np.stack(found[FIRST:])
 
 
-def _effects(mode: Any, names: Sequence[str], columns: np.ndarray, coef: np.ndarray) -> pd.DataFrame:
-    """The lines of a mode, of draws (S, F, D)."""
-    F, D = coef.shape[1:]
-    sd = np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny)
-    return pd.DataFrame(
-        {
-            "mode": [mode] * (F * D),
-            "feature": np.repeat(np.array(names, dtype=object), D),
-            "component": np.tile(columns, F),
-            "mean": coef.mean(axis=0).ravel(),
-            "sd": sd.ravel(),
-        }
-    )
-
-
 DIMS_OF_DRAWS = ("chain", "draw")
 
 
-def export_draws(
-    model: FittedModel, X: Any, y: Any, n_samples: int | None, rng: np.random.Generator, extent: Any = None
-) -> Any:
-    """Return posterior draws, predictive ones at X, and the data y there, in the container of ArviZ.
+def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: Any, **given: Any) -> Any:
+    """Draws of the posterior, predictive ones at X, and the data y there, in the container of ArviZ.
 
-    ``n_samples`` is None for a sampler, all of whose draws are taken, chain by chain.
+    A sampler's are all taken, chain by chain.
     """
+    model.check_uncertain("to_arviz")
+    if X is None and y is not None:
+        fail_value("y must be None without X, the entries whose values it holds.")
+    n = None if model.fit.belief.n_chains else check_int("n_samples", n_samples)
+    extent = None if X is None else model.fit.observation.extent_of(X, given)
+    rng = check_random_state(random_state)
     chains = max(1, model.fit.belief.n_chains)
     modes = column_names([None if labels is None else labels.name for labels in model.fit.labels], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
-    values, theta, f, rows = row_draws(model, n_samples, cells, rng)
+    values, theta, f, rows = row_draws(model, n, cells, rng)
 
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
@@ -339,7 +309,7 @@ def export_draws(
         for mode, labels in zip(modes, model.fit.labels, strict=True)
         if labels is not None
     }
-    return arviz_container(groups, coords, model.fit.method, approximate=n_samples is not None)
+    return arviz_container(groups, coords, model.fit.method, approximate=n is not None)
 
 
 def _parameter(theta: EntryTheta, n_draws: int, modes: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:

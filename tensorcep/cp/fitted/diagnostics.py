@@ -195,7 +195,10 @@ class Diagnostics(NamedTuple):
         # where a fit tried beforehand tells, a gain that few entries do not prove is no proof against it; but one of
         # less than a nat for all of them is what a constant may gain by another spread
         tried = self.n_held_out and not self.n_chains and not self.weights
-        needed = self.gain_error + self._gain_by_choice()
+        weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
+        equal = not weights or max(weights) == min(weights)
+        # weights that were chosen by these entries are likely to add to their score (Akaike)
+        needed = self.gain_error + (0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out)
         if tried:
             needed = min(max(self.gain_error, 1.0 / self.n_held_out), THRESHOLDS.least_difference)
         better, explained = self.score - self.constant_score >= needed, self.explained
@@ -214,12 +217,6 @@ class Diagnostics(NamedTuple):
             f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does ({how}); "
             "if there is more to find, it takes more entries per row, another rank or another method."
         )
-
-    def _gain_by_choice(self) -> float:
-        """What the weights are likely to add to the score of the entries that they were chosen by (Akaike)."""
-        weights = [weight for name, weight in self.weights.items() if weight > 0.0 and name != "constant"]
-        equal = not weights or max(weights) == min(weights)
-        return 0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out
 
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:

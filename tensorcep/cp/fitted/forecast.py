@@ -120,16 +120,3 @@ def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
     """Standard normal numbers (S, R) that belong to a time."""
     bits = int(np.float64(time + 0.0).view(np.uint64))
     return np.random.default_rng([bits, k]).standard_normal(size)
-
-
-def described_rows(fit: FitResult) -> np.ndarray | None:
-    """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
-    if not any(fit.features) and not fit.series:
-        return None
-    rows = [np.zeros(n, dtype=bool) for n in fit.posterior.shape]
-    for mine, own in zip(rows, fit.features, strict=bool(fit.features)):
-        if own is not None:  # rows that were added later have none
-            mine[: len(own.described)] = own.described
-    for mine, clock in zip(rows, fit.series, strict=bool(fit.series)):
-        mine |= clock is not None
-    return np.concatenate(rows)

@@ -30,6 +30,7 @@ from tensorcep.cp.fitted.alignment import (
     relevance,
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
@@ -241,6 +242,19 @@ class FitResult:
             self.__dict__[name] = make()
         return self.__dict__[name]
 
+    @cached_property
+    def described(self) -> np.ndarray | None:
+        """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
+        if not any(self.features) and not self.series:
+            return None
+        rows = [np.zeros(n, dtype=bool) for n in self.posterior.shape]
+        for some, own in zip(rows, self.features, strict=bool(self.features)):
+            if own is not None:  # rows that were added later have none
+                some[: len(own.described)] = own.described
+        for some, clock in zip(rows, self.series, strict=bool(self.series)):
+            some |= clock is not None
+        return np.concatenate(rows)
+
     @property
     def relevance(self) -> np.ndarray:
         """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
@@ -270,6 +284,15 @@ class FittedModel(NamedTuple):
                 f"{what} needs a posterior, but method {self.fit.method!r} gives a point estimate without uncertainty; "
                 "fit with another method, for instance method='cep'."
             )
+
+    def check_chains(self, what: str) -> None:
+        """Refuse what needs chains of draws."""
+        if not self.fit.belief.n_chains:
+            fail_value(f"{what} needs chains, but method {self.fit.method!r} draws none; use method='gibbs'.")
+
+    def packed(self, coords: np.ndarray) -> np.ndarray:
+        """Packed rows (n, K) of coordinates; of rows that are not known their mode's prior row, or they are refused."""
+        return packed_rows(coords, self.fit.posterior, self.spec.unknown, self.fit.described)
 
     def threads(self) -> Any:
         """The threads that a question may use, to be entered as a context."""

@@ -29,13 +29,13 @@ from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, packed_rows, placed_rows
+from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
 from tensorcep.cp.targets.levels import check_none_missing
-from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.gaussian import mixture_quantile
@@ -56,19 +56,15 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
     """
     if belief.cov is None:
         f = latent_of_points(belief.mean, rows)
-        return (
-            (f, np.broadcast_to(0.0, f.shape)) if belief.deviations is None else _with_deviations(f, 0.0, belief, rows)
-        )
-    rows = np.ascontiguousarray(rows)
-    f, v = np.empty((belief.size, len(rows))), np.empty((belief.size, len(rows)))
-    for c in range(belief.size):
-        latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
-    return (f, v) if belief.deviations is None else _with_deviations(f, v, belief, rows)
-
-
-def _with_deviations(f: np.ndarray, v: Any, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (C, n) with what pairs of rows add."""
-    mean, variance = moments(belief.deviations, *pairs_at(belief, rows))  # type: ignore[arg-type]
+        v = np.broadcast_to(0.0, f.shape)
+    else:
+        rows = np.ascontiguousarray(rows)
+        f, v = np.empty((2, belief.size, len(rows)))
+        for c in range(belief.size):
+            latent_moments(rows, belief.mean[c], belief.cov[c], f[c], v[c])
+    if belief.deviations is None:
+        return f, v
+    mean, variance = moments(belief.deviations, *pairs_at(belief, rows))
     return f + mean, v + variance
 
 
@@ -86,25 +82,24 @@ def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return row, times[np.where((place >= 0) & (place < m + len(belief.later)), place, len(times) - 1)]
 
 
-def given_at(parameter: EntryTheta, belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each."""
-    m, v = latent_components(belief, rows)
-    factors = parameter.factors
-    theta = parameter.of(rows) if factors is None else parameter.values * factors[:, None]
-    return m, v, np.broadcast_to(theta, m.shape)
-
-
-def extended(
+def given_at(
     likelihood: Likelihood,
-    given: tuple[np.ndarray, np.ndarray, np.ndarray],
-    extent: np.ndarray | None,
+    parameter: EntryTheta,
+    belief: Components,
+    rows: np.ndarray,
+    extent: np.ndarray | None = None,
     part: slice = slice(None),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of the latent value and the parameter, of cells with extents."""
-    if extent is None:
-        return given
-    m, theta = likelihood.at(given[0], given[2], extent[part])
-    return m, given[1], theta
+    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each, of a part of the cells.
+
+    Those with extents (n,) have these in it.
+    """
+    m, v = latent_components(belief, rows[part])
+    each = parameter.of(rows[part]) if parameter.factors is None else parameter.values * parameter.factors[:, None]
+    theta = np.broadcast_to(each, m.shape)
+    if extent is not None:
+        m, theta = likelihood.at(m, theta, extent[part])
+    return m, v, theta
 
 
 def width_of(belief: Components) -> int:
@@ -226,7 +221,7 @@ def observed_moments(
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is not None and _sums_factors(likelihood):
             m, v, theta = with_factors(likelihood, (m, v, theta), factors_of(shape), shape)
@@ -265,10 +260,11 @@ def observed_logpdf(
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        given = given_at(parameter, belief, rows[part])
+        m, v, t = given_at(likelihood, parameter, belief, rows, part=part)
         if moments is not None:
-            moments[0][part], moments[1][part] = _pooled(*given[:2])
-        m, v, t = extended(likelihood, given, extent, part)
+            moments[0][part], moments[1][part] = _pooled(m, v)
+        if extent is not None:
+            m, t = likelihood.at(m, t, extent[part])
         shape, n = parameter.shape_of(rows[part]), belief.size
         if shape is not None and belief.points and not _sums_factors(likelihood):
             out[part] = logsumexp(student_logpdf(y[part] - m, t, shape), axis=0) - np.log(n)
@@ -304,7 +300,7 @@ def observed_tails(
     tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
-        m, v, t = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is None:
             each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
@@ -336,10 +332,11 @@ def observed_quantiles(
     likelihood, parameter = with_parameter(likelihood, belief.theta)
     several = belief.size > 1 or width_of(belief) > 1
     pooled = likelihood.mixture_quantile is None and several
-    evenly = _evenly_spaced(belief) if pooled else np.zeros(1)
+    n = max(LEVELS_PER_DRAW, -(-LEVELS // belief.size)) if pooled else 1  # evenly spaced levels of each
+    evenly = (np.arange(n) + 0.5) / n
 
     def write(part: slice) -> None:
-        given = extended(likelihood, given_at(parameter, belief, rows[part]), extent, part)
+        given = given_at(likelihood, parameter, belief, rows, extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is not None:
             given = with_factors(likelihood, given, factors_of(shape), shape)
@@ -357,12 +354,6 @@ def observed_quantiles(
     return out
 
 
-def _evenly_spaced(belief: Components) -> np.ndarray:
-    """Evenly spaced levels of the quantiles that each component adds to a pool."""
-    n = max(LEVELS_PER_DRAW, -(-LEVELS // belief.size))
-    return (np.arange(n) + 0.5) / n
-
-
 def observed_levels(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
 ) -> np.ndarray:
@@ -371,7 +362,7 @@ def observed_levels(
     out = np.empty((len(rows), 0 if likelihood.levels is None else likelihood.levels.n))
 
     def write(part: slice) -> None:
-        out[part] = probabilities_of_levels(likelihood, *given_at(parameter, belief, rows[part]))
+        out[part] = probabilities_of_levels(likelihood, *given_at(likelihood, parameter, belief, rows, part=part))
 
     _in_blocks(write, belief, len(rows), executor, COPIES)
     return out
@@ -519,21 +510,16 @@ def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.nd
     return np.asarray(mean).reshape(f.shape)
 
 
-def row_knowledge(model: FittedModel) -> tuple[Any, str, np.ndarray | None]:
-    """What tells which rows are known."""
-    return model.fit.posterior, model.spec.unknown, described_rows(model.fit)
-
-
 def cells_at(model: FittedModel, X: Any) -> np.ndarray:
     """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
     X = model.fit.observation.without_extent(X)
-    return packed_rows(coords_to_predict(X, model.fit.labels), *row_knowledge(model))
+    return model.packed(coords_to_predict(X, model.fit.labels))
 
 
 def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
     """The belief, with rows of series at other times where X asks for such, and its rows (n, K) of the entries."""
     found = placed(model, X)
-    return found.belief, found.rows(packed_rows(found.coords, *row_knowledge(model)))
+    return found.belief, found.rows(model.packed(found.coords))
 
 
 def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -578,15 +564,20 @@ def observation_interval(model: FittedModel, X: Any, coverage: float, **extent: 
         return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
 
 
+def judged_entries(
+    model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any], empty: bool = False
+) -> tuple[Any, Any, np.ndarray | None]:
+    """Cells, what was observed there or None, and extents (n,) or None, of entries that are to be judged."""
+    how = model.fit.observation
+    extents, X = how.extent_of(X, extent, needed=True), how.without_extent(X, extent)
+    return *split_observed(names_of(model.fit.labels), X, y, modes, value, empty), extents
+
+
 def log_score(
     model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
 ) -> np.ndarray:
     """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
-    extents, X = (
-        model.fit.observation.extent_of(X, extent, needed=True),
-        model.fit.observation.without_extent(X, extent),
-    )
-    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
+    X, y, extents = judged_entries(model, X, y, modes, value, extent)
     likelihood, (belief, rows) = model.likelihood_of_new, belief_at(model, X)
     values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(rows), name="y"))
     with model.threads() as executor:
@@ -602,7 +593,7 @@ def row_draws(
     Latent values alone, without the noise of an observation, have a spread that this noise would hold.
     """
     found = placed(model, X, joint=True)
-    belief, rows = found.belief, found.rows(packed_rows(found.coords, *row_knowledge(model)))
+    belief, rows = found.belief, found.rows(model.packed(found.coords))
     n_known, n_later = sum(model.fit.shape), belief.mean.shape[1] - sum(model.fit.shape) - len(model.fit.shape)
     distinct, origin = distinct_unknown_rows(rows, found.coords, model.fit.shape, n_later)
     values, theta, which = draw_apart(belief, model.fit.likelihood, origin, n_samples, rng, n_known=n_known + n_later)
@@ -623,7 +614,8 @@ def observations(
     """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
     likelihood, parameter = with_parameter(model.likelihood_of_new, theta.predictive())
     f, each = with_own_factors((f, np.broadcast_to(parameter.of(rows), f.shape)), likelihood, theta, rows, rng)
-    f, _, each = extended(likelihood, (f, f, each), extent)
+    if extent is not None:
+        f, each = likelihood.at(f, each, extent)
     return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
 
 
@@ -644,7 +636,7 @@ def sample_y(model: FittedModel, X: Any, n_samples: int = 1, random_state: Any =
     model.check_uncertain("sample_y")
     rng = check_random_state(random_state)
     _, theta, f, rows = row_draws(model, check_int("n_samples", n_samples), X, rng)
-    return observations(model, f, rows, theta, rng, extents)
+    return model.fit.observation.decoded(observations(model, f, rows, theta, rng, extents))
 
 
 # The share of entries in unseen rows from which on a score says little of the seen ones.
@@ -652,9 +644,9 @@ MANY_UNSEEN = 0.5
 
 
 def scored_entries(
-    model: FittedModel, X: Any, y: Any, modes: Any = None, value: Any = UNSAID
-) -> tuple[Any, np.ndarray]:
-    """Entries to score and their values, which a SparseTensor and a table with one more column than modes hold.
+    model: FittedModel, X: Any, y: Any, sample_weight: Any, modes: Any = None, value: Any = UNSAID, **extent: Any
+) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Entries to score, their values, which a tensor and a table with one more column hold, weights and extents.
 
     Warns if most of them touch rows without training entries, as folds do that are not shuffled.
 
@@ -663,9 +655,11 @@ def scored_entries(
     ValueError
         If there are no values, or two sets of them.
     """
+    if isinstance(sample_weight, str):
+        X, sample_weight = column_apart(X, "sample_weight", sample_weight)
     if isinstance(X, SparseTensor) and y is not None:
         fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
-    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
+    X, y, extents = judged_entries(model, X, y, modes, value, extent)
     if y is None:
         fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
     _, unseen = placed_rows(coords_to_predict(X, model.fit.labels), model.fit.posterior)
@@ -675,7 +669,7 @@ def scored_entries(
             "a fold of a cross-validation, shuffle it: cv=KFold(5, shuffle=True), or tensor.kfold(5).",
             UserWarning,
         )
-    return X, np.asarray(check_unmasked(y, "y"))
+    return X, np.asarray(check_unmasked(y, "y")), check_unmasked(sample_weight, "sample_weight"), extents
 
 
 def share_predicted(predicted: np.ndarray, y: np.ndarray, sample_weight: Any) -> float:

@@ -32,9 +32,9 @@ from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, Layout
-from tensorcep.cp.fitted.forecast import described_rows, placed
+from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments, row_knowledge
+from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
 from tensorcep.cp.inputs.coordinates import (
     are_several,
     by_mode,
@@ -44,7 +44,6 @@ from tensorcep.cp.inputs.coordinates import (
     listed_rows,
     mode_of,
     names_of,
-    packed_rows,
     rows_of,
     rows_of_column,
 )
@@ -161,21 +160,6 @@ def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.
     return np.concatenate([D + w[:, i] * w[:, j], D], axis=1)
 
 
-def matches(queries: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which candidates every query leaves out, as `Ranked` has it.
-
-    Parameters
-    ----------
-    queries : (q,) int64
-        The key of each query.
-    keys, columns : (m,) int64
-        What is left out: a candidate of all queries with this key.
-    """
-    order = np.argsort(keys, kind="stable")
-    keys, columns = keys[order], np.ascontiguousarray(columns[order])
-    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns
-
-
 # How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
 #
 # Row u has the latent value u'z at a combination with the product z of the other modes' rows. Over all combinations of
@@ -284,15 +268,12 @@ def recommend(
     k = mode_of(model.fit.labels, mode)
     check_no_deviations(model.fit.belief, f"recommend of mode {mode!r}", k)
     chosen = _combinations(model, k, by_mode(model.fit.labels, given))
-    belief = chosen.belief
     left_out = _left_out(model, exclude, k, chosen)
     z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
-    first = offsets(model.fit.shape)
     others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
-    ranked = Ranked(slice(int(first[k]), int(first[k + 1])), others, left_out, z)
-    used = belief
+    ranked, used = Ranked(model.fit.layout.rows[k], others, left_out, z), chosen.belief
     if by == "thompson":
-        used = Components(draw(belief, model.fit.likelihood, 1, check_random_state(random_state))[0])
+        used = Components(draw(used, model.fit.likelihood, 1, check_random_state(random_state))[0])
     with model.threads() as executor:
         best = best_rows(used, ranked, n, executor)
     return _ranked_frame(model, k, chosen, ranked, best, coverage)
@@ -314,7 +295,7 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
             rows[j] = packed[j] = rows[j][:0]
         return Combined(belief, rows, packed, shown, fixed)
     found = placed(model, _lines_of(model, listed))
-    described, unknown = described_rows(model.fit), []
+    described, unknown = model.fit.described, []
     known = model.fit.posterior.seen if described is None else model.fit.posterior.seen | described
     for j, given_rows in listed.items():
         at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
@@ -367,12 +348,8 @@ def _left_out(model: FittedModel, exclude: Any, k: int, chosen: Combined) -> tup
             )
         if len(fixed) < len(modes) - 1:
             modes = [j for j in modes if j not in fixed]
-        seen = (
-            model.fit.cells
-            if model.fit.sampled is None
-            else model.fit.cells[~lines_among(model.fit.cells, model.fit.sampled)]
-        )
-        cells = seen[:, modes].astype(np.int64)
+        seen, sampled = model.fit.cells, model.fit.sampled
+        cells = (seen if sampled is None else seen[~lines_among(seen, sampled)])[:, modes].astype(np.int64)
     elif exclude is not None:
         modes, cells = _cells_of(model, exclude, k)
     kept = (cells >= 0).all(axis=1) & (cells < np.array(model.fit.shape)[modes]).all(axis=1)
@@ -420,10 +397,9 @@ def similar(
     """The rows of a mode that are most like one of them."""
     n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
     belief, layout, k = model.fit.belief, model.fit.layout, mode_of(model.fit.labels, mode)
+    name = names_of(model.fit.labels)[k]
     if are_several(row):
-        fail_value(
-            f"row must be one row of mode {names_of(model.fit.labels)[k]!r}; got {row!r}; call similar for each."
-        )
+        fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
     (own,) = rows_of(model.fit.labels, model.fit.shape, k, row)
     first = layout.rows[k].start
     each = cosines(belief, layout, k, first + int(own))
@@ -432,7 +408,6 @@ def similar(
     draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
-    name = names_of(model.fit.labels)[k]
     frame = pd.DataFrame({name: labels_at(model.fit.labels, k, best), "rank": np.arange(1, len(best) + 1)})
     frame["cosine"] = draws.mean(axis=0)
     if model.has_uncertainty:
@@ -497,7 +472,7 @@ def _of_cells(model: FittedModel, rows: dict[int, np.ndarray]) -> tuple[np.ndarr
             coords = np.empty((part.stop - part.start, len(sizes)), dtype=np.int64)
             for (k, own), at in zip(rows.items(), places, strict=True):
                 coords[:, k] = own[at]
-            packed = packed_rows(coords, *row_knowledge(model))
+            packed = model.packed(coords)
             mean[part], variance[part] = observed_moments(model.likelihood_of_new, model.fit.belief, packed, executor)
     return mean, variance
 
@@ -516,4 +491,6 @@ def _matched(
         # A row that the model does not know, -1, has no cells.
         queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
         keys = keys * (shape[j] + 1) + cells[:, modes.index(j)] + 1
-    return matches(queries, keys, cells[:, modes.index(k)])
+    order = np.argsort(keys, kind="stable")
+    keys, columns = keys[order], np.ascontiguousarray(cells[order, modes.index(k)])
+    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns

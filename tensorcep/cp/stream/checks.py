@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorcep.core.belief import Draws, first_member
+from tensorcep.core.belief import Draws, Posterior, first_member
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.side_information import has_features, is_local, word_of
 from tensorcep.cp.methods import STREAMING
 from tensorcep.cp.plan.spec import FitSpec, check_revisit
 from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.targets.real import has_common_law
 from tensorcep.priors.graph import Graph
 from tensorcep.priors.series import Series
 
@@ -40,7 +39,9 @@ def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
             "dispersion='learned'."
         )
     # a stream has one, and to make its posterior takes as long as a sweep
-    if given is not None and fit is not None and fit.stream is None and has_common_law(fit.posterior):
+    first = None if given is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
         fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
     name, _ = checked_method(spec.method)
     if fit is None:

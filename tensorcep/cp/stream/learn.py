@@ -26,7 +26,7 @@ from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
-from tensorcep.cp.fitted.predict import BLOCK_CELLS, extended, given_at
+from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at
 from tensorcep.cp.inputs.coordinates import names_of_modes
 from tensorcep.cp.inputs.outliers import deciding
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
@@ -367,7 +367,7 @@ def predictions(plan: BatchPlan, belief: Components, rows: np.ndarray, values: n
     mean, score, variance = np.empty((3, len(coded)))
     for first in range(0, len(score), BLOCK_CELLS):
         part = slice(first, first + BLOCK_CELLS)
-        m, v, theta = extended(likelihood, given_at(parameter, belief, rows[part]), plan.extent, part)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, plan.extent, part)
         y, given = coded[part], (m[0], v[0], theta[0])
         score[part] = likelihood.logpdf(y, *given)
         if likelihood.observes == "labels":

@@ -8,8 +8,8 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tensorcep.core.belief import GammaNoise
 from tensorcep.core.checks import fail_value
 from tensorcep.core.components import EntryTheta
 from tensorcep.core.settings import Settings
+from tensorcep.core.sums import mean_square
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
 from tensorcep.cp.inputs.weights import Weighted
 from tensorcep.cp.model.problem import Uneven
@@ -29,6 +30,9 @@ from tensorcep.priors.fixed import Prior
 Known = TypeVar("Known", bound="Observation")
 # Codes the labels of a batch: gives numbers and the labels that they stand for.
 Coder = Callable[[Any], tuple[Any, list[Any]]]
+# A number of each entry, None where there is none; and what a fit decided, by the names that files give it.
+OfEach: TypeAlias = "np.ndarray | None"
+Facts = dict[str, Any]
 
 
 class Chosen(NamedTuple):
@@ -78,14 +82,19 @@ class Chosen(NamedTuple):
         return self.prior_name in LEARNED
 
 
-def matching_scale(mean_square: float, order: int, rank: int) -> float:
-    """The prior scale at which the latent value, a sum of rank products of `order` factors, has this mean square."""
-    return float((mean_square / rank) ** (0.5 / order)) if mean_square > 0.0 else 1.0
+def check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
+    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
+    if streaming:
+        instead = f"use fit, with all entries, or {name}={one!r}"
+        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
+    if method not in able:
+        those = " or ".join(f"method={own!r}" for own in able)
+        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
 
 
 def classed_entries(
     X: Any, y: Any, shape: tuple[int, ...] | None, classes_of: Callable[[Any], list[Any]], coded: Callable[..., Any]
-) -> tuple[Entries, dict[str, Any]]:
+) -> tuple[Entries, Facts]:
     """Checked entries whose labels are coded as numbers, and the classes that `classes_of` finds in them."""
     given = X.values if isinstance(X, SparseTensor) and y is None else y
     if given is None or np.size(given) == 0:
@@ -102,23 +111,23 @@ class Observation:
     """How a fit took its values: decided once, held by its file, asked by every prediction."""
 
     ESTIMATOR: ClassVar[str]
-    # The name that files give each field.
-    FACTS: ClassVar[Mapping[str, str]] = {}
+    of_logs: ClassVar[bool] = False  # whether latent values are logarithms of counts
+    # What files call its fields: their names, with underscores around them.
+    FACTS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls: type[Known], facts: Mapping[str, Any]) -> Known:
         """The observation of which these facts, by their names in files, are known; others are as by default."""
-        return cls(**{field: facts[name] for name, field in cls.FACTS.items() if name in facts})
+        return cls(**{name.strip("_"): facts[name] for name in cls.FACTS if name in facts})
 
     def with_facts(self: Known, facts: Mapping[str, Any]) -> Known:
         """The observation with other facts; of names that it does not have nothing is taken."""
-        told = {field: facts[name] for name, field in self.FACTS.items() if name in facts}
-        return replace(self, **told) if told else self
+        return self.of({**self.facts, **facts})
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The fields by their names in files."""
-        return {name: getattr(self, field) for name, field in self.FACTS.items()}
+        return {name: getattr(self, name.strip("_")) for name in self.FACTS}
 
     @property
     def likelihood(self) -> Likelihood:
@@ -139,6 +148,10 @@ class Observation:
         """Observations as likelihoods know them."""
         return y
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """New observations of likelihoods as users know them."""
+        return y
+
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         """Extents (n,) of entries to predict, None where they have none; `needed`: they cannot be left out."""
         refuse_others(self.ESTIMATOR, given)
@@ -154,6 +167,7 @@ class Target:
     """What a user says of the values: the parameters that only some estimators have."""
 
     OBSERVATION: ClassVar[type[Observation]]
+    is_scaled: ClassVar[bool] = False  # whether latent values have the units of the data
     # What estimators that do not have these parameters mean by them.
     noise = "one"
     dispersion = None
@@ -171,19 +185,12 @@ class Target:
         raise NotImplementedError
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """The likelihood of a fit to y at coords (n, K), by weights, and the facts that say so."""
         raise NotImplementedError
 
-    def decide_noise(
-        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
-    ) -> tuple[Uneven | None, dict[str, Any]]:
+    def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise of a fit differs, None where it does not, and the facts that say so."""
         return None, {}
 
@@ -199,27 +206,31 @@ class Target:
         """Whether one of the values could decide all of a fit by chains."""
         return False
 
-    def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise | None:
+    def gamma_noise(self, y: np.ndarray, weight: OfEach = None) -> GammaNoise | None:
         """The prior of the noise precision; None where there is no such noise."""
         return None
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """Latent value that every entry would have if they did not differ, where main effects need one to start at."""
         return 0.0
 
-    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> np.ndarray:
         """What the latent values that belong to y may be, (n,), from which scales are taken."""
         return y
 
-    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        """Prior standard deviation of a factor element when prior_scale="auto"."""
-        return 1.0
+    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: OfEach = None) -> float:
+        """Prior standard deviation of a factor element when prior_scale="auto".
 
-    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+        Where units are those of the data, a sum of `rank` products of `order` factors then has the mean square of y.
+        """
+        square = mean_square(y, weight) if self.is_scaled else 0.0
+        return float((square / rank) ** (0.5 / order)) if square > 0.0 else 1.0
+
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:
         """Checked entries with values as likelihoods know them, and the facts that say how they were coded."""
         return training_entries(X, y, shape), {}
 
-    def code_columns(self, values: np.ndarray) -> dict[str, Any]:
+    def code_columns(self, values: np.ndarray) -> Facts:
         """Code the values of files in place; gives the facts that say how."""
         return {}
 
@@ -231,11 +242,11 @@ class Target:
         """What codes the labels of batches, as the observation so far (None before the first one) has them."""
         return None
 
-    def of_batch(self, batch: Batch) -> dict[str, Any]:
+    def of_batch(self, batch: Batch) -> Facts:
         """The facts that a batch whose labels are coded tells of them."""
         return {}
 
-    def of_source(self, source: Any, before: Any = None) -> dict[str, Any]:
+    def of_source(self, source: Any, before: Any = None) -> Facts:
         """The facts that the source of entries knows beyond them; `before` is what an earlier batch left."""
         return {}
 
@@ -273,11 +284,11 @@ class Target:
         return weighted
 
     def in_units(
-        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: OfEach = None
+    ) -> tuple[np.ndarray | None, Facts]:
         """What the fit gets of extents, by weights, and the facts that tell of it; `before` is what it goes on from."""
         return None, {}
 
-    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, dict[str, Any]]:
+    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, Facts]:
         """A batch whose extents are in the model's unit, and the facts that tell of them."""
         return batch, {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,19 +11,19 @@ from scipy.special import logit
 
 from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value, warn_user
 from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import mean_square, weighted_mean
-from tensorcep.cp.inputs.coordinates import refuse_others
+from tensorcep.core.sums import weighted_mean
+from tensorcep.cp.inputs.coordinates import mode_of, names_of, refuse_others
 from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
-from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
-from tensorcep.cp.targets.real import uneven_dispersion
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, check_able
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.tables import as_frame
-from tensorcep.likelihoods import get_likelihood, names_of
+from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.zeros import Zeros, presence
@@ -36,6 +34,8 @@ RATES = ("poisson", "negbinomial")
 STARTS_OF_ZEROS = (0.01, 0.9)
 # Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
 ROUNDS = 10
+# Methods whose dispersion may differ.
+DISPERSED = ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
 # Standard errors of the score of Poisson counts from which they count as overdispersed.
 CLEAR = 3.0
 # An entry's leverage counts as at most so much. A count above FEW that has it was explained by effects of its own.
@@ -97,7 +97,7 @@ def log_linear_means(
 
 
 def overdispersion_of(
-    coords: np.ndarray, y: np.ndarray, exposure: np.ndarray | None = None, inflated: bool = False
+    coords: np.ndarray, y: np.ndarray, exposure: OfEach = None, inflated: bool = False
 ) -> Overdispersion:
     """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
 
@@ -191,18 +191,11 @@ def with_zeros(likelihood: Likelihood, asked: bool, share: float | None = None) 
 class CountObservation(Observation):
     """What a fit to counts decided; `extent_unit` is the mean exposure, None without, and 1 of numbers of trials."""
 
-    ESTIMATOR: ClassVar[str] = "CPCountRegressor"
-    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "_likelihood_name": "name",
-            "_fixed_dispersion": "fixed_dispersion",
-            "_extent_unit": "extent_unit",
-            "_extent_column": "extent_column",
-            "_inflated": "inflated",
-        }
-    )
+    ESTIMATOR = "CPCountRegressor"
+    of_logs = True
+    FACTS = ("_likelihood_name", "_fixed_dispersion", "_extent_unit", "_extent_column", "_inflated")
 
-    name: str = "poisson"
+    likelihood_name: str = "poisson"
     fixed_dispersion: float | None = None
     extent_unit: float | None = None
     extent_column: str | None = None
@@ -211,7 +204,7 @@ class CountObservation(Observation):
     @property
     def likelihood(self) -> Likelihood:
         """That of this name, with the dispersion that was given, and structural zeros if they were asked for."""
-        return with_zeros(with_dispersion(self.name, self.fixed_dispersion), self.inflated)
+        return with_zeros(with_dispersion(self.likelihood_name, self.fixed_dispersion), self.inflated)
 
     @property
     def origin(self) -> float:
@@ -257,7 +250,8 @@ class CountObservation(Observation):
 class CountTarget(Target):
     """What a user says of counts; see the parameters of `CPCountRegressor`."""
 
-    OBSERVATION: ClassVar[type[Observation]] = CountObservation
+    OBSERVATION = CountObservation
+    is_scaled = True
 
     likelihood: str = "auto"
     dispersion: Any = "learned"
@@ -283,7 +277,10 @@ class CountTarget(Target):
 
     def _name(self) -> str:
         """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
-        given, name = self.dispersion, check_choice("likelihood", self.likelihood, ("auto", *names_of("counts")))
+        given, name = (
+            self.dispersion,
+            check_choice("likelihood", self.likelihood, ("auto", *names_of_likelihoods("counts"))),
+        )
         if isinstance(given, str) and given == "learned":
             return name
         if name not in ("auto", "negbinomial"):
@@ -308,18 +305,13 @@ class CountTarget(Target):
         )
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """The likelihood of the counts, its dispersion starting where main effects leave it."""
         if isinstance(coords, Columns):  # all counts are checked where they are packed
             coords, y = sampled_columns(coords, y)
         y, inflated = get_likelihood("poisson").check_y(y), self.asks_for_zeros()
-        told: dict[str, Any] = {"_fixed_dispersion": None, "_inflated": False}
+        told: Facts = {"_fixed_dispersion": None, "_inflated": False}
         if self._name() == "binomial":
             check_trials(y, extent)
             return self.asked(chosen.method), {**told, "_likelihood_name": "binomial"}
@@ -346,17 +338,21 @@ class CountTarget(Target):
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
 
-    def decide_noise(
-        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
-    ) -> tuple[Uneven | None, dict[str, Any]]:
+    def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the dispersion differs; there is no other noise."""
-        return uneven_dispersion(self.dispersion, labels, chosen.method, streaming), {}
+        given, names = self.dispersion, names_of(labels)
+        if not isinstance(given, str) or given == "learned":
+            return None, {}
+        check_able("dispersion", given, "learned", DISPERSED, chosen.method, streaming)
+        if given not in names:
+            fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
+        return Uneven(mode_of(labels, given)), {}
 
     def is_wild(self, values: np.ndarray) -> bool:
         """Whether one of the counts could decide all of a fit by chains."""
         return has_wild_count(values)
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The log of the mean, or of the odds of success, half a count at least."""
         if likelihood.extent == "trials":  # y are shares
             return float(logit(weighted_mean(y, weight)))
@@ -364,16 +360,12 @@ class CountTarget(Target):
         present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
         return float(np.log(max(weighted_mean(y, weight), 0.5 / n) / present)) - log_dispersion(likelihood)
 
-    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> np.ndarray:
         """Their logs, with half a count more; of shares of successes their log odds."""
         if likelihood.extent == "trials":
             return np.asarray(logit(y))
         shift = log_dispersion(likelihood)
         return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
-
-    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        """That at which latent values are as large as these logs."""
-        return matching_scale(mean_square(y, weight), order, rank)
 
     def for_batches(self) -> Target:
         """Poisson counts, if that is left open.
@@ -421,8 +413,8 @@ class CountTarget(Target):
         return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
 
     def in_units(
-        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: np.ndarray | None = None
-    ) -> tuple[np.ndarray | None, dict[str, Any]]:
+        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: OfEach = None
+    ) -> tuple[np.ndarray | None, Facts]:
         """Exposures in units of their mean, or of that of an earlier fit; numbers of trials as they are."""
         known = None if before is None else before.extent_unit
         if extents is None:
@@ -433,7 +425,7 @@ class CountTarget(Target):
         unit = weighted_mean(extents, weight) if before is None else known or 1.0
         return extents / unit, {"_extent_unit": unit, "_extent_column": column}
 
-    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, dict[str, Any]]:
+    def batch_in_units(self, batch: Batch, before: Any) -> tuple[Batch, Facts]:
         """A batch whose exposures are in units of those of the first one."""
         extents = self.checked_extents(batch.extents, len(batch.values))
         if extents is None and before is not None and before.extent_unit is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import logit, ndtri
@@ -13,7 +11,7 @@ from scipy.special import logit, ndtri
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Coder, Observation, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Coder, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
@@ -80,10 +78,8 @@ def _is_text(labels: np.ndarray) -> bool:
 class LabelObservation(Observation):
     """What a fit to labels decided; `sampled_rate` is the share of zeros that its SparseTensor knew to hold."""
 
-    ESTIMATOR: ClassVar[str] = "CPClassifier"
-    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"link_": "link", "_sampled_rate": "sampled_rate", "_classes": "classes"}
-    )
+    ESTIMATOR = "CPClassifier"
+    FACTS = ("link_", "_sampled_rate", "_classes")
 
     link: str = "probit"
     sampled_rate: float | None = None
@@ -98,12 +94,16 @@ class LabelObservation(Observation):
         """Labels as 0 and 1."""
         return coded(y, list(self.classes))
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """The labels of 0 and 1."""
+        return y if list(self.classes) == [0, 1] else np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
+
 
 @dataclass(frozen=True)
 class LabelTarget(Target):
     """What a user says of labels; see the parameters of `CPClassifier`."""
 
-    OBSERVATION: ClassVar[type[Observation]] = LabelObservation
+    OBSERVATION = LabelObservation
 
     link: str = "auto"
     zero_rate: float | str = 1.0
@@ -123,26 +123,21 @@ class LabelTarget(Target):
         return get_likelihood("logit" if link == "auto" else link)
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """The link that the method serves."""
         link = self._link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
         return get_likelihood(link), {"link_": link}
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""
         ones, n = (np.count_nonzero(y > 0.0), len(y)) if weight is None else (weight[y > 0.0].sum(), weight.sum())
         share = (ones + 0.5) / (n + 1.0)
         return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
 
-    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:
         """Checked entries whose labels are 0 and 1, and the two labels."""
         return classed_entries(X, y, shape, two_classes, coded)
 
@@ -158,7 +153,7 @@ class LabelTarget(Target):
 
         return code
 
-    def of_batch(self, batch: Batch) -> dict[str, Any]:
+    def of_batch(self, batch: Batch) -> Facts:
         """The two labels."""
         return {"_classes": [0, 1] if batch.classes is None else batch.classes}
 
@@ -175,7 +170,7 @@ class LabelTarget(Target):
             fail_value("zero_rate='auto' needs a fit to a SparseTensor whose zero_rate is one number; give the number.")
         return float(observation.sampled_rate)
 
-    def of_source(self, source: Any, before: Any = None) -> dict[str, Any]:
+    def of_source(self, source: Any, before: Any = None) -> Facts:
         """The share of zeros that a SparseTensor knows to hold."""
         known = source.zero_rate if isinstance(source, SparseTensor) else None
         if self.rate() == "auto":

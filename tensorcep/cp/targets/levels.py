@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from tensorcep.core.checks import check_choice, check_unmasked, check_values, fa
 from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import leaves
 from tensorcep.cp.inputs.coordinates import Entries
-from tensorcep.cp.targets.base import Chosen, Observation, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
 from tensorcep.likelihoods.record import Likelihood
@@ -100,16 +99,12 @@ def check_none_missing(labels: np.ndarray) -> None:
         )
 
 
-def _levels(likelihood: Likelihood) -> Any:
-    return likelihood.levels
-
-
 @dataclass(frozen=True)
 class LevelObservation(Observation):
     """What a fit to ordered levels decided; `shares` (L,) are how often each of the levels was seen."""
 
-    ESTIMATOR: ClassVar[str] = "CPOrdinalClassifier"
-    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType({"link_": "link", "_shares": "shares", "_classes": "classes"})
+    ESTIMATOR = "CPOrdinalClassifier"
+    FACTS = ("link_", "_shares", "_classes")
 
     link: str = "probit"
     shares: tuple[float, ...] | list[float] = (1.0, 1.0)
@@ -124,12 +119,16 @@ class LevelObservation(Observation):
         """Levels as 0, 1, ..."""
         return coded(y, list(self.classes))
 
+    def decoded(self, y: np.ndarray) -> np.ndarray:
+        """The levels of 0, 1, ..."""
+        return np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
+
 
 @dataclass(frozen=True)
 class LevelTarget(Target):
     """What a user says of ordered levels; see the parameters of `CPOrdinalClassifier`. `classes` are found in y."""
 
-    OBSERVATION: ClassVar[type[Observation]] = LevelObservation
+    OBSERVATION = LevelObservation
 
     link: str = "probit"
     classes: tuple[Any, ...] = (0, 1)
@@ -139,13 +138,8 @@ class LevelTarget(Target):
         return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """That of the link and of how often each level occurs."""
         shares = shares_of(y, len(self.classes), weight).tolist()
         return ordinal(self.link, shares, worth_of(list(self.classes))), {"link_": self.link, "_shares": shares}
@@ -154,14 +148,15 @@ class LevelTarget(Target):
         """The target with the levels that were found."""
         return replace(self, classes=tuple(coding.get("_classes", self.classes)))
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The latent value that makes every level as likely as it is among y."""
-        levels = _levels(likelihood)
+        levels: Any = likelihood.levels
         return constant_of("logit" if levels.logistic else "probit", shares_of(y, levels.n, weight))
 
-    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> np.ndarray:
+    def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> np.ndarray:
         """A step up the log likelihood from the constant."""
-        levels, constant = _levels(likelihood), self.intercept(y, likelihood, weight)
+        levels: Any = likelihood.levels
+        constant = self.intercept(y, likelihood, weight)
 
         def guessed(at: slice) -> np.ndarray:
             low, high = levels.between(y[at], levels.start)
@@ -169,12 +164,12 @@ class LevelTarget(Target):
 
         return filled(beside(y), guessed)
 
-    def code_columns(self, values: np.ndarray) -> dict[str, Any]:
+    def code_columns(self, values: np.ndarray) -> Facts:
         """Code the levels of files in place."""
         classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
         filled(values, lambda at: coded(values[at], classes))
         return {"_classes": classes}
 
-    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, dict[str, Any]]:
+    def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:
         """Checked entries whose levels are 0, 1, ..., and the levels."""
         return classed_entries(X, y, shape, classes_of, coded)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Mixture, Posterior
+from tensorcep.core.belief import GammaNoise
 from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.checks import (
     LARGEST,
@@ -30,7 +28,7 @@ from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.targets.base import Chosen, Observation, Target, matching_scale
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, check_able
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -99,7 +97,7 @@ def _unable_to_censor(chosen: Chosen) -> str:
     return ""
 
 
-def spike_at_minimum(y: np.ndarray, weight: np.ndarray | None = None) -> float | None:
+def spike_at_minimum(y: np.ndarray, weight: OfEach = None) -> float | None:
     """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one.
 
     With weights (N,) it is that of the entries that tell, and shares are of their weights.
@@ -122,70 +120,8 @@ def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None
     return float(values[0])
 
 
-# Methods whose noise, or whose dispersion, may differ.
-UNEVEN, DISPERSED = ("gibbs", "vmp"), ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
-
-
-def uneven_noise(
-    given: Any, labels: Any, method: str, streaming: bool, prior: Any
-) -> tuple[Uneven | None, dict[str, Any]]:
-    """How the noise differs, by the parameter `noise`; and the fact noise_.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such mode, or the method or the prior cannot.
-    """
-    names = names_of(labels)
-    if isinstance(given, str) and given == "one":
-        return None, {"noise_": "one"}
-    if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
-        return None, {"noise_": "auto" if method in UNEVEN and coupled(prior) is None else "one"}
-    _check_able("noise", given, "one", UNEVEN, method, streaming)
-    beside = coupled(prior)
-    if beside is not None:
-        what = beside.removeprefix("a ")
-        fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
-    if isinstance(given, str) and given == "entry" and "entry" not in names:
-        return Uneven(None), {"noise_": "entry"}
-    if isinstance(given, str) and given not in names:
-        fail_value(f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}.")
-    found = Uneven(mode_of(labels, given))
-    return found, {"noise_": name_of_noise(found, labels)}
-
-
-def uneven_dispersion(given: Any, labels: Any, method: str, streaming: bool) -> Uneven | None:
-    """How the dispersion differs, by the parameter `dispersion`, if that is a word.
-
-    Raises
-    ------
-    ValueError
-        If there is no such mode, or the method cannot.
-    """
-    if not isinstance(given, str) or given == "learned":
-        return None
-    _check_able("dispersion", given, "learned", DISPERSED, method, streaming)
-    names = names_of(labels)
-    if given not in names:
-        fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
-    return Uneven(mode_of(labels, given))
-
-
-def _check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
-    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
-    if streaming:
-        instead = f"use fit, with all entries, or {name}={one!r}"
-        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
-    if method not in able:
-        those = " or ".join(f"method={own!r}" for own in able)
-        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
-
-
-def has_common_law(result: Any) -> bool:
-    """Whether the rows of a mode have a dispersion each, of a law that they have in common, in a result for counts."""
-    first = result.members[0] if isinstance(result, Mixture) else result
-    known = first.dispersion if isinstance(first, Posterior) else None
-    return getattr(first, "uneven", None) is not None or (known is not None and known.mean is not None)
+# Methods whose noise may differ.
+UNEVEN = ("gibbs", "vmp")
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
@@ -248,15 +184,13 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
     return 1.0
 
 
-def likelihood_of(
-    power: float, y: np.ndarray, centred: bool, weight: np.ndarray | None = None
-) -> tuple[Likelihood, dict[str, Any]]:
+def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> tuple[Likelihood, Facts]:
     """The likelihood of a power of y, about its mean if it is to be centred, and the facts that tell it."""
     level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
 
 
-def powers_to_try(power: Any, y: np.ndarray, weight: np.ndarray | None = None) -> tuple[float, ...]:
+def powers_to_try(power: Any, y: np.ndarray, weight: OfEach = None) -> tuple[float, ...]:
     """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
 
     By default also of values that pile up at the least one, which no power makes normal, and of few: as those say whose
@@ -304,10 +238,8 @@ LEAST_RATE = 1e-150
 class RealObservation(Observation):
     """What a fit to real values decided; see the attributes of `CPRegressor`."""
 
-    ESTIMATOR: ClassVar[str] = "CPRegressor"
-    FACTS: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {f"{name}_": name for name in ("lower_limit", "upper_limit", "level", "noise", "power")}
-    )
+    ESTIMATOR = "CPRegressor"
+    FACTS = ("lower_limit_", "upper_limit_", "level_", "noise_", "power_")
 
     lower_limit: float | None = None
     upper_limit: float | None = None
@@ -332,7 +264,8 @@ class RealObservation(Observation):
 class RealTarget(Target):
     """What a user says of real values; see the parameters of `CPRegressor`."""
 
-    OBSERVATION: ClassVar[type[Observation]] = RealObservation
+    OBSERVATION = RealObservation
+    is_scaled = True
 
     noise_prior: tuple[float, float] | None = None
     noise: Any = "one"
@@ -354,13 +287,8 @@ class RealTarget(Target):
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
     def decide(
-        self,
-        y: np.ndarray,
-        chosen: Chosen,
-        coords: np.ndarray,
-        extent: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
-    ) -> tuple[Likelihood, dict[str, Any]]:
+        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
+    ) -> tuple[Likelihood, Facts]:
         """The limit, the power (several, where entries left out are to decide) and the level of the values."""
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
@@ -399,14 +327,28 @@ class RealTarget(Target):
         """Whether the least value is subtracted before the fit."""
         return chosen.from_least and chosen.has_positive_rows and chosen.random
 
-    def decide_noise(
-        self, labels: Any, chosen: Chosen, streaming: bool, prior: Any
-    ) -> tuple[Uneven | None, dict[str, Any]]:
+    def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
-        return uneven_noise(self.noise, labels, chosen.method, streaming, prior)
+        given, names, beside = self.noise, names_of(labels), coupled(prior)
+        if isinstance(given, str) and given == "one":
+            return None, {"noise_": "one"}
+        if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
+            return None, {"noise_": "auto" if chosen.method in UNEVEN and beside is None else "one"}
+        check_able("noise", given, "one", UNEVEN, chosen.method, streaming)
+        if beside is not None:
+            what = beside.removeprefix("a ")
+            fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")
+        if isinstance(given, str) and given == "entry" and "entry" not in names:
+            return Uneven(None), {"noise_": "entry"}
+        if isinstance(given, str) and given not in names:
+            fail_value(
+                f"noise must be 'one', 'entry', 'auto', or a mode, one of {names} or its position; got {given!r}."
+            )
+        found = Uneven(mode_of(labels, given))
+        return found, {"noise_": name_of_noise(found, labels)}
 
-    def gamma_noise(self, y: np.ndarray, weight: np.ndarray | None = None) -> GammaNoise:
+    def gamma_noise(self, y: np.ndarray, weight: OfEach = None) -> GammaNoise:
         """The prior that is given, or the paper's in units of the data."""
         if self.noise_prior is None:
             return GammaNoise(1e-3, 1e-3 * (mean_square(y, weight) or 1.0))
@@ -423,10 +365,6 @@ class RealTarget(Target):
         """Values whose squares are numbers."""
         return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
-    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: np.ndarray | None = None) -> float:
+    def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The mean."""
         return weighted_mean(y, weight)
-
-    def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: np.ndarray | None = None) -> float:
-        """That at which latent values are as large as the values."""
-        return matching_scale(mean_square(y, weight), order, rank)

@@ -8,13 +8,13 @@ from helpers.cases import each
 from helpers.problems import build, cells, problem, settings_of
 from scipy.stats import poisson
 
+from tensorcep import CPCountRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.meanfield import method
 from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
 from tensorcep.cp.model.latent import latent_at
-from tensorcep.estimators import CPCountRegressor
 
 
 @each("seed", [0, 3])

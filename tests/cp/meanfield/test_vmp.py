@@ -14,13 +14,13 @@ from helpers.published import RANKS, SHAPES, published_score
 from oracles import vmp as oracle
 from scipy.stats import multivariate_normal, norm
 
+from tensorcep import CPClassifier, CPCountRegressor
 from tensorcep.core.belief import GammaNoise
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.rows import first_square, update_mode
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.datasets import published_entries
-from tensorcep.estimators import CPClassifier, CPCountRegressor
 from tensorcep.priors.fixed import Prior
 
 STORED = json.loads((Path(__file__).parents[2] / "oracles" / "tensor_trajectories.json").read_text())
