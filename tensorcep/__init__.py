@@ -11,35 +11,50 @@ from typing import TYPE_CHECKING, Any
 from tensorcep._version import __version__
 
 if TYPE_CHECKING:
-    from tensorcep import datasets, distributed, methods, metrics
-    from tensorcep.cp.estimators.classifier import CPClassifier
-    from tensorcep.cp.estimators.count import CPCountRegressor
-    from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier
-    from tensorcep.cp.estimators.regressor import CPRegressor
-    from tensorcep.cp.simulate import simulate_cp
-    from tensorcep.entries.io import read_tensor, write_tensor
-    from tensorcep.entries.labels import Labels
-    from tensorcep.entries.tables import train_test_split
-    from tensorcep.entries.tensor import SparseTensor
-    from tensorcep.ep.gaussian import GaussianEP
-    from tensorcep.ep.loopy_bp import LoopyBP
-    from tensorcep.estimators import load
-    from tensorcep.factor_models.collective import CollectiveMatrixFactorization
-    from tensorcep.factor_models.group_factor import BayesianCCA, GroupFactorAnalysis
-    from tensorcep.factor_models.pca import BayesianFactorAnalysis, BayesianPCA
-    from tensorcep.gaussian_process.classifier import GaussianProcessClassifier
-    from tensorcep.gaussian_process.count import GaussianProcessCountRegressor
-    from tensorcep.linear.bayes_point import BayesPointMachine
-    from tensorcep.linear.regression import BayesianLogisticRegression, BayesianProbitRegression
-    from tensorcep.methods import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
-    from tensorcep.model_selection.compare import compare
-    from tensorcep.model_selection.matching import factor_match_score, replicability
-    from tensorcep.model_selection.select_rank import RankSelection, select_rank
-    from tensorcep.priors.features import Features
-    from tensorcep.priors.fixed import Prior
-    from tensorcep.priors.graph import Graph
-    from tensorcep.priors.series import Series
-    from tensorcep.warming import warmup
+    from tensorcep import datasets as datasets
+    from tensorcep import distributed as distributed
+    from tensorcep import methods as methods
+    from tensorcep import metrics as metrics
+    from tensorcep.cp.estimators.classifier import CPClassifier as CPClassifier
+    from tensorcep.cp.estimators.count import CPCountRegressor as CPCountRegressor
+    from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier as CPOrdinalClassifier
+    from tensorcep.cp.estimators.regressor import CPRegressor as CPRegressor
+    from tensorcep.cp.simulate import simulate_cp as simulate_cp
+    from tensorcep.entries.io import read_tensor as read_tensor
+    from tensorcep.entries.io import write_tensor as write_tensor
+    from tensorcep.entries.labels import Labels as Labels
+    from tensorcep.entries.tables import train_test_split as train_test_split
+    from tensorcep.entries.tensor import SparseTensor as SparseTensor
+    from tensorcep.ep.gaussian import GaussianEP as GaussianEP
+    from tensorcep.ep.loopy_bp import LoopyBP as LoopyBP
+    from tensorcep.estimators import load as load
+    from tensorcep.factor_models.collective import CollectiveMatrixFactorization as CollectiveMatrixFactorization
+    from tensorcep.factor_models.group_factor import BayesianCCA as BayesianCCA
+    from tensorcep.factor_models.group_factor import GroupFactorAnalysis as GroupFactorAnalysis
+    from tensorcep.factor_models.pca import BayesianFactorAnalysis as BayesianFactorAnalysis
+    from tensorcep.factor_models.pca import BayesianPCA as BayesianPCA
+    from tensorcep.gaussian_process.classifier import GaussianProcessClassifier as GaussianProcessClassifier
+    from tensorcep.gaussian_process.count import GaussianProcessCountRegressor as GaussianProcessCountRegressor
+    from tensorcep.linear.bayes_point import BayesPointMachine as BayesPointMachine
+    from tensorcep.linear.regression import BayesianLogisticRegression as BayesianLogisticRegression
+    from tensorcep.linear.regression import BayesianProbitRegression as BayesianProbitRegression
+    from tensorcep.methods import CEP as CEP
+    from tensorcep.methods import PGVB as PGVB
+    from tensorcep.methods import VMP as VMP
+    from tensorcep.methods import WOPT as WOPT
+    from tensorcep.methods import Gibbs as Gibbs
+    from tensorcep.methods import Laplace as Laplace
+    from tensorcep.methods import PGGibbs as PGGibbs
+    from tensorcep.model_selection.compare import compare as compare
+    from tensorcep.model_selection.matching import factor_match_score as factor_match_score
+    from tensorcep.model_selection.matching import replicability as replicability
+    from tensorcep.model_selection.select_rank import RankSelection as RankSelection
+    from tensorcep.model_selection.select_rank import select_rank as select_rank
+    from tensorcep.priors.features import Features as Features
+    from tensorcep.priors.fixed import Prior as Prior
+    from tensorcep.priors.graph import Graph as Graph
+    from tensorcep.priors.series import Series as Series
+    from tensorcep.warming import warmup as warmup
 
 # Where each name is defined, in the order in which `tensorcep.estimators` lists models.
 NAMES = {
@@ -75,53 +90,8 @@ NAMES = {
 _HOME = {name: home for home, names in NAMES.items() for name in names}
 _MODULES = ("datasets", "distributed", "methods", "metrics", "plots")
 
-__all__ = [
-    "CEP",
-    "PGVB",
-    "VMP",
-    "WOPT",
-    "BayesPointMachine",
-    "BayesianCCA",
-    "BayesianFactorAnalysis",
-    "BayesianLogisticRegression",
-    "BayesianPCA",
-    "BayesianProbitRegression",
-    "CPClassifier",
-    "CPCountRegressor",
-    "CPOrdinalClassifier",
-    "CPRegressor",
-    "CollectiveMatrixFactorization",
-    "Features",
-    "GaussianEP",
-    "GaussianProcessClassifier",
-    "GaussianProcessCountRegressor",
-    "Gibbs",
-    "Graph",
-    "GroupFactorAnalysis",
-    "Labels",
-    "Laplace",
-    "LoopyBP",
-    "PGGibbs",
-    "Prior",
-    "RankSelection",
-    "Series",
-    "SparseTensor",
-    "__version__",
-    "compare",
-    "datasets",
-    "distributed",
-    "factor_match_score",
-    "load",
-    "methods",
-    "metrics",
-    "read_tensor",
-    "replicability",
-    "select_rank",
-    "simulate_cp",
-    "train_test_split",
-    "warmup",
-    "write_tensor",
-]
+__all__ = ["__version__", "datasets", "distributed", "methods", "metrics"]
+__all__ += list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -33,23 +33,11 @@ MODEL_NAME, FIGURE_NAME = "tensorcep-demo.npz", "tensorcep-demo.png"
 
 
 class Demo(NamedTuple):
-    """What the demonstration found.
+    """What the demonstration found on the held-out entries.
 
-    Attributes
-    ----------
-    train, test : SparseTensor
-    model : CPRegressor
-    seconds : float
-        Of the fit, with compilation where it was needed.
-    rmse, rmse_mean : float
-        Error on the held-out entries, of the model and of predicting the training mean everywhere.
-    rmse_parafac : (PARAFAC_STARTS,) float64
-        The same of masked parafac of rank PARAFAC_RANK, for each start.
-    coverage : float
-        Share of the held-out values inside their intervals of nominal coverage COVERAGE.
-    model_file : Path
-    figure_file : Path or None
-        None when matplotlib is not installed.
+    The model's RMSE, that of the training mean everywhere, and those of masked parafac for each start; the share of
+    values inside their intervals of nominal coverage COVERAGE; seconds of the fit, with what had to be compiled. There
+    is no figure where matplotlib is not installed.
     """
 
     train: SparseTensor
@@ -67,19 +55,7 @@ class Demo(NamedTuple):
 def run_demo(
     output_dir: str | os.PathLike[str] = ".", *, rank: int | str = "auto", seed: int = 0, progress: bool = True
 ) -> Demo:
-    """Hold out a fifth of the entries, fit the others, score the predictions, and write the model and a figure.
-
-    Parameters
-    ----------
-    output_dir : path, default="."
-        Made if it does not exist.
-    rank : int or "auto", default="auto"
-        As in `CPRegressor`.
-    seed : int, default=0
-        Of the split and the random starts.
-    progress : bool, default=True
-        Whether to show a progress bar.
-    """
+    """Hold out a fifth of the entries, fit the others, score the predictions, and write the model and a figure."""
     if rank != "auto":
         check_int("rank", rank)
     check_int("seed", seed, 0)

@@ -35,27 +35,13 @@ FEATURE_MODELS, GP_MODELS = models_of("linear"), models_of("gaussian_process")
 
 
 class Family(NamedTuple):
-    """What loading needs to know of a family of models.
+    """What loading needs to know of a family of models."""
 
-    Attributes
-    ----------
-    classes : dict
-        By name.
-    read : callable
-        ``read(stored, own)``: the fitted attributes; `own` is what the class says that a file holds.
-    own : callable
-        ``own(cls)``: names of attributes, or the class of what a fit decided.
-    finish : str
-        The method that sets those that follow from them, or tries them.
-    settings : dict
-        The records of settings that parameters may be, by the names of their classes.
-    """
-
-    classes: dict[str, Any]
-    read: Callable[[StoredModel, Any], dict[str, Any]]
-    own: Callable[[Any], Any]
-    finish: str
-    settings: Mapping[str, type]
+    classes: dict[str, Any]  # by name
+    read: Callable[[StoredModel, Any], dict[str, Any]]  # ``read(stored, own)`` gives the fitted attributes
+    own: Callable[[Any], Any]  # ``own(cls)``: what a file holds, names of attributes or the class of what a fit decided
+    finish: str  # the method that sets those that follow from them, or tries them
+    settings: Mapping[str, type]  # the records of settings that parameters may be, by the names of their classes
 
 
 CP_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*SETTINGS.values(), Series, Graph)}

@@ -35,7 +35,7 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     rng = np.random.default_rng(1000 + seed)
     problem, _ = build_problem([link], list(shape), 3 * K // 2, [False, True], Priors(), rng, "random")
     chosen = ENGINES[settings.name]
-    watch = Watch(data, link, chosen.sampler, points)
+    watch = Watch(data, link, chosen.capabilities.sampler, points)
     result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
     clock = np.cumsum(result.trace["seconds"])
     common = {"data": name, "fold": seed, "rank": 3 * K // 2, "method": method}

@@ -45,7 +45,7 @@ def time_sweeps(method: str, options: argparse.Namespace) -> list[Row]:
     rng = np.random.default_rng(1000 + options.seed)
     problem, _ = build_problem([link], list(shape), K, [False, True], Priors(), rng, "random")
     sweeps = options.sweeps if method.startswith("pg-direct-f") else min(options.sweeps, 60)
-    watch = Watch(data, link, chosen.sampler, set(range(10, sweeps + 1, 10)) | {sweeps})
+    watch = Watch(data, link, chosen.capabilities.sampler, set(range(10, sweeps + 1, 10)) | {sweeps})
     result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
     seconds, common = (
         result.trace["seconds"],

@@ -92,7 +92,9 @@ def estimator(split: Split, setting: Setting, seed: int) -> Any:
     chosen |= {"rank": rank, "random_state": seed, "shape": split.shape}
     if setting.sweeps_factor != 1.0:
         likelihood = get_likelihood("logit" if split.data in LABELLED else "gaussian")
-        usual = sampler_sweeps(n, setting.method, likelihood) if METHODS[setting.method].sampler else SWEEPS
+        usual = (
+            sampler_sweeps(n, setting.method, likelihood) if METHODS[setting.method].capabilities.sampler else SWEEPS
+        )
         chosen["max_iter"] = max(1, round(setting.sweeps_factor * usual))
     if split.data in LABELLED:
         return CPClassifier(**chosen)

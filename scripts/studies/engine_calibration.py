@@ -61,7 +61,7 @@ def fit(name: str, likelihood: str, simulated: CPSimulation, seed: int, options:
         method=method,
         **(settings(simulated) if settings else {}),
         prior="fixed" if options.auto_prior else simulated.prior,
-        max_iter=options.sampler_sweeps if METHODS[method].sampler else options.sweeps,
+        max_iter=options.sampler_sweeps if METHODS[method].capabilities.sampler else options.sweeps,
         tol=options.tol,
         random_state=FIT_SEED + seed,
         **parameters,

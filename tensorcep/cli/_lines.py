@@ -16,7 +16,7 @@ def fit_line(model: Any) -> str:
     """How the fit ended; a sampler makes all its sweeps, whatever they change."""
     from tensorcep.cp.methods import METHODS
 
-    if METHODS[model.method_].sampler:
+    if METHODS[model.method_].capabilities.sampler:
         return f"{model.n_iter_} sweeps of every chain"
     ending = "converged" if model.converged_ else "not converged"
     changes = model.trace_.get("change", ())

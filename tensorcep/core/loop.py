@@ -71,6 +71,97 @@ class Finish(Protocol[ProbIn, StateIn]):
     def __call__(self, state: StateIn, problem: ProbIn, /) -> Any: ...
 
 
+class Capabilities(NamedTuple):
+    """What a method can do: a flag, names, or a rule that is asked of a likelihood or a problem (`has` asks any).
+
+    Attributes
+    ----------
+    sampler : bool
+        Steps are draws: a run takes max_iter steps, without a tolerance, and gives chains.
+    point_estimate : bool
+        It gives no posterior; columns that the data do not show do not shrink by themselves, but follow the noise.
+    quick : bool
+        It may go before another method, as a pilot that finds a start and the columns.
+    learns_prior : bool
+        It can learn the rows' prior (`Problem.prior`).
+    side_information : bool
+        The rows' prior can depend on their features, and rows on each other.
+    local : bool
+        Rows may deviate along another mode, each by itself.
+    censors, thresholds, structural_zeros : bool
+        It knows what a censored value says; learns the thresholds between ordered levels, the share of such zeros.
+    censors_spikes : bool
+        Real values predict better if a spike at the least one is taken for a limit.
+    heteroscedastic : tuple of {"noise", "dispersion"}
+        What may differ from row to row, or from entry to entry.
+    weights : callable
+        ``weights(problem)``: entries of the problem may count as any number, not a whole one alone.
+    stores : callable
+        ``stores(likelihood)``: entries may lie on scratch.
+    streams, revisits : bool
+        It learns batch by batch; it can learn past entries again.
+    fixes_rows, workers : bool
+        Rows can stay as they are; workers of a cluster can do its sums.
+    passes_messages : bool
+        Kernels of the likelihood make messages of entries.
+    proposes_rows : callable
+        ``proposes_rows(likelihood)``: a sampler may turn rows down, since no variable makes entries Gaussian.
+    knows_sparse_rows : bool
+        It knows how little a row with few entries tells, so that variation which rows explain by chance costs little.
+    regrows : bool
+        Columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise.
+    """
+
+    sampler: bool = False
+    point_estimate: bool = False
+    quick: bool = False
+    learns_prior: bool = False
+    side_information: bool = False
+    local: bool = False
+    censors: bool = False
+    censors_spikes: bool = False
+    thresholds: bool = False
+    structural_zeros: bool = False
+    heteroscedastic: tuple[str, ...] = ()
+    weights: Callable[[Any], bool] = lambda problem: problem.likelihood.levels is None
+    stores: Callable[[Likelihood], bool] = lambda likelihood: False
+    streams: bool = False
+    revisits: bool = False
+    fixes_rows: bool = False
+    workers: bool = False
+    passes_messages: bool = False
+    proposes_rows: Callable[[Likelihood], bool] = lambda likelihood: False
+    knows_sparse_rows: bool = False
+    regrows: bool = False
+
+    def has(self, capability: str, about: Any = None) -> bool:
+        """Whether a method has a capability; `about` is one of the names, or what the rule is asked of."""
+        value = getattr(self, capability)
+        return bool(value(about)) if callable(value) else about in value if isinstance(value, tuple) else value
+
+    def coupled_rows(self, likelihood: Likelihood) -> bool:
+        """Whether rows may depend on each other: not where they are turned down one by one."""
+        return self.side_information and not self.proposes_rows(likelihood)
+
+    @property
+    def posterior(self) -> bool:
+        """Whether it says how well rows are known."""
+        return not self.point_estimate
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether it gives Gaussians of the rows."""
+        return not (self.sampler or self.point_estimate)
+
+    @property
+    def robust(self) -> bool:
+        """Whether more columns than the data show do no harm to predictions."""
+        return self.sampler or self.quick
+
+
+NONE = Capabilities()
+
+
 @dataclass(frozen=True)
 class Method(Generic[Prob, Opts, State]):
     """One inference method for problems, settings and states of its own: plain functions, one file each.
@@ -86,27 +177,10 @@ class Method(Generic[Prob, Opts, State]):
     source : str
     likelihoods : tuple of str, optional
         The likelihoods that the method is for, where parts do not tell.
-    sampler : bool
-        Whether steps are draws: a run then takes max_iter steps, without a tolerance.
+    capabilities : Capabilities
     trial_sweeps : callable
         ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
         goes on; 0 for one start.
-    learns_prior : bool
-        Whether the method can learn the rows' prior (`Problem.prior`).
-    takes_features : bool
-        Whether the rows' prior can depend on their features, and rows on each other.
-    takes_pairs : bool
-        Whether rows may deviate along another mode, each by itself.
-    takes_limits : bool
-        Whether the method knows what a censored value says.
-    takes_levels : bool
-        Whether the method learns the thresholds between ordered levels.
-    takes_zeros : bool
-        Whether the method learns the share of structural zeros.
-    shrinks : bool
-        Whether columns that the data do not show shrink by themselves; a point estimate follows the noise with them.
-    regrows : bool
-        Whether columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise.
     of_entries : callable
         ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
         written. A problem takes it to a run from another start, so that it is there once. None: nothing.
@@ -123,28 +197,21 @@ class Method(Generic[Prob, Opts, State]):
     finish: Finish[Prob, State]
     source: str
     likelihoods: tuple[str, ...] | None = None
-    sampler: bool = False
+    capabilities: Capabilities = NONE
     trial_sweeps: Callable[[Any], int] = lambda options: 0
-    learns_prior: bool = False
-    takes_features: bool = False
-    takes_pairs: bool = False
-    takes_limits: bool = False
-    takes_levels: bool = False
-    takes_zeros: bool = False
-    shrinks: bool = True
-    regrows: bool = False
     of_entries: Callable[[Any], Any] = lambda state: None
     ended: Callable[[Any], Any] = lambda state: state
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
+        can = self.capabilities
         if self.likelihoods is not None and likelihood.name not in self.likelihoods:
             return [f"one of the likelihoods {list(self.likelihoods)}"]
-        if likelihood.censored and not self.takes_limits:
+        if likelihood.censored and not can.censors:
             return ["values without a limit (lower_limit=None, no upper_limit)"]
-        if likelihood.levels is not None and not self.takes_levels:
+        if likelihood.levels is not None and not can.thresholds:
             return ["values without thresholds to learn"]
-        if likelihood.zeros is not None and not self.takes_zeros:
+        if likelihood.zeros is not None and not can.structural_zeros:
             return ["counts without structural zeros (zero_inflation=False)"]
         return [part for part in self.needs if getattr(likelihood, part) is None]
 
@@ -242,4 +309,4 @@ def run(
 
 
 def _has_converged(method: AnyMethod, sweeps: list[Sweep], tol: float) -> bool:
-    return bool(sweeps) and not method.sampler and sweeps[-1].change < tol
+    return bool(sweeps) and not method.capabilities.sampler and sweeps[-1].change < tol

@@ -24,9 +24,12 @@ class Settings:
     ----------
     name : str
         What the method is called where a name is enough.
+    needs : mapping
+        Of capabilities of the method (`tensorcep.core.loop.Capabilities`), the settings that they need.
     """
 
     name: ClassVar[str]
+    needs: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         self.check()
@@ -75,6 +78,12 @@ class Settings:
         for name, value in replace(self, **params).get_params().items():
             setattr(self, name, value)
         return self
+
+
+def lacking(settings: Settings, capability: str) -> dict[str, Any]:
+    """The settings that must be others for a capability, with the values that it needs."""
+    needed = settings.needs.get(capability, {})
+    return {name: value for name, value in needed.items() if getattr(settings, name) != value}
 
 
 Record = TypeVar("Record", bound=Settings)

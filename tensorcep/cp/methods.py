@@ -1,24 +1,96 @@
-"""Inference methods for the CP model, by name."""
+"""Inference methods for the CP model by name, which of them can do what, and the refusal of what one cannot."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorcep.core.checks import check_choice, fail_value
 from tensorcep.core.loop import AnyMethod
+from tensorcep.core.settings import Settings, lacking
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
 from tensorcep.cp.laplace.method import LAPLACE
 from tensorcep.cp.meanfield.method import PG_VB, VMP
+from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.wopt import WOPT
 from tensorcep.likelihoods.record import Likelihood
 
 METHODS: dict[str, AnyMethod] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
-# Methods that learn from streams.
-STREAMING = ("cep", "vmp")
+
+
+def methods_with(capability: str, about: Any = None, likelihood: Likelihood | None = None) -> list[str]:
+    """The names of methods that have a capability, as `about` asks of it; of those that serve a likelihood."""
+    serving = [one for one in METHODS.values() if likelihood is None or not one.lacks(likelihood)]
+    about = likelihood if about is None else about
+    return [one.name for one in serving if not capability or one.capabilities.has(capability, about)]
+
+
+def is_able(method: str | Settings, capability: str, likelihood: Likelihood) -> bool:
+    """Whether a method, with these settings if they are given, serves a likelihood and has a capability for it."""
+    return why_unable(method, capability, "", likelihood) is None
+
+
+def why_unable(
+    method: str | Settings,
+    capability: str,
+    cannot: str,
+    likelihood: Likelihood | None = None,
+    about: Any = None,
+    instead: str = "",
+) -> str | None:
+    """What a method, or these settings of it, cannot do, in a sentence that names what can; None if it can.
+
+    Parameters
+    ----------
+    method : str or Settings
+    capability : str
+        One of `Capabilities`; "" asks for nothing but that the method serves the likelihood.
+    cannot : str
+        What is said of the method, from its verb on: "cannot take noise='entry'".
+    likelihood : Likelihood, optional
+        That which a method must serve.
+    about : object, optional
+        What a rule is asked of, or a name; by default the likelihood.
+    instead : str
+        What may be changed beside the method.
+    """
+    name = method if isinstance(method, str) else method.name
+    able = methods_with(capability, about, likelihood)
+    others_needed = {} if isinstance(method, str) or name not in able else lacking(method, capability)
+    if name in able and not others_needed:
+        return None
+    given = f" with {_listed({one: getattr(method, one) for one in others_needed})}" if others_needed else ""
+    others = ", ".join(_enabled(one, capability) for one in able if one != name)
+    ways = [_listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
+    return f"method {name!r}{given} {cannot}; use {', or '.join(filter(None, ways))}"
+
+
+def refuse_unable(method: str | Settings, capability: str, cannot: str, *rest: Any, **how: Any) -> None:
+    """Refuse what a method cannot do, as `why_unable` says it."""
+    sentence = why_unable(method, capability, cannot, *rest, **how)
+    if sentence is not None:
+        fail_value(f"{sentence}.")
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _enabled(name: str, capability: str) -> str:
+    """How to ask for a method that has a capability: by its name, or by settings where the usual ones lack it."""
+    usual = SETTINGS[name]()
+    needed = lacking(usual, capability)
+    return repr(usual.set_params(**needed) if needed else name)
 
 
 def proposes_rows(name: str, likelihood: Likelihood) -> bool:
     """Whether a method is a sampler that may turn rows down, since no variable makes entries Gaussian."""
-    return name == GIBBS.name and likelihood.normal is None
+    return METHODS[name].capabilities.proposes_rows(likelihood)
+
+
+def quick_method(likelihood: Likelihood) -> AnyMethod | None:
+    """The method of quick fits that go before others, or beside them; None where no such method serves."""
+    return next((METHODS[name] for name in methods_with("quick", likelihood=likelihood)), None)
 
 
 def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: str | None = None) -> AnyMethod:
@@ -35,15 +107,10 @@ def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: 
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
     if missing:
-        fits = [m.name for m in METHODS.values() if not m.lacks(likelihood)]
-        fail_value(
-            f"method {name!r} needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have; "
-            f"use one of {fits}."
-        )
-    if rows is not None and not method.takes_features:
-        fits = [m.name for m in METHODS.values() if m.takes_features and not m.lacks(likelihood)]
-        fail_value(f"method {name!r} cannot take {rows} as a prior; use one of the methods {fits}.")
-    if learning and not method.learns_prior:
-        fits = [m.name for m in METHODS.values() if m.learns_prior and not m.lacks(likelihood)]
-        fail_value(f"method {name!r} cannot learn the prior; use prior='fixed', or one of the methods {fits}.")
+        needs = f"needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have"
+        refuse_unable(name, "", needs, likelihood)
+    if rows is not None:
+        refuse_unable(name, "side_information", f"cannot take {rows} as a prior", likelihood)
+    if learning and not method.capabilities.learns_prior:
+        refuse_unable(name, "learns_prior", "cannot learn the prior", likelihood, instead="prior='fixed'")
     return method

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from tensorcep.core.belief import PointEstimate
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.model.latent import Cells, cells_of, latent_of_cells, latent_of_entries, relative_change
@@ -244,5 +244,5 @@ WOPT = Method(
     step=step,
     finish=finish,
     source="Acar et al. (2011), Scalable tensor factorizations for incomplete data",
-    shrinks=False,
+    capabilities=Capabilities(point_estimate=True),
 )

@@ -66,7 +66,7 @@ def fit_components(
     result = plan.fit(problem)
     columns = empty_columns(links)
     warn_of_empty(columns)
-    if plan.method.sampler:
+    if plan.method.capabilities.sampler:
         return Fitted(result, result.posterior, where, problem.rank)
     result = result._replace(posterior=with_wide_columns(result.posterior, links, where, columns))
     kept = np.flatnonzero(alive(result.posterior, learned, problem.rank))
@@ -85,7 +85,7 @@ def fit_components(
 
 def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned: list[bool]) -> RelationProblem:
     """The problem with the components that a few sweeps of a variational method leave, started from these."""
-    method, settings = (VB_ENGINE, VB()) if plan.method.sampler else (plan.method, plan.settings)
+    method, settings = (VB_ENGINE, VB()) if plan.method.capabilities.sampler else (plan.method, plan.settings)
     trial = fit_problem(
         method, problem, settings, max_iter=TRIAL_SWEEPS, tol=plan.tol, n_threads=plan.n_threads, warn=False
     )

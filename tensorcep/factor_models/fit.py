@@ -71,7 +71,7 @@ def plan_run(estimator: Any) -> RunPlan:
 def check_links(plan: RunPlan, links: list[Link]) -> None:
     """Refuse matrices that the method has no sampler for."""
     for link in links:
-        if plan.method.sampler:
+        if plan.method.capabilities.sampler:
             sampler_of(link.kind)
 
 
@@ -99,7 +99,7 @@ def fit_problem(
             callbacks=callbacks,
             verbose=verbose,
         )
-    if warn and not method.sampler and not result.converged and not result.stopped:
+    if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
         last = result.trace["change"][-1]
         warn_user(
             f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "

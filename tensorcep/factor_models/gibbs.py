@@ -14,7 +14,7 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, known
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.relations import (
@@ -230,5 +230,5 @@ GIBBS_ENGINE = Method(
     step=step,
     finish=finish,
     source="Klami (2014), Gibbs sampling",
-    sampler=True,
+    capabilities=Capabilities(sampler=True),
 )

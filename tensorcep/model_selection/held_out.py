@@ -43,13 +43,7 @@ Chosen: TypeAlias = "dict[str, str | Settings | None]"
 
 
 def held_out(estimator: Any, train: Any, test: Any) -> HeldOut:
-    """What is fitted to and what is predicted, as the family of the model has it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not what such a model is fitted to, or there is no such model.
-    """
+    """What is fitted to and what is predicted, as the family of the model has it; refused if that is something else."""
     if isinstance(estimator, (FeatureClassifier, BaseGaussianProcess)):
         return Points(_pair(train, "tensor_train"), _pair(test, "tensor_test"))
     if isinstance(estimator, FactorModel):
@@ -152,10 +146,10 @@ class Tensors(NamedTuple):
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     """Whether the method of the estimator can do what its other parameters ask for."""
     chosen = choose(model._spec(), train.nnz, train.shape, streaming=False)
-    method = METHODS[chosen.method]
-    learns = method.learns_prior or not chosen.learns_prior
-    knows = method.takes_features or knows_rows(model.prior) is None
-    return learns and knows and (method.takes_pairs or not is_local(model.prior))
+    can = METHODS[chosen.method].capabilities
+    learns = can.learns_prior or not chosen.learns_prior
+    knows = can.side_information or knows_rows(model.prior) is None
+    return learns and knows and (can.local or not is_local(model.prior))
 
 
 class Cells(NamedTuple):
@@ -173,13 +167,7 @@ class Cells(NamedTuple):
 
 
 def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
-    """The observed cells of what a factor model is fitted to.
-
-    Raises
-    ------
-    ValueError
-        If cells that are not stored are zeros, or there is no matrix.
-    """
+    """The observed cells of what a factor model is fitted to, refused if cells that are not stored are zeros."""
     if estimator.absent != "missing":
         fail_value(f"absent must be 'missing', so that cells can be held out; got {estimator.absent!r}.")
     X = as_views(X)

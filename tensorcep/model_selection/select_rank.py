@@ -320,13 +320,7 @@ def _check_rank_is_free(estimator: Any) -> None:
 
 
 def in_order(ranks: Iterable[int]) -> list[int]:
-    """The ranks in increasing order.
-
-    Raises
-    ------
-    ValueError
-        If one is no positive integer or is there twice, or there is none.
-    """
+    """The ranks in increasing order, positive integers, each once."""
     found = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
     if not found or len(set(found)) < len(found):
         fail_value(f"ranks must hold at least one rank, each once; got {found}.")

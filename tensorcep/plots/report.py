@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tensorcep.cp.inputs.coordinates import names_of
-from tensorcep.cp.plan.spec import with_numbers
-from tensorcep.cp.settings.registry import SETTINGS, checked_method
+from tensorcep.cp.plan.auto import with_numbers
+from tensorcep.cp.settings.registry import settings_for
 from tensorcep.entries.interop import optional_module
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
@@ -174,8 +174,7 @@ def _run(figure: Any, model: Any) -> None:
 
 def annealed_sweeps(model: Any) -> int | None:
     """Sweeps at the start of a fit in which messages count more; None for methods without."""
-    name, given = checked_method(model.method)
-    settings = given if given is not None and name == model.method_ else SETTINGS[model.method_]()
+    settings = settings_for(model.method, model.method_)
     if not hasattr(settings, "anneal"):
         return None
     numbers = with_numbers(settings, model._result.likelihood.name, model.prior_ == "learned", model.max_iter_)

@@ -16,8 +16,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
 import tensorcep as tc
+from tensorcep.core.settings import lacking
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.likelihoods import get_likelihood
 
 CHANGED = [
     tc.CEP(order=2, damping=0.5, messages="averaged", dtype="float32", n_starts=4, message_noise=(0.5, 0.5)),
@@ -37,6 +39,13 @@ def test_every_method_has_settings_and_every_setting_is_documented():
         assert METHODS[name].options is engine
         assert all(f"{field}" in engine.__doc__ for field in engine().get_params())
         assert getattr(tc, engine.__name__) is engine is getattr(tc.methods, engine.__name__)
+
+
+def test_needs_of_settings_are_values_that_give_a_capability():
+    for engine in SETTINGS.values():
+        for capability, needed in engine.needs.items():
+            assert METHODS[engine.name].capabilities.has(capability, get_likelihood("gaussian"))
+            assert lacking(engine(**needed), capability) == {}
 
 
 def test_settings_print_what_differs_from_the_defaults():

@@ -176,7 +176,7 @@ def test_sampler_with_uneven_noise_is_saved_and_loaded(tmp_path, noise):
 def test_what_cannot_use_uneven_noise_says_so():
     coords, _, y, _ = simulated("t", 200)
     for model in (CPRegressor(method="cep", noise="entry"), CPRegressor(method="wopt", noise=0)):
-        with pytest.raises(ValueError, match="cannot use noise=.*gibbs.*vmp"):
+        with pytest.raises(ValueError, match="cannot use noise=.*vmp.*gibbs"):
             model.fit(coords, y)
     with pytest.raises(ValueError, match="partial_fit learns one noise"):
         CPRegressor(noise="entry").partial_fit(coords, y)
@@ -185,7 +185,7 @@ def test_what_cannot_use_uneven_noise_says_so():
     with pytest.raises(ValueError, match="noise='entry' cannot be used beside a Series"):
         CPRegressor(method="vmp", noise="entry", prior={2: Series()}).fit(coords, y)
     for method in ("vmp", "gibbs"):
-        with pytest.raises(ValueError, match="weights must be whole numbers where noise differs"):
+        with pytest.raises(ValueError, match="weights must be whole numbers, .* where noise differs"):
             CPRegressor(2, method=method, noise=1).fit(coords, y, sample_weight=np.full(200, 0.5))
     model = CPRegressor(2, method="vmp", noise=1, random_state=0).fit(coords, y)
     with pytest.raises(ValueError, match="partial_fit learns one noise"):

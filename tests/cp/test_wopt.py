@@ -197,7 +197,7 @@ def test_wopt_estimate_says_that_it_has_no_standard_deviation(rng, tmp_path):
     coords, y, _ = problem(rng, 3, 2, 60)
     model = paper(CPRegressor, 2, method="wopt", ridge=0.1, random_state=0, max_iter=50).fit(coords, y)
     with pytest.raises(
-        ValueError, match=r"return_std=True needs a posterior, but method 'wopt' gives a point estimate"
+        ValueError, match=r"method 'wopt' gives a point estimate, and return_std=True needs a posterior; use one of"
     ):
         model.predict(coords, return_std=True)
     with pytest.raises(ValueError, match=r"predict_interval needs a posterior"):

@@ -12,16 +12,22 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import numba
+from numba import types
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
 from tensorcep.cp.cep.closed import closed_chunks
-from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
+from tensorcep.cp.cep.second_order import second_order_message
 from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
 from tensorcep.cp.cep.sweep import cep_chunks
+from tensorcep.cp.cep.update import likelihood_message, products_with_clamped
 from tensorcep.cp.messages.columns import Columns, columns_of
 from tensorcep.cp.messages.passes import sweep
 from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
@@ -29,7 +35,9 @@ from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
-from tensorcep.priors.record import clocks_of
+
+# Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
+NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -38,21 +46,13 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     Raises
     ------
     ValueError
-        If censored values, which say only that the noisy value is not above 0, meet options that do not know them, or
-        rows that are coupled messages that may be negative.
+        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
     """
     stored = options.messages == "full"
-    if any(known is not None for known in clocks_of(problem.prior)) and (options.order == 2 or not options.positive):
-        fail_value(
-            "rows that are a Series or a Graph need the positive messages of order=1 and positive=True; set those, or "
-            "use method='vmp'."
-        )
     side = _side_of(problem)
-    if side and (options.order == 2 or options.moments == "posterior" or not stored or options.projection == "w2"):
-        fail_value(
-            'censored values need order=1, moments="cavity", messages="full" and projection="kl"; set those, or '
-            "lower_limit=None and upper_limit=None."
-        )
+    if side and lacking(options, "censors"):
+        needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
+        fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
     columns = columns_of(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
@@ -101,6 +101,28 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns)
     )
 
 
+def first_order_address() -> Any:
+    """The address of `likelihood_message`."""
+    how = (NUMBER, FLAG, FLAG, NUMBER, NUMBER)
+    return address_of(likelihood_message, types.void(*how, *(NUMBER,) * 4, WORK, _slots()))
+
+
+def second_order_address() -> Any:
+    """The address of `second_order_message`."""
+    numbers = (NUMBER,) * 4
+    return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
+
+
+def clamped_address(columns: Columns) -> Any:
+    """The address of `products_with_clamped`."""
+    flags = (FLAG, FLAG, NUMBER, NUMBER)
+    return address_of(products_with_clamped, types.void(NUMBER, numba.typeof(columns), *flags, WORK, _slots()))
+
+
+def _slots() -> Any:
+    return numba.typeof(cep_slots(2, 1))
+
+
 def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
     if options.damping != "adaptive":
         return Pace(1.0 - float(options.damping))
@@ -130,11 +152,21 @@ CEP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation",
+    capabilities=Capabilities(
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,  # a spike not by itself: real values are predicted worse for it
+        thresholds=True,
+        heteroscedastic=("dispersion",),
+        stores=lambda likelihood: not likelihood.censored and likelihood.extent != "trials",
+        streams=True,
+        revisits=True,
+        fixes_rows=True,
+        workers=True,
+        passes_messages=True,
+        knows_sparse_rows=True,
+    ),
     trial_sweeps=trial_sweeps,
-    learns_prior=True,
     of_entries=lambda state: state.sums,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
 )

@@ -71,7 +71,7 @@ class CPClassifier(BaseClasses):
     def _target(self) -> LabelTarget:
         return LabelTarget(self.link, self.zero_rate)
 
-    link_ = fact("observation.link", "The link that was fitted.")
+    link_ = fact(lambda fit: fit.observation.facts["link_"], "The link that was fitted.")
     classes_ = fact(lambda fit: np.array(list(fit.observation.facts["_classes"])), "The two labels.")
 
     @property

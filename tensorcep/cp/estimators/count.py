@@ -87,7 +87,9 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
 
-    likelihood_ = fact("likelihood.name", 'The likelihood of the fit, "poisson", "negbinomial" or "binomial".')
+    likelihood_ = fact(
+        lambda fit: fit.likelihood.name, 'The likelihood of the fit, "poisson", "negbinomial" or "binomial".'
+    )
 
     def fit(
         self,

@@ -77,7 +77,7 @@ class CPOrdinalClassifier(BaseClasses):
     def _target(self) -> LevelTarget:
         return LevelTarget(self.link)
 
-    link_ = fact("observation.link", "The link that was fitted.")
+    link_ = fact(lambda fit: fit.observation.facts["link_"], "The link that was fitted.")
     classes_ = fact(lambda fit: np.array(list(fit.observation.facts["_classes"])), "The levels in their order.")
 
     @property

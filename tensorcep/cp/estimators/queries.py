@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,11 +20,13 @@ from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
 
+T = TypeVar("T")
 
-def fact(of: str | Callable[[FitResult], object], doc: str) -> property:
-    """What the result of a fit has by this name, or a function of it, as a property of estimators."""
-    get = attrgetter(of) if isinstance(of, str) else of
-    return property(lambda model: get(model._result), doc=doc)
+
+def fact(of: Callable[[FitResult], T], doc: str) -> T:
+    """What the result of a fit tells, as an attribute of estimators: a property, for types that of its value."""
+    attribute: Any = property(lambda model: of(model._result), doc=doc)
+    return attribute
 
 
 class Queries(BaseEstimator):  # type: ignore[misc]
@@ -50,22 +51,26 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         """That, with the parameters as they are now."""
         return FittedModel(self._result, self._spec())
 
-    posterior_ = fact("posterior", "Of the rows: a `Posterior`, `Draws`, a `Mixture`, or a `PointEstimate`.")
-    labels_ = fact("labels", "The labels of the rows of each mode, None of indices.")
-    shape_ = fact("shape", "How many rows each mode has.")
+    posterior_ = fact(
+        lambda fit: fit.posterior, "Of the rows: a `Posterior`, `Draws`, a `Mixture`, or a `PointEstimate`."
+    )
+    labels_ = fact(lambda fit: fit.labels, "The labels of the rows of each mode, None of indices.")
+    shape_ = fact(lambda fit: fit.shape, "How many rows each mode has.")
     n_features_in_ = fact(lambda fit: len(fit.shape), "The number of modes.")
-    method_ = fact("method", "The method that was used.")
-    rank_ = fact("rank", "Columns of the CP component.")
-    max_iter_ = fact("max_iter", "The most sweeps that the fit could have.")
-    prior_ = fact("prior", "The kind of prior that was used.")
-    interactions_ = fact("interactions", "Columns of each part: main effects, pairs of modes, the CP component.")
-    n_iter_ = fact("n_iter", "Sweeps.")
-    converged_ = fact("converged", "Whether the last sweep changed less than `tol`.")
-    trace_ = fact("trace", "Of each sweep its change, scores and seconds.")
-    n_samples_seen_ = fact("n_samples_seen", "Entries that were learned.")
-    n_batches_ = fact("n_batches", "Batches that were learned.")
-    factors_ = fact("factors", "Posterior means of the factors, (n_k, R) per mode.")
-    factor_covs_ = fact("factor_covs", "Posterior covariances of the rows, (n_k, R, R) per mode.")
+    method_ = fact(lambda fit: fit.method, "The method that was used.")
+    rank_ = fact(lambda fit: fit.rank, "Columns of the CP component.")
+    max_iter_ = fact(lambda fit: fit.max_iter, "The most sweeps that the fit could have.")
+    prior_ = fact(lambda fit: fit.prior, "The kind of prior that was used.")
+    interactions_ = fact(
+        lambda fit: fit.interactions, "Columns of each part: main effects, pairs of modes, the CP component."
+    )
+    n_iter_ = fact(lambda fit: fit.n_iter, "Sweeps.")
+    converged_ = fact(lambda fit: fit.converged, "Whether the last sweep changed less than `tol`.")
+    trace_ = fact(lambda fit: fit.trace, "Of each sweep its change, scores and seconds.")
+    n_samples_seen_ = fact(lambda fit: fit.n_samples_seen, "Entries that were learned.")
+    n_batches_ = fact(lambda fit: fit.n_batches, "Batches that were learned.")
+    factors_ = fact(lambda fit: fit.factors, "Posterior means of the factors, (n_k, R) per mode.")
+    factor_covs_ = fact(lambda fit: fit.factor_covs, "Posterior covariances of the rows, (n_k, R, R) per mode.")
     congruence_ = fact(
         lambda fit: fit.aligned.congruence.copy(),
         "How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws.",
@@ -74,9 +79,11 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         components.weights,
         "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
     )
-    column_modes_ = fact("column_modes", "The modes that each column of the factors belongs to; in the others it is 1.")
+    column_modes_ = fact(
+        lambda fit: fit.column_modes, "The modes that each column of the factors belongs to; in the others it is 1."
+    )
     relevance_ = fact(
-        "relevance",
+        lambda fit: fit.relevance,
         "Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance.",
     )
     n_components_ = fact(

@@ -106,13 +106,17 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
             self.noise_prior, self.noise, self.lower_limit, self.upper_limit, self.power, self.fit_intercept
         )
 
-    lower_limit_ = fact("observation.lower_limit", "The limit below, if values are censored there.")
-    upper_limit_ = fact("observation.upper_limit", "The limit above, if values are censored there.")
-    level_ = fact("observation.level", "What was subtracted from the values.")
-    noise_ = fact("observation.noise", "Where noise differs.")
-    power_ = fact("observation.power", "The power that was fitted.")
+    lower_limit_ = fact(
+        lambda fit: fit.observation.facts["lower_limit_"], "The limit below, if values are censored there."
+    )
+    upper_limit_ = fact(
+        lambda fit: fit.observation.facts["upper_limit_"], "The limit above, if values are censored there."
+    )
+    level_ = fact(lambda fit: fit.observation.facts["level_"], "What was subtracted from the values.")
+    noise_ = fact(lambda fit: fit.observation.facts["noise_"], "Where noise differs.")
+    power_ = fact(lambda fit: fit.observation.facts["power_"], "The power that was fitted.")
     noise_precision_ = fact(
-        components.noise_precision,
+        lambda fit: components.noise_precision(fit) or 0.0,
         "Posterior mean of the noise precision (the estimate, for a method without a posterior).",
     )
     noise_dof_ = fact(

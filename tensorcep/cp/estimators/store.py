@@ -87,13 +87,7 @@ def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: d
 
 
 def read_result(stored: StoredModel, observation: type[Observation]) -> FitResult:
-    """The result that `write_model` wrote.
-
-    Raises
-    ------
-    One of `tensorcep.core.store.UNREADABLE`
-        If something is missing or wrong.
-    """
+    """The result that `write_model` wrote; one of `core.store.UNREADABLE` if something is missing or wrong."""
     _tell_of_thresholds(stored)
     fitted: FittedCP = fitted_record(stored, FittedCP)
     labels, facts = fitted.labels.labels(), fitted.own
@@ -127,10 +121,6 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
     """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
 
     `of_logs`: the rows say something of logarithms of counts.
-
-    Raises
-    ------
-    ValueError
     """
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:

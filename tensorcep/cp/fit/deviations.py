@@ -48,7 +48,7 @@ class Pairs(NamedTuple):
 
 
 # Messages move the scale of deviations, which begin small, by little in a sweep: a share of the tolerance ends the fit.
-SHARE_OF_TOL = {"cep": 1.0 / 3.0}
+SHARE_OF_TOL = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Deviating:
         )
         policy = policy.with_changes(starts=tuple(_with_start(s, pairs) for s in policy.starts), quick_fits=quick)
         tol = plan.options.tol
-        share = SHARE_OF_TOL.get(plan.engine.method.name, 1.0)
+        share = SHARE_OF_TOL if plan.engine.method.capabilities.passes_messages else 1.0
         with_mode = plan._replace(problem=with_pairs(problem, pairs), policy=policy).with_options(tol=share * tol)
         found = policy.run(with_mode)
         if share < 1.0 and not found.stopped:

@@ -122,7 +122,7 @@ def with_calibrated(
     target: Target, plan: Plan, result: Run, fitted: FittedRows, found: Diagnostics
 ) -> tuple[FittedRows, Diagnostics]:
     """The rows, and the diagnostics; of intervals known to be too narrow as entries left out tell."""
-    if not found.narrow or plan.engine.method.sampler or result.stopped or result.left_out is not None:
+    if not found.narrow or plan.engine.method.capabilities.sampler or result.stopped or result.left_out is not None:
         return fitted, found  # entries that a trial left out of more widen fits that are right (counts: 98 % in 90 %)
     told = scored_few(plan)
     if told is None:
@@ -155,7 +155,7 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
         of_scores = place if told is None else told.place
         tails = held is not None and state.noise_held and state.uneven is None
         found = {**_scores(target, plan, of_scores, told, rows, belief, tails), **_noise(result)}
-        if plan.engine.method.sampler:
+        if plan.engine.method.capabilities.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
             found |= _unknown(belief, rows)

@@ -265,7 +265,7 @@ def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     """Warn if a run ended at its last sweep and not at its tolerance."""
     method, settings = plan.engine
-    if method.sampler or result.converged or result.stopped:
+    if method.capabilities.sampler or result.converged or result.stopped:
         return
     member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
     ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)

@@ -41,8 +41,8 @@ from tensorcep.cp.init.residual import (
 from tensorcep.cp.model.active_columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
-from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Engine, Plan, QuickFit
-from tensorcep.likelihoods import get_likelihood
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.priors.record import clocks_of
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
@@ -85,7 +85,7 @@ class FromQuickFit(MultiStart):
         if found.quick.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
             plan = plan._replace(problem=from_dispersion(plan.problem, found.belief))
         alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
-        if plan.engine.method.name not in PILOTS and alone:
+        if not plan.engine.method.capabilities.quick and alone:
             return _by_another_method(plan, found.mean, quick)
         plan = plan.started_at(found.mean)
         plan = plan._replace(engine=plan.engine._replace(settings=self.settings or plan.engine.settings))
@@ -177,7 +177,7 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     scores: Any = found.scores
     left_out = LeftOut(place, scores.log_density, scores.log_density, scores.mean, scores.spread)
     start = found.mean  # streams by cep predict worse after trials from rows of one size
-    start = balanced(start, problem, plan.engine) if plan.engine.method.regrows else start
+    start = balanced(start, problem, plan.engine) if plan.engine.method.capabilities.regrows else start
     others = others._replace(start=start, of_entries=None)
     trials = [one for one in (_trial(others, anneal, plan, left_out),) if one is not None]
     least = THRESHOLDS.least_difference
@@ -217,7 +217,7 @@ def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
     grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69.
     """
     free = problem.every_free
-    if engine.method.regrows:
+    if engine.method.capabilities.regrows:
         rows = rows.copy()
         rows[:, np.setdiff1d(np.flatnonzero(free.all(axis=0)), used_columns(problem, rows))] = 0.0
     modes = [tuple(np.flatnonzero(own).tolist()) for own in free.T]
@@ -365,11 +365,8 @@ def of_logs(quick: QuickFit) -> QuickFit:
     entries, likelihood = problem.entries, problem.likelihood
     if likelihood.zeros is not None:  # their logs say nothing
         return quick
-    if (
-        likelihood.extent != "exposure"
-        or quick.engine.method.name != "vmp"
-        or np.median(told_beside(problem)[0]) < LARGE_COUNTS
-    ):
+    of_rates = likelihood.extent == "exposure" and not quick.engine.method.lacks(GAUSSIAN)
+    if not of_rates or np.median(told_beside(problem)[0]) < LARGE_COUNTS:
         return quick
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
@@ -377,9 +374,7 @@ def of_logs(quick: QuickFit) -> QuickFit:
     y = np.where(entries.weight > 0, logs, 0.0)
     told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]
     noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(told.var()), NOISE_SHAPE))
-    real = problem._replace(
-        entries=entries._replace(y=y, known=NOTHING), likelihood=get_likelihood("gaussian"), noise_prior=noise
-    )
+    real = problem._replace(entries=entries._replace(y=y, known=NOTHING), likelihood=GAUSSIAN, noise_prior=noise)
     return quick._replace(problem=real)
 
 

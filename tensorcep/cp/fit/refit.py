@@ -23,7 +23,7 @@ from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sent import Messages
 from tensorcep.cp.messages.state import MessageState, latent_values
-from tensorcep.cp.methods import METHODS, STREAMING
+from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.problem import FixedRows
@@ -37,12 +37,11 @@ from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
 
 # Cells at which a summary is compared with the draws.
 COMPARED = 2000
-OTHERWISE = "fit with method='cep' or method='vmp', from which it always does."
 
 
 def must_be_summed_up(fit: FitResult) -> bool:
     """Whether a model was fitted by a method that learns no streams."""
-    return fit.stream is None and fit.method not in STREAMING
+    return fit.stream is None and not METHODS[fit.method].capabilities.streams
 
 
 def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
@@ -58,7 +57,7 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
     fit = fit.changed()  # what is made of the factors here is not the model's
     result = first_member(fit.posterior)
     if isinstance(result, PointEstimate):
-        fail_value(f"{what} needs a posterior, but method {fit.method!r} gives a point estimate; {OTHERWISE}")
+        refuse_unable(fit.method, "streams", f"gives a point estimate, and {what} needs a posterior", fit.likelihood)
     mean, cov = fit.unseen_mean, fit.unseen_cov
     posterior: Any = result
     if isinstance(result, Draws):
@@ -89,7 +88,8 @@ def _summary(fit: FitResult, draws: Draws, what: str) -> Summary:
     if left > MOST_LEFT:
         fail_value(
             f"the draws of {fit.method!r} do not agree on the components: Gaussians of the rows, from "
-            f"which {what} goes on, miss {100 * left:.0f} % of what the draws predict; {OTHERWISE}"
+            f"which {what} goes on, miss {100 * left:.0f} % of what the draws predict; fit with one of the methods "
+            f"{methods_with('streams', likelihood=fit.likelihood)}, from which it always does."
         )
     return summary
 
@@ -209,8 +209,6 @@ def from_earlier(plan: Plan, rows: np.ndarray, free: np.ndarray) -> Plan:
     return plan.from_rows(rows) if np.array_equal(plan.problem.every_free, free) else plan
 
 
-# Methods that can leave rows as they are.
-FIXING = tuple(name for name in METHODS if name != "wopt")
 # Draws of rows that stay, for a sampler.
 MOST_DRAWS = 200
 
@@ -249,8 +247,8 @@ def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: 
     entries = _in_known_rows(fit, read.entries, modes)
     how: dict[str, Any] = {"decided": (fit.likelihood, facts), "extent": read.extent, "power": read.power}
     plan = plan_fit(_as_fitted(spec.knowing(facts), fit), entries, read.source, **how)
-    if plan.engine.method.name not in FIXING:
-        fail_value(f"method {plan.engine.method.name!r} learns all rows; fixed_modes works with {', '.join(FIXING)}.")
+    cannot = "learns all rows, and fixed_modes keeps some"
+    refuse_unable(plan.engine.settings, "fixes_rows", cannot, fit.likelihood)
     places = _places(fit, entries, modes)
     rows = _fixed_rows(fit, gaussian, places, modes, plan)
     begin, known = plan.problem.start, gaussian.aligned.mean[np.maximum(places, 0)]
@@ -307,7 +305,7 @@ def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: 
     posterior: Any = gaussian.posterior
     at = np.maximum(places, 0)
     draws = np.zeros((0, len(places), posterior.rank))
-    if plan.engine.method.sampler:
+    if plan.engine.method.capabilities.sampler:
         draws = _draws_of(fit, gaussian)[:, at]
     which = tuple(k in modes for k in range(len(fit.shape)))
     return FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)

@@ -157,7 +157,7 @@ def may_follow_noise(problem: Problem) -> bool:
 def start_of_spectra(plan: Plan) -> np.ndarray | None:
     """The start from the spectra of the data, and of what components that these show leave over."""
     problem = of_telling(problem_in_memory(plan.problem))
-    spare = SPARE if plan.engine.method.shrinks else SMALL_SPARE
+    spare = SMALL_SPARE if plan.engine.method.capabilities.point_estimate else SPARE
     with threads_of(plan.options.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
@@ -265,7 +265,8 @@ def _best_alone(plan: Plan, trial_sweeps: int) -> Run:
 def continued(plan: Plan, begun: Run) -> Run:
     """Go on with a run to the plan's last sweep; the result is that of one run."""
     method, settings = plan.engine
-    how: dict[str, Any] = {**plan.options._asdict(), "stage": "draws" if method.sampler else "the best start"}
+    stage = "draws" if method.capabilities.sampler else "the best start"
+    how: dict[str, Any] = {**plan.options._asdict(), "stage": stage}
     how["max_iter"] -= begun.n_iter
     rest = run(method, plan.problem, settings, state=begun.state, done=begun.n_iter, **how)
     trace = {name: np.concatenate([begun.trace[name], values]) for name, values in rest.trace.items()}

@@ -27,17 +27,17 @@ from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.inputs.weights import check_power
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.meanfield.method import VMP
+from tensorcep.cp.methods import METHODS, quick_method
 from tensorcep.cp.model.columns import columns_within, parts_of
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven, with_entries_of
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
-from tensorcep.cp.plan.auto import RANKS, chosen_with
-from tensorcep.cp.plan.plan import PILOTS, REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
+from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
-from tensorcep.cp.plan.spec import FitSpec, is_auto, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.settings.messages import has_one_state
-from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.priors.learned import expected_of
@@ -81,14 +81,14 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         "quick_fits": quick,
     }
     policy: Policy
-    if quick and draft.method.sampler:
+    if quick and draft.method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
     elif quick:
         policy = FromQuickFit(**starts, settings=after_quick_fit(draft.settings, chosen))
-    elif draft.method.shrinks:
-        policy = MultiStart(**starts)
-    else:
+    elif draft.method.capabilities.point_estimate:
         policy = PenalisedEstimate(**starts)
+    else:
+        policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(draft.local, policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
     facts = Facts(rows.prior, draft.labels, draft.facts)
@@ -103,13 +103,13 @@ WITHOUT_PAIRS = 1000, 20_000
 def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ...]:
     """Quick fits of all columns; for samplers by default also of the CP component and of main effects alone."""
     likelihood, order, parts = draft.data.likelihood, len(draft.data.shape), chosen.parts
-    name = next((name for name in PILOTS if not METHODS[name].lacks(likelihood)), None)
-    if name is None:
+    method = quick_method(likelihood)
+    if method is None:
         return ()
-    engine = Engine(METHODS[name], with_numbers(SETTINGS[name](), likelihood.name, True, chosen.max_iter))
+    engine = Engine(method, with_numbers(method.options(), likelihood.name, True, chosen.max_iter))
     some = {"all columns": parts}
     stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if draft.method.sampler and stacked and is_auto(draft.spec.interactions):
+    if draft.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
         some |= {"cp": parts | {"main": 0, "pair": 0}, "main": parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.name == "negbinomial" and parts["pair"]:
@@ -125,7 +125,7 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
 
 def after_quick_fit(settings: Settings, chosen: Chosen) -> Settings:
     """Settings of a fit that starts where a quick fit has ended, if the user has not said how long it is annealed."""
-    if chosen.method not in PILOTS or chosen.settings.get_params()["anneal"] != "auto":
+    if not METHODS[chosen.method].capabilities.quick or chosen.settings.get_params()["anneal"] != "auto":
         return settings
     return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
 
@@ -157,8 +157,7 @@ def with_best_columns(draft: Draft) -> Draft:
 
 def _is_harmed(spec: FitSpec, chosen: Chosen) -> bool:
     """Whether the fit may have fewer components, and more of them than the data show do harm: they follow the noise."""
-    robust = METHODS[chosen.method].sampler or chosen.method in PILOTS
-    parts = chosen.parts
+    robust, parts = METHODS[chosen.method].capabilities.robust, chosen.parts
     return not robust and is_auto(spec.rank) and parts["cp"] == chosen.rank and not parts["pair"]
 
 
@@ -173,9 +172,9 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
 
 
 def other_parts(spec: FitSpec, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:
-    """The same fit in other columns, where it may choose them: by CEP, which is harmed by too many."""
+    """The same fit in other columns, where it may choose them: by methods that are harmed by too many."""
     parts = parts_of("main+cp", chosen.rank)
-    if chosen.method != "cep" or len(shape) < 3 or not is_auto(spec.interactions) or parts == chosen.parts:
+    if takes_every_column(chosen.method) or len(shape) < 3 or not is_auto(spec.interactions) or parts == chosen.parts:
         return []
     return [chosen._replace(parts=parts)]
 
@@ -186,13 +185,13 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     A tensor can have more components than its modes have rows, a matrix cannot. For methods that are not harmed by more
     columns than the data need.
     """
-    rank, robust = 2 * chosen.rank, METHODS[chosen.method].sampler or chosen.method in PILOTS
+    rank, robust = 2 * chosen.rank, METHODS[chosen.method].capabilities.robust
     if not (robust and is_auto(spec.rank) and len(shape) > 2):
         return None
     enough = rank <= min(n_entries // max(1, sum(shape)), math.prod(sorted(shape)[:-1]))
     if not enough or n_entries * rank**2 > MOST_PRODUCTS:
         return None
-    return chosen_with(spec, n_entries, shape, None, chosen.method, chosen.settings, rank)
+    return chosen_with(spec, n_entries, shape, None, chosen.settings, rank)
 
 
 def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
@@ -283,10 +282,8 @@ def with_best_power(draft: Draft) -> Draft:
     tried = [likelihood_of(power, values, centred, weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
-        how = (chosen.method, chosen.settings, None)
-        packed, own, ordered = packed_entries(
-            draft.spec, (coords, values, data.shape, None), likelihood, how, None, weight
-        )
+        given, how = (coords, values, data.shape, None), (chosen.settings, None)
+        packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
     problems = [problem_of(draft.spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
     best = _best(draft, problems)
@@ -296,8 +293,8 @@ def with_best_power(draft: Draft) -> Draft:
 def _best(draft: Draft, problems: Sequence[Problem]) -> int:
     """Which problem mean-field fits predict entries of best that they were not given."""
     chosen, likelihood = draft.chosen, draft.data.likelihood.name
-    settings = with_numbers(SETTINGS["vmp"](), likelihood, chosen.learns_prior, chosen.max_iter)
-    return best_problem(problems, Engine(METHODS["vmp"], settings), tol=draft.spec.tol)
+    settings = with_numbers(VMP.options(), likelihood, chosen.learns_prior, chosen.max_iter)
+    return best_problem(problems, Engine(VMP, settings), tol=draft.spec.tol)
 
 
 # A choice between problems by entries that quick mean-field fits leave out.

@@ -35,19 +35,10 @@ class Block(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the rows of the modes lie, which of them have entries, and which columns belong together.
+    """Where the rows of the modes lie, which of them have entries, and which columns belong together."""
 
-    Attributes
-    ----------
-    rows : tuple of slice
-        Packed rows of each mode.
-    seen : tuple of (n,) int64
-        Those that have entries.
-    blocks : tuple of Block
-    """
-
-    rows: tuple[slice, ...]
-    seen: tuple[np.ndarray, ...]
+    rows: tuple[slice, ...]  # packed rows of each mode
+    seen: tuple[np.ndarray, ...]  # those that have entries, (n,) int64 of each mode
     blocks: tuple[Block, ...]
 
     def parts(self, rows: np.ndarray, block: Block) -> list[np.ndarray]:
@@ -290,31 +281,16 @@ def congruence(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.n
 
 
 class Aligned(NamedTuple):
-    """What aligned draws have in common.
+    """What aligned draws have in common; `apart` is from 1 on where the components do not say what the draws say."""
 
-    Attributes
-    ----------
-    reference : (n_rows, R) float64
-        What every draw is brought next to.
-    mean, variance : (n_rows, R) float64
-        Of the aligned draws.
-    congruence : (R,) float64
-        Mean cosine of these draws' components with the reference.
-    like : (n,) bool
-        The draws that have these components, and that all but the reference are made of.
-    alike : float
-        Share of all draws whose components are fairly similar to those of a typical one.
-    apart : float
-        Mean square over cells of what the products of `mean` differ by from the mean product of all draws, likes or
-        not, over the variance of these products: from 1 on the components do not say what the draws say.
-    """
-
-    reference: np.ndarray
-    mean: np.ndarray
+    reference: np.ndarray  # (n_rows, R), what every draw is brought next to
+    mean: np.ndarray  # (n_rows, R), of the aligned draws
     variance: np.ndarray
-    congruence: np.ndarray
-    like: np.ndarray
-    alike: float = 1.0
+    congruence: np.ndarray  # (R,), the mean cosine of these draws' components with the reference
+    like: np.ndarray  # (n,) bool, the draws that have these components, and that all but the reference are made of
+    alike: float = 1.0  # the share of all draws whose components are fairly similar to those of a typical one
+    # mean square over cells of what the products of `mean` differ by from the mean product of all draws, likes or not,
+    # over the variance of these products
     apart: float = 0.0
 
     def unlike(self, layout: Layout) -> np.ndarray:
@@ -440,17 +416,8 @@ def moments_beside(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
 
-    Parameters
-    ----------
-    draws : (n, n_rows, R) float64
-    new : list of (m, R) float64
-        Of every draw.
-    found : Aligned
-        What the draws have in common.
-    layout : Layout
-        With the new rows, which do not count as seen.
-    at : slice
-        Where the new rows are among all.
+    `new` has rows (m, R) of each of the draws (n, n_rows, R), of which `found` tells what they have in common. The
+    layout is one with the new rows, which do not count as seen and stand `at` this place among all.
     """
     chosen, R = np.flatnonzero(found.like), draws.shape[2]
     reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,9 @@ import pandas as pd
 from scipy.special import ndtri
 
 from tensorcep.core.arviz import arviz_container
-from tensorcep.core.belief import Draws, Mixture, ModePrior
+from tensorcep.core.belief import Draws, Mixture, ModePrior, Posterior
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
-from tensorcep.core.components import EntryTheta
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
-from tensorcep.core.packing import offsets
 from tensorcep.core.summary import Summary
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
@@ -207,15 +204,15 @@ def noise_precision(fit: FitResult) -> float | None:
     parameter = fit.likelihood.parameter
     if parameter is None or not parameter.is_precision:
         return None
-    result: Any = fit.posterior
+    result = fit.posterior
     if isinstance(result, Mixture):
         return float(np.mean([member.noise.precision for member in result.members if member.noise is not None]))
+    if isinstance(result, Posterior):
+        return None if result.noise is None else float(result.noise.precision)
     if isinstance(result, Draws) and result.uneven is not None and result.theta_mode is not None:
         return float(np.mean(result.uneven[..., 0]))
-    if hasattr(result, "noise"):
-        return float(result.noise.precision)
     with np.errstate(over="ignore"):  # of constant values it has no bound
-        return float(np.mean(result.theta))
+        return float(np.mean(np.asarray(result.theta)))
 
 
 def feature_effects(model: FittedModel) -> pd.DataFrame:
@@ -285,8 +282,8 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
 
     factors = model.fit.aligned_draws(values[:, : sum(model.fit.shape)])
     posterior: dict[str, Any] = {
-        f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, a:b]))
-        for k, (a, b) in enumerate(itertools.pairwise(offsets(model.fit.shape)))
+        f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, own]))
+        for k, own in enumerate(model.fit.layout.rows)
     }
     likelihood = model.fit.likelihood
     name = None if likelihood.parameter is None else likelihood.parameter.name
@@ -295,8 +292,9 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     if likelihood.zeros is not None:
         posterior["zero_share"] = (DIMS_OF_DRAWS, by_chain(theta.values[:, -1]))
     if name is not None:
-        dims, drawn = _parameter(theta, len(values), modes)
-        posterior[name] = (dims, by_chain(drawn))
+        drawn = np.broadcast_to(theta.values, (len(values), theta.values.shape[1]))
+        dims = DIMS_OF_DRAWS if theta.mode is None else (*DIMS_OF_DRAWS, modes[theta.mode])
+        posterior[name] = (dims, by_chain(drawn[:, 0] if theta.mode is None else drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
         new = observations(model, f, rows, theta, rng, extent)
@@ -304,17 +302,6 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:
         groups["observed_data"] = {"y": (("entry",), check_values(model.fit.observation.coded(y), len(rows), name="y"))}
-    coords = {
-        mode: np.asarray(labels.index)
-        for mode, labels in zip(modes, model.fit.labels, strict=True)
-        if labels is not None
-    }
+    named = zip(modes, model.fit.labels, strict=True)
+    coords = {mode: np.asarray(labels.index) for mode, labels in named if labels is not None}
     return arviz_container(groups, coords, model.fit.method, approximate=n is not None)
-
-
-def _parameter(theta: EntryTheta, n_draws: int, modes: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
-    """Dimensions and draws of the likelihood's parameter: one number, or one per row of a mode."""
-    drawn = np.broadcast_to(theta.values, (n_draws, theta.values.shape[1]))
-    if theta.mode is None:
-        return DIMS_OF_DRAWS, drawn[:, 0]
-    return (*DIMS_OF_DRAWS, modes[theta.mode]), drawn

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tensorcep.core.chance import THRESHOLDS
+from tensorcep.cp.methods import methods_with
 
 # Cells at which more than this share have an R-hat above ALIKE, while the chains' disagreement is more than the second
 # share of the variance of a new observation: then another run may well predict otherwise.
@@ -125,15 +126,18 @@ class Diagnostics(NamedTuple):
 
     def lines(self) -> dict[str, str]:
         """What the table says, by the names of its lines."""
-        lines = {"sweeps": self._sweeps(), "chains": self._chains(), "weights": self._weights(), "score": self._score()}
-        lines |= {"noise": self._noise(), "intervals": self._intervals()}
-        return {name: text for name, text in lines.items() if text}
-
-    def _sweeps(self) -> str:
         ending = "of every chain" if self.n_chains else "converged" if self.converged else "not converged"
         if self.weights and not self.n_chains:
             ending = "of chains that then counted for nothing"
-        return f"{self.n_iter} {ending} ({self.method})"
+        lines = {
+            "sweeps": f"{self.n_iter} {ending} ({self.method})",
+            "chains": self._chains(),
+            "weights": ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items()),
+            "score": self._score(),
+            "noise": self._noise(),
+            "intervals": self._intervals(),
+        }
+        return {name: text for name, text in lines.items() if text}
 
     def _chains(self) -> str:
         if self.r_hat is None or self.above_1_01 is None or self.above_1_1 is None:
@@ -141,9 +145,6 @@ class Diagnostics(NamedTuple):
         shares = f"{self.above_1_01:.0%} of the cells above 1.01, {self.above_1_1:.0%} above 1.1"
         sizes = f"{self.effective_size:.0f} independent draws, at least {self.least_effective_size:.0f}"
         return f"R-hat at most {self.r_hat:.2f}, {shares}; as good as {sizes}"
-
-    def _weights(self) -> str:
-        return ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
 
     def _score(self) -> str:
         if self.score is None or self.constant_score is None:
@@ -221,7 +222,8 @@ class Diagnostics(NamedTuple):
     def _complaint_of_loss(self) -> str:
         if self.score is None or self.quick_score is None:
             return ""
-        other = "" if self.method in ("vmp", "pg-vb") else "method='vmp' or 'pg-vb', or "
+        quick = methods_with("quick")
+        other = "" if self.method in quick else f"method={' or '.join(map(repr, quick))}, or "
         return (
             f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
             f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."

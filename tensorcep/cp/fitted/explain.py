@@ -46,13 +46,7 @@ class Part(NamedTuple):
 def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, reference: np.ndarray) -> list[Part]:
     """The parts of the latent value at packed rows (K,).
 
-    Parameters
-    ----------
-    belief : Components
-    layout : Layout
-    rows : (K,) int64
-    reference : (n_rows, R) float64
-        Rows whose components of all modes say which of each component of the belief is which.
+    Components of all modes of the rows `reference` (n_rows, R) say which of each component of the belief is which.
     """
     several = belief.size > 1
     names: list[tuple[tuple[int, ...], int | None]] = [((), None)]

@@ -19,21 +19,11 @@ from tensorcep.priors.series import Clock
 
 
 class Placed(NamedTuple):
-    """Where entries are among the rows of a belief with rows at other times.
+    """Where entries are among the rows of a belief with rows at other times."""
 
-    Attributes
-    ----------
-    belief : Components
-        Known rows, one unknown row of each mode, and then rows at other times.
-    coords : (n, K) int64
-        The entries' coordinates, with a row that the model knows in place of each at another time.
-    later : (n, K) int64
-        The row of the belief of each at another time; -1 of others.
-    """
-
-    belief: Components
-    coords: np.ndarray
-    later: np.ndarray
+    belief: Components  # known rows, one unknown row of each mode, and then rows at other times
+    coords: np.ndarray  # (n, K) int64, with a row that the model knows in place of each at another time
+    later: np.ndarray  # (n, K) int64, the row of the belief of each at another time; -1 of others
 
     def rows(self, known: np.ndarray) -> np.ndarray:
         """The rows of the belief, of the packed rows (n, K) of `coords`."""
@@ -78,7 +68,7 @@ def _times(clock: Clock, fit: FitResult, X: Any, coords: np.ndarray, k: int) -> 
 
 def _has_law(fit: FitResult, k: int) -> bool:
     """Whether the fit learned how the rows of mode k depend on each other."""
-    result: Any = fit.posterior
+    result = fit.posterior
     if isinstance(result, Draws):
         return result.drifts is not None
     members = result.members if isinstance(result, Mixture) else (result,)
@@ -90,7 +80,7 @@ def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: n
     """The belief with the rows of mode k at these times."""
     result, own = fit.posterior, slice(*offsets(fit.posterior.shape)[k : k + 2])
     if isinstance(result, Draws):
-        mean = np.concatenate([belief.mean, _drawn(belief, result, fit, k, times, joint)], axis=1)
+        mean = np.concatenate([belief.mean, _drawn(belief, result, fit, k, clock, times, joint)], axis=1)
         return belief._replace(mean=mean)
     members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
     found, before = [], belief.cov
@@ -103,20 +93,15 @@ def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: n
     return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
 
 
-def _drawn(belief: Components, result: Draws, fit: FitResult, k: int, times: np.ndarray, joint: bool) -> np.ndarray:
+def _drawn(
+    belief: Components, result: Draws, fit: FitResult, k: int, clock: Clock, times: np.ndarray, joint: bool
+) -> np.ndarray:
     """Rows of mode k at these times in every draw, (S, q, R). The noise of a time is always the same."""
-    clocks = fit.series
-    first = sum(n_lines(clock) for clock in clocks[:k] if clock is not None)
-    clock: Any = clocks[k]
-    lines: Any = result.drifts
+    first, lines = sum(n_lines(own) for own in fit.series[:k] if own is not None), np.asarray(result.drifts)
     laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
     rows = belief.mean[:, slice(*offsets(result.shape)[k : k + 2])]
-    noise = np.stack([_noise(time, k, (len(rows), rows.shape[2])) for time in times], axis=1)
+    keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
+    size = (len(rows), rows.shape[2])
+    noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
     found = draw_at(clock, clock.times, rows, laws, times, noise, joint)
     return found.astype(belief.mean.dtype)
-
-
-def _noise(time: float, k: int, size: tuple[int, int]) -> np.ndarray:
-    """Standard normal numbers (S, R) that belong to a time."""
-    bits = int(np.float64(time + 0.0).view(np.uint64))
-    return np.random.default_rng([bits, k]).standard_normal(size)

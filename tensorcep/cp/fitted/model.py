@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Draws, Result
-from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.checks import warn_user
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
@@ -31,6 +31,7 @@ from tensorcep.cp.fitted.alignment import (
 )
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.inputs.coordinates import packed_rows
+from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.targets.base import Observation
@@ -59,12 +60,9 @@ class FittedRows(NamedTuple):
 def rows_of_posterior(
     posterior: Result, labels: tuple[Labels | None, ...], unseen_mean: np.ndarray, unseen_cov: np.ndarray
 ) -> FittedRows:
-    """Rows with this posterior; `unseen_mean` (K, R) and `unseen_cov` (K, R, R) are of a row without entries.
+    """Rows with this posterior, refused if that is not finite.
 
-    Raises
-    ------
-    FloatingPointError
-        If the posterior is not finite.
+    `unseen_mean` (K, R) and `unseen_cov` (K, R, R) are of a row without entries.
     """
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
     arrays = (array for array in (belief.mean, belief.cov) if array is not None)
@@ -75,82 +73,50 @@ def rows_of_posterior(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitResult:
-    """What a fit, or a stream so far, left.
-
-    Attributes
-    ----------
-    rows : FittedRows
-        Or, of a stream, what makes them when somebody asks.
-    observation : Observation
-        How it took its values.
-    method, rank, max_iter, prior, interactions
-        What the parameters came to.
-    shape : tuple of int
-    unseen_mean, unseen_cov : (K, R), (K, R, R) float64
-        Of a row of each mode that has no entries.
-    n_iter, converged, trace, n_samples_seen, n_batches
-    features, series, expected
-        What is known of rows: designs and axes by mode, empty where nothing is, and what was expected of them.
-    apart : tuple of str
-        Which of sample_weight and fixed_modes the fit had, which entries do not tell.
-    cells, sampled : (n, K) int32 or None
-        The cells of the fit, and those of them that hold sampled zeros, as far as they are kept.
-    kept : Kept or None
-        Entries and messages, where they are to be divided out.
-    stream : Stream or None
-        The state of a stream.
-    diagnostics : Diagnostics or None
-    forgotten : list of dict
-        Records of what was forgotten.
-    grown_from : tuple of str
-        Digests of the model itself, and of those that it has the other rows of.
-    """
+    """What a fit, or a stream so far, left."""
 
     _: KW_ONLY
-    rows: Any
-    observation: Observation
-    method: str
+    rows: Any  # FittedRows or, of a stream, what makes them when somebody asks
+    observation: Observation  # how it took its values
+    method: str  # this and the next four are what the parameters came to
     rank: int
     max_iter: int
     prior: str
     interactions: dict[str, int]
     shape: tuple[int, ...]
-    unseen_mean: np.ndarray
+    unseen_mean: np.ndarray  # (K, R), and the covariances (K, R, R), of a row of each mode that has no entries
     unseen_cov: np.ndarray
     n_iter: int
     converged: bool
     trace: dict[str, np.ndarray]
     n_samples_seen: int
     n_batches: int = 1
-    features: tuple[Design | None, ...] = ()
+    features: tuple[Design | None, ...] = ()  # what is known of rows: designs and axes by mode, empty where nothing is
     series: tuple[Clock | Net | None, ...] = ()
-    expected: Any = None
-    apart: tuple[str, ...] = ()
-    cells: np.ndarray | None = None
-    sampled: np.ndarray | None = None
-    kept: Any = None
-    stream: Any = None
+    expected: Any = None  # what was expected of them
+    apart: tuple[str, ...] = ()  # which of sample_weight and fixed_modes the fit had, which entries do not tell
+    cells: np.ndarray | None = None  # (n, K) int32, those of the fit, as far as they are kept
+    sampled: np.ndarray | None = None  # (n, K) int32, those of them that hold sampled zeros
+    kept: Any = None  # `Kept`: entries and messages, where they are to be divided out
+    stream: Any = None  # `Stream`
     diagnostics: Diagnostics | None = None
-    forgotten: tuple[dict[str, Any], ...] = ()
-    grown_from: tuple[str, ...] = ()
+    forgotten: tuple[dict[str, Any], ...] = ()  # records of what was forgotten
+    grown_from: tuple[str, ...] = ()  # digests of the model itself, and of those that it has the other rows of
 
     @property
     def posterior(self) -> Result:
         """The posterior of the rows."""
-        found: Result = self.rows.posterior
-        return found
+        return self.rows.posterior
 
     @property
     def belief(self) -> Components:
         """The same as predictions take it: with the rows that are not known."""
-        found: Components = self.rows.belief
-        return found
+        return self.rows.belief
 
     @property
     def labels(self) -> tuple[Labels | None, ...]:
         """The labels of the rows of each mode; None of indices."""
-        found: tuple[Labels | None, ...] = self.rows.labels
-        return found
+        return self.rows.labels
 
     def changed(self, **fields: Any) -> FitResult:
         """The result with other fields."""
@@ -205,7 +171,9 @@ class FitResult:
             which = f"{100 * found.alike:.0f} % of them are like a typical one"
         else:
             return
-        parts, mean_field = self.interactions, "pg-vb" if self.method == "pg-gibbs" else "vmp"
+        parts, needs = self.interactions, METHODS[self.method].needs
+        quick = methods_with("quick")
+        mean_field = next((name for name in quick if METHODS[name].needs == needs), quick[0])
         cures = "a lower rank, " if self.rank > 1 else ""
         cures += "interactions='cp', " if parts["main"] or parts["pair"] else ""
         warn_user(
@@ -280,15 +248,12 @@ class FittedModel(NamedTuple):
     def check_uncertain(self, what: str) -> None:
         """Refuse what needs a posterior of a point estimate."""
         if not self.has_uncertainty:
-            fail_value(
-                f"{what} needs a posterior, but method {self.fit.method!r} gives a point estimate without uncertainty; "
-                "fit with another method, for instance method='cep'."
-            )
+            cannot = f"gives a point estimate, and {what} needs a posterior"
+            refuse_unable(self.fit.method, "posterior", cannot, self.fit.likelihood)
 
     def check_chains(self, what: str) -> None:
         """Refuse what needs chains of draws."""
-        if not self.fit.belief.n_chains:
-            fail_value(f"{what} needs chains, but method {self.fit.method!r} draws none; use method='gibbs'.")
+        refuse_unable(self.fit.method, "sampler", f"draws no chains, as {what} needs", self.fit.likelihood)
 
     def packed(self, coords: np.ndarray) -> np.ndarray:
         """Packed rows (n, K) of coordinates; of rows that are not known their mode's prior row, or they are refused."""

@@ -8,9 +8,8 @@ the mean of an observation, apart from the noise of a single one. The questions 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
@@ -28,12 +27,12 @@ from tensorcep.core.checks import (
 from tensorcep.core.checks.messages import warn_of_infinite
 from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ALONE, Executor
-from tensorcep.core.packing import offsets
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.cp.targets.base import OfEach
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.entries.tensor import SparseTensor
@@ -45,6 +44,8 @@ from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
 from tensorcep.likelihoods.uneven import nodes as nodes_of
 from tensorcep.priors.deviations import drawn, moments
 
+# Mean and variance of the latent value and the likelihood's parameter, (C, n) each.
+Given: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
 
@@ -87,9 +88,9 @@ def given_at(
     parameter: EntryTheta,
     belief: Components,
     rows: np.ndarray,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
     part: slice = slice(None),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Given:
     """Mean and variance of the latent value and the likelihood's parameter, (C, n) each, of a part of the cells.
 
     Those with extents (n,) have these in it.
@@ -115,12 +116,7 @@ def factors_of(shape: np.ndarray) -> np.ndarray:
     return strata(shape[:, place], -(-STRATA // len(shape)))[:, :, which.ravel()]
 
 
-def with_factors(
-    likelihood: Likelihood,
-    given: tuple[np.ndarray, np.ndarray, np.ndarray],
-    factors: np.ndarray,
-    shape: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def with_factors(likelihood: Likelihood, given: Given, factors: np.ndarray, shape: np.ndarray) -> Given:
     """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
 
     They are of the law of this shape (C, n).
@@ -210,11 +206,7 @@ def _quantiles_of_points(f: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 def observed_moments(
-    likelihood: Likelihood,
-    belief: Components,
-    rows: np.ndarray,
-    executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
@@ -249,7 +241,7 @@ def observed_logpdf(
     rows: np.ndarray,
     y: np.ndarray,
     executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
     moments: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K).
@@ -284,20 +276,14 @@ def observed_logpdf(
 
 
 def observed_tails(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: np.ndarray | None = None
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K).
-
-    Raises
-    ------
-    TypeError
-        If the likelihood has no distribution function.
-    """
-    if likelihood.tails is None:
+    """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
+    tails = likelihood.tails
+    if tails is None:
         raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    tails: Any = likelihood.tails
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
@@ -322,7 +308,7 @@ def observed_quantiles(
     rows: np.ndarray,
     levels: Sequence[float],
     executor: Executor = ALONE,
-    extent: np.ndarray | None = None,
+    extent: OfEach = None,
 ) -> np.ndarray:
     """Quantiles (n, Q) of a new observation at these levels (Q,).
 
@@ -423,60 +409,12 @@ def draw(
     return values, theta.drawn(parameter, which, is_precision), which
 
 
-def draw_apart(
-    belief: Components,
-    likelihood: Likelihood,
-    origin: np.ndarray,
-    n_draws: int | None,
-    rng: np.random.Generator,
-    *,
-    n_known: int,
-) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
-    """As `draw`, of the belief's rows `origin`: the known ones, and then unknown ones, which are independent."""
-    if belief.cov is not None:
-        belief = belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
-        return draw(belief, likelihood, n_draws, rng)
-    values, theta, which = draw(belief, likelihood, n_draws, rng)
-    values = values[:, origin]
-    for new in range(n_known, len(origin)):
-        values[:, new] = belief.mean[rng.integers(0, belief.size, len(values)), origin[new]]
-    return values, theta, which
-
-
-def with_own_factors(
-    given: tuple[np.ndarray, np.ndarray],
-    likelihood: Likelihood,
-    theta: EntryTheta,
-    rows: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Latent value and parameter (S, n) of observations at packed rows (n, K), each with a factor if they differ.
-
-    Of a law that is spread over the components any of them tells one.
-    """
-    f, each = given
-    shape = theta.shape_of(rows)
-    if shape is not None:
-        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
-        return f + against(likelihood, factors, shape), np.asarray(each * factors)
-    return f, each if theta.factors is None else each * rng.choice(theta.factors, each.shape)
-
-
 # Nodes of the Gauss-Hermite rule over a Gaussian latent value; exact where observations are linear in it.
 NODES_OF_MEAN = 16
 
 
-class Knowledge(NamedTuple):
-    """Of the expected observations E[y | f]: mean, standard deviation, and a central interval, (n,) each."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-
-
-def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> Knowledge:
-    """What is known of the expected observations at packed rows (n, K).
+def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> dict[str, np.ndarray]:
+    """What is known of the expected observations E[y | f] at packed rows (n, K): "mean", "sd", "lower" and "upper".
 
     The ends of the interval are those of the latent value, as observations.
     """
@@ -500,7 +438,7 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
     theta = parameter_at_ends.of(rows)[0]
     ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
     lower, upper = (_expected(at_ends, end, theta) for end in ends.T)
-    return Knowledge(mean, sd, lower, upper)
+    return {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
 
 
 def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -596,7 +534,12 @@ def row_draws(
     belief, rows = found.belief, found.rows(model.packed(found.coords))
     n_known, n_later = sum(model.fit.shape), belief.mean.shape[1] - sum(model.fit.shape) - len(model.fit.shape)
     distinct, origin = distinct_unknown_rows(rows, found.coords, model.fit.shape, n_later)
-    values, theta, which = draw_apart(belief, model.fit.likelihood, origin, n_samples, rng, n_known=n_known + n_later)
+    chosen = belief if belief.cov is None else belief._replace(mean=belief.mean[:, origin], cov=belief.cov[:, origin])
+    values, theta, which = draw(chosen, model.fit.likelihood, n_samples, rng)
+    if belief.cov is None:
+        values = values[:, origin]
+        for row in range(n_known + n_later, len(origin)):  # unknown rows are independent
+            values[:, row] = belief.mean[rng.integers(0, belief.size, len(values)), origin[row]]
     f = latent_of_points(values, distinct)
     if belief.deviations is not None:
         pairs = pairs_at(belief, rows)
@@ -613,7 +556,12 @@ def observations(
 ) -> np.ndarray:
     """A new observation for each latent value f (S, n) at packed rows (n, K), with extents (n,) if it has some."""
     likelihood, parameter = with_parameter(model.likelihood_of_new, theta.predictive())
-    f, each = with_own_factors((f, np.broadcast_to(parameter.of(rows), f.shape)), likelihood, theta, rows, rng)
+    each, shape = np.broadcast_to(parameter.of(rows), f.shape), theta.shape_of(rows)
+    if shape is not None:  # each observation has a factor
+        factors = np.maximum(rng.gamma(np.broadcast_to(shape, each.shape)), np.finfo(float).tiny) / shape
+        f, each = f + against(likelihood, factors, shape), np.asarray(each * factors)
+    elif theta.factors is not None:  # of a law that is spread over the components any of them tells one
+        each = each * rng.choice(theta.factors, each.shape)
     if extent is not None:
         f, each = likelihood.at(f, each, extent)
     return np.stack([likelihood.sample(rng, *pair) for pair in zip(f, each, strict=True)])
@@ -627,7 +575,7 @@ def sample_posterior(model: FittedModel, n_samples: int = 1, X: Any = None, rand
         return row_draws(model, n, X, rng, alone=True)[2] + model.fit.observation.origin
     draws, *_ = draw(model.fit.belief, model.fit.likelihood, n, rng)
     draws = model.fit.aligned_draws(draws[:, : sum(model.fit.shape)])
-    return [draws[:, a:b] for a, b in itertools.pairwise(offsets(model.fit.shape))]
+    return [draws[:, own] for own in model.fit.layout.rows]
 
 
 def sample_y(model: FittedModel, X: Any, n_samples: int = 1, random_state: Any = None, **extent: Any) -> np.ndarray:
@@ -649,11 +597,6 @@ def scored_entries(
     """Entries to score, their values, which a tensor and a table with one more column hold, weights and extents.
 
     Warns if most of them touch rows without training entries, as folds do that are not shuffled.
-
-    Raises
-    ------
-    ValueError
-        If there are no values, or two sets of them.
     """
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)

@@ -58,24 +58,13 @@ MOST_QUERIES = 1 << 12
 
 
 class Ranked(NamedTuple):
-    """What to rank, for which combinations.
+    """What to rank, for which combinations: every one of `others` is a query."""
 
-    Attributes
-    ----------
-    candidates : slice
-        The packed rows of the mode that is ranked.
-    others : tuple of (n_k,) int64
-        Packed rows of each other mode, in the order of the modes; every combination of them is a query.
-    left_out : tuple of int64 arrays (start, stop, column)
-        Query q has no use for the candidates column[start[q]:stop[q]], counted from the first one.
-    z : float
-        A row's score is its mean plus so many standard deviations; if infinite, its standard deviation.
-    """
-
-    candidates: slice
-    others: tuple[np.ndarray, ...]
+    candidates: slice  # packed rows of the mode that is ranked
+    others: tuple[np.ndarray, ...]  # packed rows (n_k,) of each other mode, in the order of the modes
+    # start, stop, column: query q has no use for column[start[q]:stop[q]], counted from the first candidate
     left_out: tuple[np.ndarray, np.ndarray, np.ndarray]
-    z: float
+    z: float  # a row's score is its mean plus so many standard deviations; if infinite, its standard deviation
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -223,27 +212,13 @@ RANKINGS = ("mean", "lower", "upper", "thompson", "sd")
 
 
 class Combined(NamedTuple):
-    """The rows of every mode that are combined.
+    """The rows of every mode that are combined, (n,) each."""
 
-    Attributes
-    ----------
-    belief : Components
-        With rows of series at other times, where they are asked for.
-    rows : list of (n,) int64
-        Rows of each mode; -1 of those that the model does not know.
-    packed : list of (n,) int64
-        Rows of the belief.
-    shown : list of (n,) arrays or Index
-        What they are called.
-    fixed : set of int
-        The modes that are held at one row.
-    """
-
-    belief: Components
-    rows: list[np.ndarray]
-    packed: list[np.ndarray]
-    shown: list[Any]
-    fixed: set[int]
+    belief: Components  # with rows of series at other times, where they are asked for
+    rows: list[np.ndarray]  # of each mode; -1 of those that the model does not know
+    packed: list[np.ndarray]  # rows of the belief
+    shown: list[Any]  # what they are called
+    fixed: set[int]  # the modes that are held at one row
 
 
 # Cells that are predicted at a time, and at most.
@@ -385,10 +360,8 @@ def _ranked_frame(
     where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
     where.insert(k, best[query, place])
     columns = {name: shown.take(at) for name, shown, at in zip(names, chosen.shown, where, strict=True)}
-    frame = pd.DataFrame({**columns, "rank": place + 1, "mean": known.mean})
-    if model.has_uncertainty:
-        frame = frame.assign(sd=known.sd, lower=known.lower, upper=known.upper)
-    return frame
+    shown_of = known if model.has_uncertainty else {"mean": known["mean"]}
+    return pd.DataFrame({**columns, "rank": place + 1, **shown_of})
 
 
 def similar(

@@ -16,7 +16,6 @@ from tensorcep.core.belief import Draws
 from tensorcep.core.components import stacked
 from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs.first_rows import first_rows
 from tensorcep.cp.gibbs.metropolis import Judge
 from tensorcep.cp.gibbs.series import draw_series, fill_gaps
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
@@ -30,10 +29,11 @@ from tensorcep.cp.model.memmap import by_row_of, in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
 from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.ahead import in_columns, lines_of_modes
-from tensorcep.priors.record import Conditional, clocks_of, conditional_of_modes, of_mode
+from tensorcep.priors.record import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
 
 
 class Chains(NamedTuple):
@@ -107,6 +107,31 @@ def start_chains(
     sites = weighted_sites(problem) if drawn else None
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
     return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
+
+
+def first_rows(small: Problem, columns: tuple[ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
+    """The rows of every chain, (C, n_rows, rank): the start of a problem in the free columns, then draws of its prior.
+
+    Clamped columns are 1.
+    """
+    factors = np.empty((n_chains, sum(small.shape), rank))
+    for c in range(n_chains):
+        start = _draws_from_prior(small, c) if c or small.start is None else np.ascontiguousarray(small.start)
+        for own, (a, b) in zip(columns, itertools.pairwise(offsets(small.shape)), strict=True):
+            place = np.full(rank, -1)
+            place[own.free[own.free >= 0]] = np.flatnonzero(own.free >= 0)
+            arrange(int(a), int(b), start, place, factors[c])
+            factors[c, a:b, place < 0] = 1.0
+    return factors
+
+
+def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
+    """A draw of every row from its prior, (n_rows, R)."""
+    Lam, eta = problem.prior.Lam, per_row(problem.prior.eta, problem.shape)
+    line = per_row(np.arange(len(Lam)), problem.shape)
+    rows, good = np.empty(eta.shape), np.empty(len(eta))
+    row_draws.draw_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, Stream.START + chain, rows, good)
+    return rows
 
 
 def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:

@@ -29,7 +29,7 @@ import numpy as np
 
 from tensorcep.core.belief import Draws
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import mean_square, variance
 from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_presence, draw_sites
@@ -58,7 +58,6 @@ from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
 from tensorcep.cp.gibbs.state import GibbsState, without_lists
 from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.gibbs.student import ratio_of_student, told_by_held
 from tensorcep.cp.gibbs.uneven import (
     EVEN_SHARE,
     UnevenDraws,
@@ -67,6 +66,7 @@ from tensorcep.cp.gibbs.uneven import (
     draw_noise_of_sums,
     draw_weights,
     even_draws,
+    neighbour,
     of_held,
 )
 from tensorcep.cp.model.latent import relative_change
@@ -77,6 +77,12 @@ from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds
+from tensorcep.likelihoods.uneven import ALPHAS, same_size, seen_through
+
+# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
+# is told by entries that the burn-in leaves out: by so many at most; how often, in sweeps; the steps of EM each time,
+# and at the end of the burn-in; and the relative change that ends these.
+TELLING, EVERY, EM_STEPS, LAST_STEPS, SETTLED = 1000, 4, 3, 200, 1e-4
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
@@ -273,6 +279,59 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     return with_factors(draws, state.noise_law)
 
 
+def told_by_held(state: GibbsState, held: HeldOut, sweep: int, seed: int) -> HeldOut:
+    """Precision and shape of Student noise by the entries left out, every few sweeps: the shape is changed in place."""
+    uneven, noise = state.uneven, held.noise.copy()
+    if uneven is None or uneven.mode is not None or not state.noise_held or sweep % EVERY:
+        return held
+    for c in range(len(noise)):
+        rng, alpha = generator(seed, Stream.EVENNESS, sweep, c), float(ALPHAS[uneven.place[c]])
+        telling = _telling(held, held.mean[c], held.spread[c])
+        tau = _better(telling, 1.0 / float(noise[c]), alpha, EM_STEPS)
+        new = neighbour(int(uneven.place[c]), rng)
+        if 0 <= new < len(ALPHAS):
+            there = same_size(tau, alpha, float(ALPHAS[new]))
+            gain = seen_through(*telling, there, float(ALPHAS[new]))[0] - seen_through(*telling, tau, alpha)[0]
+            if np.log(rng.random()) < gain:
+                uneven.place[c], tau = new, there
+        noise[c] = 1.0 / tau
+    return held._replace(noise=noise)
+
+
+def _telling(held: HeldOut, mean: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squared residuals and variances of means of some of the entries left out."""
+    some = slice(None, None, -(-len(held.y) // TELLING))
+    return (held.y - mean)[some] ** 2, np.maximum(spread[some], 0.0)
+
+
+def _better(telling: tuple[np.ndarray, np.ndarray], tau: float, alpha: float, steps: int) -> float:
+    """tau after steps of EM."""
+    for _ in range(steps):
+        old, tau = tau, seen_through(*telling, tau, alpha)[1]
+        if abs(tau - old) < SETTLED * tau:
+            break
+    return tau
+
+
+def ratio_of_student(held: HeldOut, state: GibbsState, beside: Sequence[Beside]) -> float:
+    """The noise variance given the draws of all chains and fits, beside that given one."""
+    uneven: Any = state.uneven
+    weights = np.append(held.weights, held.beside)  # type: ignore[arg-type]
+    alphas = np.append(ALPHAS[uneven.place], [one.alpha for one in beside])
+    noises = np.append(held.noise, [one.noise for one in beside])
+    common = float(np.exp(weights @ np.log(alphas)))
+    own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
+    noise = float(weights @ np.array(own))
+    telling = _telling(held, held.mean_of_all, held.spread_of_all)
+    return 1.0 / (noise * _better(telling, 1.0 / noise, common, LAST_STEPS))
+
+
+def _takes_powers(problem: Problem) -> bool:
+    """Whether entries may count as any number: normals that labels or limits hide have no such power."""
+    normal = problem.likelihood.normal
+    return problem.likelihood.levels is None and (normal is None or augmentation_in_use(normal, problem) is None)
+
+
 GIBBS = Method(
     name="gibbs",
     needs=("mean_field",),
@@ -281,12 +340,21 @@ GIBBS = Method(
     step=step,
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
-    sampler=True,
-    learns_prior=True,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
+    capabilities=Capabilities(
+        sampler=True,
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,
+        censors_spikes=True,
+        thresholds=True,
+        heteroscedastic=("noise", "dispersion"),
+        weights=_takes_powers,
+        stores=lambda likelihood: likelihood.normal is not None,
+        fixes_rows=True,
+        workers=True,
+        proposes_rows=lambda likelihood: likelihood.normal is None,
+    ),
     ended=without_lists,
 )
 PG_GIBBS = replace(
@@ -294,7 +362,13 @@ PG_GIBBS = replace(
     name="pg-gibbs",
     needs=("pg",),
     options=PGGibbs,
-    takes_zeros=True,
+    capabilities=GIBBS.capabilities._replace(
+        structural_zeros=True,
+        heteroscedastic=("dispersion",),
+        weights=lambda problem: True,
+        stores=lambda likelihood: likelihood.extent is None,
+        proposes_rows=lambda likelihood: False,
+    ),
     init=partial(init, "pg"),
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4 and 6",
 )

@@ -38,8 +38,7 @@ from tensorcep.cp.calibration.null_model import (
     evidence_of_shares,
     mean_share,
 )
-from tensorcep.cp.gibbs.held_out import LEAST_SHARE, HeldOut
-from tensorcep.cp.gibbs.stacking import LEAST_WEIGHT
+from tensorcep.cp.gibbs.held_out import LEAST_SHARE, LEAST_WEIGHT, HeldOut
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import told_beside
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of

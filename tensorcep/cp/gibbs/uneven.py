@@ -10,7 +10,7 @@ given them it would hardly move either.
 
 Where entries left out tell the noise (`held_out`), they tell how large the precisions of rows are on average; what rows
 are beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
-shape both (`tensorcep.cp.gibbs.student`).
+shape both (`tensorcep.cp.gibbs.method`).
 """
 
 from __future__ import annotations

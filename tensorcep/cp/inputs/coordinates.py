@@ -56,12 +56,7 @@ class Read(NamedTuple):
 
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:
-    """Refuse what other estimators take beside X, y and weights.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse what other estimators take beside X, y and weights."""
     if others:
         raise TypeError(f"{call} takes no {next(iter(others))}; take it out.")
 
@@ -190,12 +185,7 @@ def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool =
 
 
 def check_labelled(known: Sequence[Any], given: Sequence[Any]) -> None:
-    """Refuse indices for a mode that the model knows by labels; each is None where a mode has indices.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse indices for a mode that the model knows by labels; each is None where a mode has indices."""
     for k, (mine, theirs) in enumerate(zip(known, given, strict=True)):
         if mine is not None and theirs is None:
             fail_value(f"mode {k} of the model has labels; got indices; pass a DataFrame of labels, or a SparseTensor.")

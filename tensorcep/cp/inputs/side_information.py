@@ -9,9 +9,9 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.components import Components
-from tensorcep.core.loop import AnyMethod
+from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.coordinates import by_mode, mode_of, names_of
-from tensorcep.cp.methods import METHODS, proposes_rows
+from tensorcep.cp.methods import refuse_unable
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.design import Design
@@ -188,22 +188,6 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
     return belief
 
 
-def check_deviating(method: AnyMethod, settings: Any, stored: bool) -> None:
-    """Refuse rows that deviate to methods that cannot learn them, where entries lie on scratch, or keep their messages.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not method.takes_pairs:
-        fits = [m.name for m in METHODS.values() if m.takes_pairs]
-        fail_value(f"method {method.name!r} cannot take a Series with local=; use one of the methods {fits}.")
-    if stored:
-        fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
-    if getattr(settings, "keep_messages", False):
-        fail_value("keep_messages=True keeps none of a Series with local=; leave it out, and forget entries by data=.")
-
-
 def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
     """How many pairs of a row and a time occur among entries (N, K).
 
@@ -223,34 +207,23 @@ def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None
 
 
 def check_mode_priors(prior: Mapping[Any, Any]) -> None:
-    """Refuse a prior of a mode that is none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a prior of a mode that is none."""
     for name, own in prior.items():
         if not (isinstance(own, (Features, Series, Graph)) or (isinstance(own, str) and own in OTHERWISE)):
             allowed = f"a tensorcep.Features, a tensorcep.Series, a tensorcep.Graph, or one of {OTHERWISE}"
             fail_value(f"prior of mode {name!r} must be {allowed}; got {own!r}.")
 
 
-def check_known(designs: Designs, clocks: Clocks, method: str, likelihood: Likelihood) -> None:
-    """Refuse more features than a method takes, and rows that are coupled where a sampler turns down one by one.
-
-    Raises
-    ------
-    ValueError
-    """
-    fits = [one for one in METHODS.values() if one.takes_features and not one.lacks(likelihood)]
-    if are_many(designs) and not METHODS[method].sampler:
+def check_known(designs: Designs, clocks: Clocks, local: bool, settings: Settings, likelihood: Likelihood) -> None:
+    """Refuse what is known of rows to methods, or settings of them, that cannot take it."""
+    if are_many(designs):
         most = max(design.n_features for design in designs if design is not None)
-        names = [one.name for one in fits if one.sampler]
-        fail_value(f"method {method!r} takes at most {MOST_DIRECT} features of a mode; got {most}; use one of {names}.")
-    known = [own for own in clocks if own is not None]
-    if known and proposes_rows(method, likelihood):
-        names, what = [one.name for one in fits if one.name != method], word_of(known[0]).removeprefix("a ")
-        fail_value(f"method {method!r} takes no {what} of {likelihood.name!r} counts; use one of {names}.")
+        cannot = f"takes at most {MOST_DIRECT} features of a mode; got {most}"
+        refuse_unable(settings, "sampler", cannot, likelihood)
+    for what in [word_of(own).removeprefix("a ") for own in clocks if own is not None]:
+        refuse_unable(settings, "coupled_rows", f"takes no {what} of {likelihood.name!r} entries", likelihood)
+    if local:
+        refuse_unable(settings, "local", "cannot take a Series with local=", likelihood)
 
 
 def are_large(clocks: Clocks) -> bool:

@@ -15,8 +15,8 @@ import numpy as np
 
 from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others
+from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import augmentation_in_use
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import column_apart
 
@@ -84,41 +84,18 @@ def _repeated(weights: np.ndarray) -> np.ndarray:
 
 
 def check_power(name: str, problem: Problem) -> None:
-    """Refuse weights that are no whole numbers where a method, by its name, takes none.
-
-    Raises
-    ------
-    ValueError
-        If the sampler draws normals that labels or limits hide, whose powers have no such form, levels or a dispersion
-        are learned, zeros are structural, or noise differs.
-    """
-    likelihood = problem.likelihood
-    normal = likelihood.normal if name == "gibbs" else None
-    if normal is not None and augmentation_in_use(normal, problem) is not None:
-        fail_value(
-            f"method 'gibbs' takes whole numbers as weights of {likelihood.name!r} entries, each counting as so many; "
-            "got others; use method='vmp' or 'cep', or link='logit' with method='pg-gibbs'."
-        )
-    if likelihood.levels is not None and name != "vmp":  # the others learn thresholds from whole entries
-        fail_value(
-            f"method {name!r} takes whole numbers as weights of ordered levels, each counting as so many entries; got "
-            "others; use method='vmp'."
-        )
-    if likelihood.parameter is not None and not likelihood.parameter.is_precision:
-        fail_value(
-            "weights must be whole numbers where a dispersion is learned; got others; give dispersion=, or "
-            "likelihood='poisson'."
-        )
-    if likelihood.zeros is not None:
-        fail_value(
-            "weights must be whole numbers with zero_inflation=True, each entry counting as so many; got others; "
-            "round them, or use zero_inflation=False."
-        )
-    if problem.uneven is not None:
-        fail_value(
-            "weights must be whole numbers where noise differs, each entry counting as so many; got others; use "
-            "noise='one'."
-        )
+    """Refuse weights that are no whole numbers to methods, and where something is learned, that take none."""
+    likelihood, whole = problem.likelihood, "whole numbers, each counting as so many entries"
+    cannot = f"cannot take weights of {likelihood.name!r} entries that are no whole numbers"
+    refuse_unable(name, "weights", cannot, likelihood, problem, instead=whole)
+    learned = likelihood.parameter is not None and not likelihood.parameter.is_precision
+    for is_so, where, instead in (
+        (learned, "where a dispersion is learned", "give dispersion=, or likelihood='poisson'"),
+        (likelihood.zeros is not None, "with zero_inflation=True", "round them, or use zero_inflation=False"),
+        (problem.uneven is not None, "where noise differs", "use noise='one'"),
+    ):
+        if is_so:
+            fail_value(f"weights must be {whole}, {where}; got others; {instead}.")
 
 
 # The name of the argument of each kind of extent, and what has it.
@@ -177,12 +154,7 @@ def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
 
 
 def check_trials(y: np.ndarray, trials: np.ndarray | None) -> None:
-    """Refuse counts above their numbers of trials.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse counts above their numbers of trials."""
     if trials is not None and (y > trials).any():
         i = int(np.argmax(y > trials))
         fail_value(

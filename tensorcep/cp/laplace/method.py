@@ -14,7 +14,7 @@ from __future__ import annotations
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.laplace.sweep import Rule, laplace_chunks, laplace_slots, places_of_modes
 from tensorcep.cp.messages.columns import columns_of
 from tensorcep.cp.messages.passes import sweep
@@ -70,10 +70,16 @@ LAPLACE = Method(
     step=step,
     finish=finish,
     source="Smola, Vishwanathan & Eskin, Laplace propagation",
+    capabilities=Capabilities(
+        learns_prior=True,
+        side_information=True,
+        thresholds=True,
+        heteroscedastic=("dispersion",),
+        fixes_rows=True,
+        workers=True,
+        passes_messages=True,
+        regrows=True,
+    ),
     trial_sweeps=lambda options: options.anneal,
-    learns_prior=True,
-    regrows=True,
     of_entries=lambda state: state.sums,
-    takes_features=True,
-    takes_levels=True,
 )

@@ -21,36 +21,49 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.belief import Posterior
+from tensorcep.core.betas import Beta
 from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.meanfield.columns import orders_of
-from tensorcep.cp.meanfield.laws import law_of_precision, laws_of_dispersions
-from tensorcep.cp.meanfield.moves import Before, before_move, hold_back, shifted
 from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, total_weight, update_sites
+from tensorcep.cp.meanfield.sites import Sites, as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, stored_sums
 from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
-from tensorcep.cp.meanfield.zeros import divergence_of_share, first_share, with_share
 from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
 from tensorcep.cp.model.latent import latent_at, relative_change
 from tensorcep.cp.model.memmap import by_row_of
-from tensorcep.cp.model.parameters import distinct_counts, first_thresholds, learned_levels, learned_parameter, own_law
-from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.parameters import (
+    Learned,
+    distinct_counts,
+    first_thresholds,
+    learned_levels,
+    learned_parameter,
+    own_law,
+    sampled_entries,
+)
+from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
 from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
+from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.settings import meanfield as settings
+from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameter import Gamma
 from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
+# The latent values of counts are logs: none that float64 counts one by one lies farther than this from another. Where
+# what entries say is matched to the log likelihood, updates need not be an ascent: the Gaussian of an entry is good
+# near its present latent value. With weights of many sizes in a row, as of counts of 0 and of a million, the update can
+# carry the light entries far beyond what it knows, and the next one farther yet: moves are held back.
+FARTHEST = math.log(2.0**53)
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
@@ -247,6 +260,103 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     return posterior_of_rows(rows, problem, state.prior.now.modes, sites=sites, **theta)
 
 
+def law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
+    """The optimal q(tau), by the sums of mode k, which was updated last."""
+    chunks, (a, b), sites = state.by_row.chunks[k], state.learned.prior, state.sites  # type: ignore[union-attr]
+    mine, y, n, Q = slice(chunks[0], chunks[-1]), sites.target, total_weight(problem), state.small.rank
+    if state.augmentation is not None:  # targets have changed since the sums were taken
+        cross = float(np.einsum("bl,bl->", y, state.f)) - 0.5 * float(sites.spread.sum())
+    else:
+        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine, :Q]))
+        cross += float(state.sum_yz[mine, Q:].sum())
+    squared = squared_targets(sites, problem) if state.stored is None else state.stored.squares
+    squares = squared - 2.0 * cross + state.square
+    return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
+
+
+def laws_of_dispersions(state: MeanFieldState, problem: Problem) -> tuple[Learned, Gamma]:
+    """What rows have in common, and the laws of the dispersions."""
+    learned, sites, present = state.learned, state.sites, problem.entries.weight
+    present = present if state.share is None else sites.present
+    if state.matched:
+        index = sampled_entries(problem, learned.groups)  # type: ignore[union-attr]
+        f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
+        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
+    else:
+        counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
+        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
+        law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
+    return learned.pooled(law)  # type: ignore[union-attr]
+
+
+def first_share(problem: Problem) -> Beta | None:
+    """The Beta law of the share of structural zeros to begin with; None where there are none."""
+    zeros = problem.likelihood.zeros
+    return None if zeros is None else zeros.first_law(len(problem.entries.permutation))
+
+
+def with_share(state: MeanFieldState, problem: Problem) -> MeanFieldState:
+    """The best law of that share given what every zero probably is: the present weights, which are not updated."""
+    zeros, present = problem.likelihood.zeros, state.sites.present
+    if zeros is None:
+        return state
+    n, n_present = len(problem.entries.permutation), float(present.sum())
+    return state._replace(share=zeros.law_of(n - n_present, n_present))
+
+
+def divergence_of_share(state: MeanFieldState, problem: Problem) -> float:
+    """What the share takes off a lower bound."""
+    zeros = problem.likelihood.zeros
+    return 0.0 if zeros is None or state.share is None else state.share.divergence(zeros.prior)
+
+
+class Before(NamedTuple):
+    """A mode before its update: its number, the means of its rows (n_k, Q), and the latent values (n_blocks, LANES)."""
+
+    mode: int
+    means: np.ndarray
+    f: np.ndarray
+
+
+def before_move(k: int, state: MeanFieldState) -> Before:
+    """What `hold_back` has to know of the present rows of mode k."""
+    chunks = state.by_row.chunks[k]
+    return Before(k, state.rows.mean[chunks[0] : chunks[-1]].copy(), state.f)
+
+
+def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor: Executor) -> bool:
+    """Shorten the moves of the rows of a mode, in place, until no latent value moves by more than FARTHEST.
+
+    Returns whether a row was held back; latent values are then to be computed again.
+    """
+    n, first = len(problem.entries.permutation), int(state.by_row.chunks[before.mode][0])
+    moved = np.abs(state.f - before.f).ravel()[:n]
+    weight = weights_of_entries(problem)
+    if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
+        moved[~tells(weight)] = 0.0
+    if moved.max(initial=0.0) <= FARTHEST:
+        return False
+    farthest = np.full(len(before.means), FARTHEST)
+    np.maximum.at(farthest, problem.entries.rows[:, before.mode].ravel()[:n] - first, moved)
+    mine = state.rows.mean[first : first + len(farthest)]
+    mine[:] = before.means + (FARTHEST / farthest)[:, None] * (mine - before.means)
+    packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
+    refresh_numbers(first, first + len(farthest), state, executor)
+    return True
+
+
+def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> Sites:
+    """The sites at the latent values f to which rows will move: f plus that, one for each dispersion or for all.
+
+    Entries tell the mean count r e^f: as log r rises, rows will take f down. At where f still is the weights of matched
+    Gaussians would be wrong, and with them the next r, which then swings.
+    """
+    sites, learned = state.sites, state.learned
+    by_mode = learned is not None and learned.groups.mode is not None
+    shift = learned.groups.per_entry(log_ratio) if by_mode else log_ratio[0]  # type: ignore[union-attr]
+    return sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
+
+
 VMP = Method(
     name="vmp",
     needs=("mean_field",),
@@ -255,13 +365,23 @@ VMP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
+    capabilities=Capabilities(
+        quick=True,
+        learns_prior=True,
+        side_information=True,
+        local=True,
+        censors=True,
+        censors_spikes=True,
+        thresholds=True,
+        structural_zeros=True,
+        heteroscedastic=("noise", "dispersion"),
+        weights=lambda problem: True,
+        stores=lambda likelihood: likelihood.extent != "trials",
+        streams=True,
+        fixes_rows=True,
+        workers=True,
+    ),
     trial_sweeps=lambda options: options.anneal,
-    learns_prior=True,
-    takes_features=True,
-    takes_pairs=True,
-    takes_limits=True,
-    takes_levels=True,
-    takes_zeros=True,
     of_entries=lambda state: state.by_row,
 )
 PG_VB = replace(
@@ -269,6 +389,7 @@ PG_VB = replace(
     name="pg-vb",
     needs=("pg",),
     options=settings.PGVB,
+    capabilities=VMP.capabilities._replace(heteroscedastic=("dispersion",), streams=False),
     init=partial(init, "pg"),
     source="Klami, Polya-Gamma augmentations for factor models, sec. 3-4",
 )

@@ -6,29 +6,23 @@ constants on held-out training entries. Entries left out may then decide on othe
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import coupled
-from tensorcep.cp.methods import METHODS, proposes_rows
+from tensorcep.cp.methods import METHODS, is_able, methods_with, proposes_rows, quick_method, refuse_unable
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.plan.memory import fits, within
-from tensorcep.cp.plan.plan import PILOTS
-from tensorcep.cp.plan.spec import (
-    FitSpec,
-    checked_ensemble,
-    checked_prior_kind,
-    given_int,
-    is_auto,
-    is_random,
-)
+from tensorcep.cp.plan.spec import FitSpec, checked_prior_kind, given_int, is_auto, is_random
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS, checked_method
+from tensorcep.cp.settings.sampling import Gibbs, Sampler
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors.fixed import Prior
@@ -46,34 +40,54 @@ MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.
 STREAM_RANK = 8
-# Methods for entries on scratch, of these likelihoods.
-STORABLE = {
-    "gaussian": ("gibbs", "vmp", "cep"),
-    "tobit": ("gibbs", "vmp"),
-    "probit": ("gibbs", "vmp", "cep"),
-    "logit": ("pg-gibbs", "pg-vb", "cep"),
-    "poisson": ("vmp", "cep"),
-    "negbinomial": ("pg-vb", "vmp", "cep"),
-    "ordinal_probit": ("gibbs", "vmp", "cep"),
-    "ordinal_logit": ("cep",),
-}
 # Fits of CEP that are mixed: as many as together visit so many entries in a sweep, within these bounds.
 MIXED_ENTRIES, MEMBERS = 80_000, (1, 4)
-# The sampler of a likelihood; "pg-gibbs" of negative-binomial counts mixes too slowly to be one.
-SAMPLERS = {
-    "gaussian": "gibbs",
-    "tobit": "gibbs",
-    "probit": "gibbs",
-    "logit": "pg-gibbs",
-    "binomial": "pg-gibbs",
-    "ordinal_probit": "gibbs",
-}
 # Counts: so many get four chains, and so many two; mean field fits more of them as well as CEP in a tenth of the time.
-FEW_COUNTS, SOME_COUNTS, OTHERWISE = 20_000, 100_000, {"poisson": "vmp", "negbinomial": "vmp"}
-# Likelihoods whose first choice for CEP is the CP component, and main effects and pairs.
-OF_CP_ALONE, OF_PAIRS = ("gaussian", "tobit"), ("probit", "logit")
-# A method, its settings if they are not the default, and the rank.
-Option = tuple[str, Settings | None, int]
+FEW_COUNTS, SOME_COUNTS = 20_000, 100_000
+
+
+class Default(NamedTuple):
+    """What "auto" stands for in fits of a likelihood.
+
+    Attributes
+    ----------
+    method : str
+        The sampler that there is for it ("pg-gibbs" of negative-binomial counts mixes too slowly to be one), or else
+        mean field where that is as good as CEP.
+    sampled_if_few : bool
+        Whether few entries have chains of "gibbs" first.
+    parts : {"main+cp", "cp", "pairs"}
+        The columns that CEP takes first, of tensors: "pairs" are main effects and pairs of modes.
+    damping : float or str
+        Of messages, mode by mode. Undamped updates converge for the Gaussian, whose messages are positive definite;
+        other likelihoods, and the parallel schedule (`PARALLEL_DAMPING`), need damping. Censored values far below their
+        limit say little, and then updates overshoot.
+    anneal, anneal_learned : int
+        Annealed sweeps. Damped updates of labels and counts take longer to align the factors than undamped ones of real
+        values; a prior that is learned finds its scale afterwards, and needs less.
+    """
+
+    method: str = "cep"
+    sampled_if_few: bool = False
+    parts: str = "main+cp"
+    damping: float | str = 0.5
+    anneal: int = 40
+    anneal_learned: int = 15
+
+
+DEFAULTS = {
+    "gaussian": Default("gibbs", parts="cp", damping=0.0, anneal=15, anneal_learned=5),
+    "tobit": Default("gibbs", parts="cp", damping="adaptive", anneal=15),
+    "probit": Default("gibbs", parts="pairs"),
+    "logit": Default("pg-gibbs", parts="pairs"),
+    "binomial": Default("pg-gibbs"),
+    "poisson": Default("vmp", sampled_if_few=True),
+    "negbinomial": Default("vmp", sampled_if_few=True),
+    "ordinal_probit": Default("gibbs"),
+}
+OTHERWISE, PARALLEL_DAMPING = Default(), 0.5
+# The settings of a method, and the rank.
+Option = tuple[Settings, int]
 
 
 def choose(
@@ -97,7 +111,8 @@ def choose(
     )
     asked = spec.asked
     options = list(options_of(spec, asked, rank, streaming, n_entries, wild))
-    for option in [one for one in options if not stored or is_storable(*one[:2], asked)] or options:
+    storable = [one for one in options if not stored or is_able(one[0], "stores", asked)]
+    for option in storable or options:
         chosen = chosen_with(spec, n_entries, shape, stream_prior if streaming else None, *option)
         if fits(chosen.settings, within(size_of(n_entries, shape, chosen.parts), limit, stored)):
             break
@@ -109,67 +124,54 @@ def chosen_with(
     n_entries: int,
     shape: Sequence[int],
     stream_prior: str | None,
-    name: str,
-    settings: Settings | None,
+    settings: Settings,
     rank: int,
 ) -> Chosen:
     """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
     streaming = stream_prior is not None
     likelihood, prior = spec.asked, checked_prior_kind(spec.prior)
     given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
-    method = METHODS[name]
+    name, can = settings.name, METHODS[settings.name].capabilities
     if given is None:
         given = parts_of("cp", rank) if streaming or _needs_cp(spec) else columns_for(name, likelihood, rank, shape)
     left_open = isinstance(spec.prior, str) and is_auto(prior)
     if is_auto(prior):
-        prior = (stream_prior if left_open else None) or ("learned" if method.learns_prior else "fixed")
-    settings = SETTINGS[name]() if settings is None else settings
-    usual = sampler_sweeps(n_entries, name, likelihood) if method.sampler else SWEEPS
+        prior = (stream_prior if left_open else None) or ("learned" if can.learns_prior else "fixed")
+    usual = sampler_sweeps(n_entries, name, likelihood) if can.sampler else SWEEPS
     sweeps = given_int("max_iter", spec.max_iter, usual)
-    several = prior == "learned" and is_random(spec.init)
-    members = 1 if streaming else members_for(settings, n_entries, several)
-    uniform = isinstance(spec.prior_mean, str)
-    members, from_least = checked_ensemble(members, spec.init), streaming and left_open
+    members = 1 if streaming else members_for(settings, spec.init, n_entries, prior == "learned")
+    uniform, from_least = isinstance(spec.prior_mean, str), streaming and left_open
     return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least, is_random(spec.init))
 
 
-def is_storable(method: str, settings: Settings | None, likelihood: Likelihood) -> bool:
-    """Whether the method with these settings takes entries of this likelihood from scratch."""
-    full = method == "cep" and (settings or CEP()).get_params()["messages"] == "full"
-    return method in STORABLE.get(likelihood.name, ()) and not full
-
-
-def check_storable(method: str, settings: Settings | None, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
-    """Refuse fits, by any method if it is "auto", that need more of every entry than scratch holds.
-
-    Raises
-    ------
-    ValueError
-        If that is so whichever of the likelihoods it is.
-    """
-    known = [one for one in likelihoods if one.name in STORABLE]
+def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
+    """Refuse fits, by any method if it is "auto", that scratch holds too little of whichever likelihood it is."""
+    known = [one for one in likelihoods if methods_with("stores", likelihood=one)]
     what = "" if known else f"the likelihood {likelihoods[0].name!r}"
-    if known and method != "auto" and not any(is_storable(method, settings, one) for one in known):
-        full = any(method in STORABLE[one.name] for one in known)
-        what = "a message of every entry" if full else f"method={method!r} for {known[0].name!r}"
-    if known and all(one.zeros is not None for one in known):
-        what = what or "structural zeros"
-    differs = "noise" if any(one.observes == "values" for one in likelihoods) else "a dispersion"
-    what = what or (f"{differs} that differs" if uneven is not None else "")
+    if all(one.zeros is not None for one in likelihoods):
+        what = "structural zeros"
+    if uneven is not None and not what:
+        differs = "noise" if any(one.observes == "values" for one in likelihoods) else "a dispersion"
+        what = f"{differs} that differs"
     if what:
-        methods = "; ".join(f"{name!r} by {' or '.join(own)}" for name, own in STORABLE.items())
         fail_value(
-            f"scratch= is for one noise or dispersion, no structural zeros, and {methods}, where cep is "
-            f"CEP(messages='averaged'); got {what}; use one of these, or leave scratch= out."
+            f"scratch= is for one noise or dispersion, no structural zeros and no numbers of trials; got {what}; leave "
+            "scratch= out."
         )
+    if method != "auto" and not any(is_able(method, "stores", one) for one in known):
+        cannot = f"cannot take {known[0].name!r} entries from scratch"
+        refuse_unable(method, "stores", cannot, known[0], instead="memory alone (no scratch=)")
 
 
-def members_for(settings: Settings, n_entries: int, several: bool) -> int:
-    """Fits that are mixed; `several`: whether "auto" may be more than one."""
+def members_for(settings: Settings, init: Any, n_entries: int, learned: bool) -> int:
+    """Fits that are mixed, refused if all would be one; "auto" may be several where the prior is learned."""
     given = settings.get_params().get("n_ensemble", 1)
-    if not is_auto(given):
-        return int(given)
-    return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    if is_auto(given):
+        several = learned and is_random(init)
+        return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    if given > 1 and not is_random(init):
+        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {given}.")
+    return int(given)
 
 
 def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
@@ -200,13 +202,18 @@ def rank_for(n_entries: int, shape: Sequence[int]) -> int:
 
 def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
     """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
-    if METHODS[method].sampler or method == "wopt":
+    if takes_every_column(method):
         return every_column(rank, shape)
-    if method == "cep" and likelihood.name in OF_CP_ALONE and len(shape) > 2:
-        return parts_of("cp", rank)
-    if method == "cep" and likelihood.name in OF_PAIRS and len(shape) > 2:
+    parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if method == CEP.name and len(shape) > 2 else "main+cp"
+    if parts == "pairs":
         return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
-    return parts_of("main+cp", rank)
+    return parts_of(parts, rank)
+
+
+def takes_every_column(method: str) -> bool:
+    """Whether a method has columns of every part by default: it is not harmed by more of them than the data need."""
+    can = METHODS[method].capabilities
+    return can.sampler or can.point_estimate
 
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
@@ -229,21 +236,49 @@ def options_of(spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: 
     name, settings = checked_method(spec.method)
     fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(spec.rank) and not streaming else range(rank, rank + 1)
     if name != "auto" or streaming or spec.revisit:
-        yield from ((name if name != "auto" else "cep", settings, r) for r in fewer)
+        given = settings or SETTINGS[name if name != "auto" else CEP.name]()
+        yield from ((given, r) for r in fewer)
         return
-    name = SAMPLERS.get(asked.name, OTHERWISE.get(asked.name, "cep"))
+    default, quick = DEFAULTS.get(asked.name, OTHERWISE), quick_method(asked)
+    first, can = SETTINGS[default.method], METHODS[default.method].capabilities
     by_mode = isinstance(spec.target.dispersion, str) and spec.target.dispersion != "learned"
     plain = not wild and asked.zeros is None and coupled(spec.prior) is None and not by_mode
-    if asked.name in OTHERWISE and n <= SOME_COUNTS and plain:
-        own = None if n <= FEW_COUNTS else SETTINGS["gibbs"]().set_params(n_chains=CHAINS_OF_MANY)
-        yield from (("gibbs", own, r) for r in fewer)
-    if name == "cep":
-        yield from ((name, own, rank) for own in (None, CEP(dtype="float32")))
+    if default.sampled_if_few and n <= SOME_COUNTS and plain:
+        chains = Gibbs() if n <= FEW_COUNTS else Gibbs(n_chains=CHAINS_OF_MANY)
+        yield from ((chains, r) for r in fewer)
+    if first is CEP:
+        yield from ((own, rank) for own in (CEP(), CEP(dtype="float32")))
     else:
-        others = [other for other in PILOTS if not METHODS[other].lacks(asked)]
-        many = METHODS[name].sampler and n >= MANY_ENTRIES
-        yield from ((name, SETTINGS[name]().set_params(n_chains=CHAINS_OF_MANY) if many else None, r) for r in fewer)
-        yield from ((one, None, r) for one in others[:1] for r in fewer)
+        own = first().set_params(n_chains=CHAINS_OF_MANY) if can.sampler and n >= MANY_ENTRIES else first()
+        yield from ((own, r) for r in fewer)
+        if quick is not None:
+            yield from ((SETTINGS[quick.name](), r) for r in fewer)
     even = spec.target.noise == "one"  # otherwise CEP would refuse it
     if not asked.censored and asked.zeros is None and even:
-        yield from (("cep", CEP(messages="averaged"), r) for r in fewer)
+        yield from ((CEP(messages="averaged"), r) for r in fewer)
+
+
+def with_numbers(
+    settings: Settings, likelihood: str, learned: bool, max_iter: int, most_draws: float = np.inf
+) -> Settings:
+    """The settings with a number for whatever is "auto" in them.
+
+    Parameters
+    ----------
+    settings : Settings
+    likelihood : str
+    learned : bool
+        Whether the prior is learned as a whole (prior="learned").
+    max_iter : int
+    most_draws : float
+        Draws of every chain that there is room for.
+    """
+    if isinstance(settings, Sampler):
+        return settings.for_sweeps(max_iter, most_draws)
+    values, numbers, default = settings.get_params(), {}, DEFAULTS.get(likelihood, OTHERWISE)
+    if values.get("damping") == "auto":
+        numbers["damping"] = default.damping if values["schedule"] == "modewise" else PARALLEL_DAMPING
+    if "anneal" in values:
+        usual = default.anneal_learned if learned else default.anneal
+        numbers["anneal"] = min(usual if values["anneal"] == "auto" else values["anneal"], max_iter // 2)
+    return dataclasses.replace(settings, **numbers)

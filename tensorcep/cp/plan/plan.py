@@ -14,8 +14,6 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.spec import RunOptions
 from tensorcep.priors.fixed import Prior
 
-# Mean-field methods that are quick fits of other methods, which by themselves hardly leave a bad start.
-PILOTS = ("vmp", "pg-vb")
 # Annealed sweeps of a mean-field fit that starts where another has ended: more of them lose what that has found.
 REFIT_ANNEAL = 2
 

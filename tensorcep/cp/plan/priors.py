@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_random_state, check_range, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_random_state, fail_value, word_or_range
 from tensorcep.core.packing import offsets
 from tensorcep.core.scratch import room_of
 from tensorcep.core.sums import weighted_mean
@@ -80,7 +80,10 @@ def structured_prior(found: Structure, kind: str | None) -> tuple[Prior, Learner
 def structured_start(
     found: Structure, shape: Sequence[int], given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
+    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given.
+
+    Products at a common mean would all get the same messages, and at the prior mean zero no messages at all.
+    """
     start = np.repeat(found.mean, shape, axis=0)
     free = np.repeat(found.free, shape, axis=0)
     if given is not None:
@@ -156,86 +159,40 @@ def plan_rows(
         If a parameter of the prior or the start is not allowed.
     """
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
+    centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
+    rank, with_components_alone = free.shape[1], bool(free.all())
+    given = checked_init(spec.init, shape, rank)
+    values, intercept = spec.target.latent_guess(y, likelihood, weight), 0.0
+    if not with_components_alone:
+        intercept, centred = spec.target.intercept(y, likelihood, weight), room_of(values).empty(len(values))
+        np.subtract(values, weighted_mean(values, weight), out=centred)
+        values = centred
 
-    def scale_of(values: np.ndarray, order: int, rank: int) -> float:
+    def scale_of(order: int, rank: int) -> float:
         return spec.target.auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
 
-    values = spec.target.latent_guess(y, likelihood, weight)
-    if free.all():
-        return _component_rows(spec, values, shape, kind, free.shape[1], n_starts, scale_of, random_state)
-    intercept, centred = spec.target.intercept(y, likelihood, weight), room_of(values).empty(len(values))
-    np.subtract(values, weighted_mean(values, weight), out=centred)
-    return _structured_rows(spec, centred, shape, kind, free, intercept, n_starts, scale_of, random_state)
-
-
-def _component_rows(
-    spec: FitSpec,
-    values: np.ndarray,
-    shape: tuple[int, ...],
-    kind: Any,
-    rank: int,
-    n_starts: int,
-    scale_of: Callable[[np.ndarray, int, int], float],
-    random_state: Any,
-) -> Rows:
-    """The rows of a CP component alone."""
-    given = checked_init(spec.init, shape, rank)
-    mean = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
-    if isinstance(kind, Prior) and (spec.prior_scale != "auto" or mean != "uniform"):
-        fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
-    scale = 1.0 if isinstance(kind, Prior) else scale_of(values, len(shape), rank)
-    learner: Learner | None = None
-    drawn = kind == "fixed" and mean == "uniform"  # the paper's prior: one draw per row, kept
+    fixed, learner = with_components_alone and kind == "fixed", None
     if isinstance(kind, Prior):
-        prior = checked_prior(kind, shape, rank)
-    elif kind in LEARNED:
-        prior, learner = learned_prior(kind, 0.0 if mean == "uniform" else mean, scale, len(shape), rank)
+        if not with_components_alone:
+            fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
+        if spec.prior_scale != "auto" or centre != "uniform":
+            fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
+        prior, columns = checked_prior(kind, shape, rank), Structure(free, np.zeros(free.shape), np.ones(rank))
     else:
-        prior = Prior([0.0 if drawn else mean] * len(shape), [1.0 / scale**2] * len(shape))
-    if isinstance(given, str) and given == "prior" and not drawn and not any(np.any(m) for m in prior.mean):
-        fail_value('init="prior" starts at prior means of zero, where every message is zero; use init="random".')
-    rng = check_random_state(random_state)
+        columns = structure(free, intercept, 0.0 if centre == "uniform" else centre, scale_of)
+        prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
+    if fixed:
+        prior = prior._replace(precision=[1.0 / float(columns.scale[0]) ** 2] * len(shape))
+    drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
+    starts_at_prior = isinstance(given, str) and given == "prior"
+    if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
+        where = "at prior means of zero" if with_components_alone else "interactions at zero"
+        fail_value(f'init="prior" starts {where}, where every message is zero; use init="random".')
+    rng, means = check_random_state(random_state), None if isinstance(given, str) else given
     if drawn:
-        prior = prior._replace(mean=[scale * rng.random((n, rank)) for n in shape])
-    starts = tuple(_start(given, scale, sum(shape), rank, rng) for _ in range(n_starts))
-    return Rows(prior, learner, starts, int(rng.integers(2**63)))
-
-
-def _start(given: Any, scale: float, n_rows: int, rank: int, rng: np.random.Generator) -> np.ndarray | None:
-    """Row means to start from, or None for the prior's.
-
-    Those at random are drawn from N(0, scale^2): at a common mean every component would get the same messages, and at
-    the prior mean zero no messages at all.
-    """
-    if not isinstance(given, str):
-        return np.asarray(given)
-    return None if given == "prior" else scale * rng.standard_normal((n_rows, rank))
-
-
-def _structured_rows(
-    spec: FitSpec,
-    values: np.ndarray,
-    shape: tuple[int, ...],
-    kind: Any,
-    free: np.ndarray,
-    intercept: float,
-    n_starts: int,
-    scale_of: Callable[[np.ndarray, int, int], float],
-    random_state: Any,
-) -> Rows:
-    """The rows of a spec with main effects or interactions."""
-    if isinstance(kind, Prior):
-        fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
-    given = checked_init(spec.init, shape, free.shape[1])
-    if isinstance(given, str) and given == "prior":
-        fail_value('init="prior" starts interactions at zero, where every message is zero; use init="random".')
-    centre = 0.0 if spec.prior_mean == "uniform" else check_range("prior_mean", spec.prior_mean)
-    columns: Structure = structure(free, intercept, centre, lambda j, n: scale_of(values, j, n))
-    prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
-    rng = check_random_state(random_state)
-    means = None if isinstance(given, str) else given
-    starts = tuple(structured_start(columns, shape, means, rng) for _ in range(n_starts))
-    return Rows(prior, learner, starts, int(rng.integers(2**63)))
+        prior = prior._replace(mean=[columns.scale * rng.random((n, rank)) for n in shape])
+    starts = [None if starts_at_prior else structured_start(columns, shape, means, rng) for _ in range(n_starts)]
+    return Rows(prior, learner, tuple(starts), int(rng.integers(2**63)))
 
 
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
@@ -262,24 +219,16 @@ def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
     return prior
 
 
-def learned_prior(kind: str, centre: float, scale: float, order: int, rank: int) -> tuple[Prior, Learner]:
-    """The prior that rows expected at `centre` begin with, and what learns it."""
-    full = np.ones((order, rank))
-    learner = partial(LEARNED[kind], mean=centre * full, scale=scale * full, free=full > 0.0)
-    return Prior([centre] * order, [scale**-2] * order), learner
-
-
 def checked_init(init: Any, shape: tuple[int, ...], rank: int) -> Any:
     """A word, or the given row means (n_rows, R)."""
     if isinstance(init, str):
         return check_choice("init", init, INITS)
-    if not isinstance(init, (list, tuple)):
-        fail_value(f"init must be 'auto', 'random', 'prior', or a list of one array per mode; got {init!r}.")
-    factors = [np.asarray(factor, dtype=np.float64) for factor in init]
+    factors = [np.asarray(factor, dtype=np.float64) for factor in init] if isinstance(init, (list, tuple)) else []
     if [factor.shape for factor in factors] != [(n, rank) for n in shape]:
+        got = f"arrays of shapes {[factor.shape for factor in factors]}" if factors else repr(init)
         fail_value(
-            f"init must be 'auto', 'random', 'prior', or one array (n_k, {rank}) per mode of the shape {shape}; got "
-            f"arrays of shapes {[factor.shape for factor in factors]}."
+            f"init must be 'auto', 'random', 'prior', or a list of one array (n_k, {rank}) per mode of the shape "
+            f"{shape}; got {got}."
         )
     if not all(np.isfinite(factor).all() for factor in factors):
         fail_value("init must be finite; got nan or infinity.")

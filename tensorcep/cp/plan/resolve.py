@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
@@ -16,7 +17,6 @@ from tensorcep.cp.inputs.side_information import (
     Local,
     are_large,
     are_many,
-    check_deviating,
     check_known,
     check_pairs,
     described,
@@ -29,15 +29,15 @@ from tensorcep.cp.model.entries import Entries, pack_entries
 from tensorcep.cp.model.memmap import Columns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
-from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.plan.priors import Rows, plan_rows
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.record import Likelihood
 
-# Products of two numbers in the sums over the entries of one mode: some milliseconds.
+# Products of two numbers in the sums over the entries of one mode: some milliseconds, longer than threads take.
 WORTH_THREADS = 4e6
 
 
@@ -157,15 +157,16 @@ def resolve(
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
     shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
-    check_known(designs, clocks, chosen.method, likelihood)
     local = local_of(spec.prior, labels, clocks)
+    check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
     options = checked_options(spec)
     learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
-        check_deviating(method, chosen.settings, stored)
+        if stored:
+            fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
         size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
     most_draws = room_for_draws(chosen.settings, size)
@@ -175,7 +176,7 @@ def resolve(
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
-    how = (chosen.method, chosen.settings, uneven)
+    how = (chosen.settings, uneven)
     packed, ordered, weight = packed_entries(spec, (coords, values, shape, labels), likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
@@ -187,7 +188,7 @@ def resolve(
         labels=labels,
         method=method,
         settings=settings,
-        options=options._replace(n_threads=options.n_threads if _worth_threads(size) else 1),
+        options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
         n_told=n_told,
@@ -205,7 +206,7 @@ def packed_entries(
     spec: FitSpec,
     entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
     likelihood: Likelihood,
-    how: tuple[str, Any, Any],
+    how: tuple[Settings, Uneven | None],
     extent: np.ndarray | None,
     weight: np.ndarray | None,
 ) -> tuple[Entries, np.ndarray, np.ndarray | None]:
@@ -223,11 +224,6 @@ def packed_entries(
     order = packed.permutation
     plain = plain_values(values, likelihood, extent, weight)[order]
     return packed, plain, None if weight is None else weight[order]
-
-
-def _worth_threads(size: Size) -> bool:
-    """Whether the sums over the entries of a mode take longer than it takes to hand them to threads."""
-    return size.n_entries * size.Q**2 >= WORTH_THREADS
 
 
 def problem_of(

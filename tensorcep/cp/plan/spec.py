@@ -1,8 +1,7 @@
-"""What a user asks of a fit: the parameters of a CP estimator, their checks, numbers for settings that are "auto"."""
+"""What a user asks of a fit: the parameters of a CP estimator, and their checks."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,10 +20,9 @@ from tensorcep.core.executor import MOST_VERBOSE, n_threads
 from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import check_mode_priors
+from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import parts_of
-from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import checked_method
-from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.cp.targets.base import Target
 from tensorcep.likelihoods.record import Likelihood
 from tensorcep.priors import LEARNED
@@ -34,14 +32,6 @@ PRIORS = ("auto", "fixed", *LEARNED)
 INITS = ("auto", "random", "prior")
 # Scales of the prior between which precisions and the squares of products stay finite.
 SCALES = (1e-70, 1e70)
-# Undamped modewise updates converge for the Gaussian, whose messages are positive definite; other likelihoods and the
-# parallel schedule need damping. Censored values far below their limit say little, and then updates overshoot.
-AUTO_DAMPING: dict[tuple[str, str], float | str] = {("gaussian", "modewise"): 0.0, ("tobit", "modewise"): "adaptive"}
-AUTO_DAMPING_OTHERWISE = 0.5
-# Damped updates of labels and counts take longer to align the factors than undamped ones of real values; a prior that
-# is learned finds its scale afterwards, and needs less.
-AUTO_ANNEAL, AUTO_ANNEAL_LEARNED = {"gaussian": 15, "tobit": 15}, {"gaussian": 5, "tobit": 15}
-AUTO_ANNEAL_OTHERWISE, AUTO_ANNEAL_LEARNED_OTHERWISE = 40, 15
 
 
 class FitSpec(NamedTuple):
@@ -81,12 +71,7 @@ class FitSpec(NamedTuple):
 
 
 def check_parameters(spec: FitSpec) -> None:
-    """Refuse parameters that no fit takes, whatever the entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
+    """Refuse parameters that no fit takes, whatever the entries."""
     checked_options(spec)
     for name, value in (("rank", spec.rank), ("max_iter", spec.max_iter)):
         given_int(name, value, 1)
@@ -138,60 +123,10 @@ def checked_options(spec: FitSpec) -> RunOptions:
 
 
 def check_revisit(spec: FitSpec) -> None:
-    """Refuse revisits to methods that have no message of every entry.
-
-    Raises
-    ------
-    ValueError
-    """
-    if not check_int("revisit", spec.revisit, 0):
-        return
+    """Refuse revisits to methods that have no message of every entry."""
     name, settings = checked_method(spec.method)
-    if name not in ("cep", "auto"):
-        fail_value(f"revisit needs the messages of method='cep'; got method={name!r}; set revisit=0.")
-    if isinstance(settings, CEP) and settings.messages != "full":
-        fail_value("revisit needs the message of every entry; got messages='averaged'; set revisit=0.")
-
-
-def with_numbers(
-    settings: Settings, likelihood: str, learned: bool, max_iter: int, most_draws: float = np.inf
-) -> Settings:
-    """The settings with a number for whatever is "auto" in them.
-
-    Parameters
-    ----------
-    settings : Settings
-    likelihood : str
-    learned : bool
-        Whether the prior is learned as a whole (prior="learned").
-    max_iter : int
-    most_draws : float
-        Draws of every chain that there is room for.
-    """
-    if isinstance(settings, Sampler):
-        return settings.for_sweeps(max_iter, most_draws)
-    values, numbers = settings.get_params(), {}
-    if values.get("damping") == "auto":
-        numbers["damping"] = AUTO_DAMPING.get((likelihood, values["schedule"]), AUTO_DAMPING_OTHERWISE)
-    if "anneal" in values:
-        anneal = _auto_anneal(likelihood, learned) if values["anneal"] == "auto" else values["anneal"]
-        numbers["anneal"] = min(anneal, max_iter // 2)
-    return dataclasses.replace(settings, **numbers)
-
-
-def _auto_anneal(likelihood: str, learned: bool) -> int:
-    if learned:
-        return AUTO_ANNEAL_LEARNED.get(likelihood, AUTO_ANNEAL_LEARNED_OTHERWISE)
-    return AUTO_ANNEAL.get(likelihood, AUTO_ANNEAL_OTHERWISE)
-
-
-def checked_ensemble(members: int, init: Any) -> int:
-    """Refuse a mixture of fits that would all be one."""
-    if members > 1 and not is_random(init):
-        raise ValueError(
-            f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}."
-        )
-    return members
+    if check_int("revisit", spec.revisit, 0) and name != "auto":
+        refuse_unable(settings or name, "revisits", f"cannot take revisit={spec.revisit}", instead="revisit=0")
 
 
 def is_random(init: Any) -> bool:

@@ -16,9 +16,9 @@ from tensorcep.core.scratch import Scratch
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled
-from tensorcep.cp.plan.auto import check_storable, choose
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
-from tensorcep.cp.plan.spec import FitSpec, with_numbers
+from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
@@ -53,19 +53,13 @@ def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, An
     check_alone("scratch=" if scratch is not None else "memory=", others)
     if place.room is not None:
         name, settings = checked_method(spec.method)
-        asked = spec.asked
-        even = spec.target.noise == "one"
-        check_storable(name, settings, None if even else spec.target.noise, [asked, *spec.target.likelihoods()])
+        noise = None if spec.target.noise == "one" else spec.target.noise
+        check_storable(settings or name, noise, [spec.asked, *spec.target.likelihoods()])
     return place
 
 
 def check_alone(name: str, others: dict[str, Any]) -> None:
-    """Refuse what does not go together.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what does not go together."""
     for other, value in others.items():
         if value is not None:
             fail_value(f"{name} does not go with {other}=; got both; leave one of them out.")
@@ -113,7 +107,7 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     if few or (place.limit is not None and needed <= place.limit):
         if not stored:
             return entries
-        cells, values = _stacked(coords), np.array(values)
+        cells, values = np.stack(coords.columns, axis=1).astype(np.int64), np.array(values)
         if coords.distinct:
             merge_duplicates(cells, values, shape, "error")
         return cells, values, shape, labels
@@ -127,10 +121,6 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     place.room.check_free(scratch_bytes(n, len(shape), spec.asked.name != "gaussian"))
     columns, values = (coords, values) if stored else spilled(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
-
-
-def _stacked(source: Any) -> np.ndarray:
-    return np.stack(source.columns, axis=1).astype(np.int64)
 
 
 def _bytes_in_memory(spec: FitSpec, n: int, shape: tuple[int, ...], limit: float) -> float:

@@ -21,11 +21,8 @@ def check_pair(name: str, value: Any) -> None:
 
 def check_annealing(anneal: Any, power: Any) -> None:
     """Refuse numbers of annealed sweeps, and what an entry counts in them, that are not allowed."""
-    if isinstance(anneal, str):
-        if anneal != "auto":
-            fail_value(f"anneal must be 'auto' or an integer >= 0; got {anneal!r}.")
-    else:
-        check_int("anneal", anneal, 0)
+    if not (isinstance(anneal, str) and anneal == "auto"):
+        check_int("anneal", anneal, 0, instead="'auto' or ")
     check_range("anneal_power", power, 1.0)
 
 

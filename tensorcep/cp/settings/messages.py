@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -104,6 +105,14 @@ class CEP(Settings):
     """
 
     name: ClassVar[str] = "cep"
+    needs: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "censors": {"order": 1, "moments": "cavity", "messages": "full", "projection": "kl"},
+        "coupled_rows": {"order": 1, "positive": True},
+        "local": {"keep_messages": False},
+        "revisits": {"messages": "full"},
+        "stores": {"messages": "averaged"},
+        "workers": {"keep_messages": False},
+    }
 
     messages: str = "full"
     schedule: str = "modewise"

@@ -34,7 +34,8 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED, check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.parameters import with_parameter
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, with_numbers
+from tensorcep.cp.plan.auto import with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import (
     BatchProblem,

@@ -36,37 +36,18 @@ Facts = dict[str, Any]
 
 
 class Chosen(NamedTuple):
-    """What a fit is to be: the parameters that may be "auto", and the settings of the method.
-
-    Attributes
-    ----------
-    method : str
-    settings : Settings
-    rank : int
-    prior : {"fixed", "learned", "ard"} or Prior
-    parts : dict
-        Columns of each part, as `tensorcep.cp.model.columns.parts_of` gives them.
-    max_iter : int
-    members : int
-        Fits that are mixed.
-    uniform : bool
-        Whether means of rows are drawn where the prior is fixed.
-    from_least : bool
-        Whether positive rows stand for values above the least one: in streams that choose their prior.
-    random : bool
-        Whether the starts of rows differ from one another.
-    """
+    """What a fit is to be: the parameters that may be "auto", and the settings of the method."""
 
     method: str
     settings: Settings
     rank: int
-    prior: Any
-    parts: dict[str, int]
+    prior: Any  # "fixed", "learned", "ard" or a Prior
+    parts: dict[str, int]  # columns of each part, as `tensorcep.cp.model.columns.parts_of` gives them
     max_iter: int
-    members: int
-    uniform: bool
-    from_least: bool
-    random: bool
+    members: int  # fits that are mixed
+    uniform: bool  # whether means of rows are drawn where the prior is fixed
+    from_least: bool  # whether positive rows stand for values above the least one: in streams that choose their prior
+    random: bool  # whether the starts of rows differ from one another
 
     @property
     def prior_name(self) -> str:
@@ -80,16 +61,6 @@ class Chosen(NamedTuple):
     @property
     def learns_prior(self) -> bool:
         return self.prior_name in LEARNED
-
-
-def check_able(name: str, given: Any, one: str, able: tuple[str, ...], method: str, streaming: bool) -> None:
-    """Refuse what differs, by the parameter `name`, in streams and by methods that are not able; `one` stays."""
-    if streaming:
-        instead = f"use fit, with all entries, or {name}={one!r}"
-        fail_value(f"partial_fit learns one {name}; got {name}={given!r}; {instead}.")
-    if method not in able:
-        those = " or ".join(f"method={own!r}" for own in able)
-        fail_value(f"method {method!r} cannot use {name}={given!r}; use {those}, or {name}={one!r}.")
 
 
 def classed_entries(

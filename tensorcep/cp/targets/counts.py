@@ -14,11 +14,11 @@ from tensorcep.core.scratch import beside, filled
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of, refuse_others
 from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, check_able
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.tables import as_frame
@@ -34,8 +34,6 @@ RATES = ("poisson", "negbinomial")
 STARTS_OF_ZEROS = (0.01, 0.9)
 # Rounds of fitting the margins in turn; each row's effect is that of its counts and one more at the mean.
 ROUNDS = 10
-# Methods whose dispersion may differ.
-DISPERSED = ("vmp", "pg-vb", "gibbs", "pg-gibbs", "cep", "laplace")
 # Standard errors of the score of Poisson counts from which they count as overdispersed.
 CLEAR = 3.0
 # An entry's leverage counts as at most so much. A count above FEW that has it was explained by effects of its own.
@@ -134,16 +132,6 @@ def has_wild_count(y: np.ndarray) -> bool:
     return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
 
 
-def warn_of_wild_count(y: np.ndarray) -> None:
-    """Warn if one count is far larger than all others together."""
-    if has_wild_count(y):
-        warn_user(
-            f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
-            "decide the fit; check it, or leave it out.",
-            UserWarning,
-        )
-
-
 def warn_of_even_counts(y: np.ndarray, found: Overdispersion) -> None:
     """Warn of counts that vary much less than any law of counts here lets them."""
     if found.spread >= EVEN:
@@ -218,7 +206,7 @@ class CountObservation(Observation):
 
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
         """Exposures in units of those of the fit, or numbers of trials, given or in a column of the table."""
-        kind: Any = self.likelihood.extent
+        kind = str(self.likelihood.extent)
         X = as_frame(X)
         _, value, _ = split_extents((kind,), X, given)
         if value is None and isinstance(X, pd.DataFrame) and self.extent_column in X.columns:
@@ -319,8 +307,8 @@ class CountTarget(Target):
         coords, y, extent = coords[told_by], y[told_by], None if extent is None else extent[told_by]
         found, name, fixed = overdispersion_of(coords, y, extent, inflated), self._name(), self._dispersion()
         if name == "auto":
-            # what rows' effects alone explain costs CEP little: it knows how little these rows tell
-            varies = found.clear if chosen.method == "cep" else found.possible
+            sure = METHODS[chosen.method].capabilities.knows_sparse_rows
+            varies = found.clear if sure else found.possible
             name = "negbinomial" if varies else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self.asked(chosen.method).name
@@ -333,7 +321,12 @@ class CountTarget(Target):
         record = with_dispersion(name, fixed)
         if record.parameter is not None:
             record = record._replace(parameter=record.parameter._replace(start=found.r))
-        warn_of_wild_count(y)
+        if has_wild_count(y):
+            warn_user(
+                f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
+                "decide the fit; check it, or leave it out.",
+                UserWarning,
+            )
         warn_of_even_counts(y, found)
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
@@ -343,7 +336,8 @@ class CountTarget(Target):
         given, names = self.dispersion, names_of(labels)
         if not isinstance(given, str) or given == "learned":
             return None, {}
-        check_able("dispersion", given, "learned", DISPERSED, chosen.method, streaming)
+        cannot, instead = f"cannot use dispersion={given!r}", "dispersion='learned'"
+        refuse_unable(chosen.method, "heteroscedastic", cannot, about="dispersion", instead=instead)
         if given not in names:
             fail_value(f"dispersion must be a number > 0, 'learned', or a mode, one of {names}; got {given!r}.")
         return Uneven(mode_of(labels, given)), {}
@@ -398,7 +392,7 @@ class CountTarget(Target):
 
     def checked_extents(self, extents: Any, n: int) -> np.ndarray | None:
         """The extents of n counts; of binomial ones without any a trial each."""
-        kind: Any = self.likelihoods()[0].extent
+        kind = str(self.likelihoods()[0].extent)
         extents = 1.0 if extents is None and kind == "trials" else extents
         return None if extents is None else checked_extents(kind, extents, n)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logit, ndtri
 
-from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, word_or_range
+from tensorcep.core.checks import check_choice, check_unmasked, fail_value, word_or_range
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.targets.base import Chosen, Coder, Facts, Observation, OfEach, Target, classed_entries
-from tensorcep.cp.targets.levels import check_none_missing
+from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
@@ -22,19 +22,8 @@ from tensorcep.likelihoods.record import Likelihood
 
 
 def two_classes(y: Any) -> list[Any]:
-    """The two labels of a fit, sorted; [0, 1] for numbers that equal these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer or more, or they are neither numbers nor text.
-    """
-    labels = np.asarray(check_unmasked(y, "y"))
-    if not _is_text(labels):
-        check_none_missing(labels)
-        numbers = check_values(labels, name="y")
-        labels = labels if labels.dtype.kind in "iu" else numbers
-    classes = np.unique(labels).tolist()
+    """The two labels of a fit, numbers or text, sorted; [0, 1] for numbers that equal these; others are refused."""
+    classes = np.unique(plain(y)).tolist()
     if len(classes) == 1:
         fail_value(
             f"y must hold labels of two classes; got only {classes[0]!r}; add entries of the other class, such as "
@@ -50,28 +39,18 @@ def two_classes(y: Any) -> list[Any]:
 
 
 def coded(y: Any, classes: list[Any]) -> Any:
-    """Labels as 0 and 1; as they are where they are numbers and the classes too are 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If one is of no class.
-    """
+    """Labels as 0 and 1, refused if one is of no class; as they are where the classes are 0 and 1."""
     if classes == [0, 1]:
         return y
     labels = np.asarray(check_unmasked(y, "y"))
     check_none_missing(labels)
-    comparable = _is_text(labels) == isinstance(classes[0], str)
+    comparable = is_text(labels) == isinstance(classes[0], str)
     known = np.isin(labels, classes) if comparable else np.zeros(labels.shape, dtype=bool)
     if not known.all():
         n = int(np.argmin(known))
         got = labels.ravel()[n : n + 1].tolist()[0]
         fail_value(f"y must hold labels {classes[0]!r} and {classes[1]!r}; got {got!r} at entry {n}.")
     return (labels == classes[1]).astype(np.float64)
-
-
-def _is_text(labels: np.ndarray) -> bool:
-    return labels.dtype.kind in "UO" and labels.ndim == 1 and all(isinstance(label, str) for label in labels)
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,14 @@ from tensorcep.likelihoods.record import Likelihood
 
 
 def classes_of(y: Any) -> list[Any]:
-    """The levels of a fit in their order: all those of an ordered Categorical, otherwise those that occur, sorted.
+    """The 2 to 20 levels of a fit in their order: all those of an ordered Categorical, else those that occur, sorted.
 
     More than two texts without an order are taken in that of the alphabet, with a warning.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer than 2 or more than 20, or they are neither numbers nor text.
     """
     if _is_ordered(y):
-        classes = _plain(y.dtype.categories.to_numpy()).tolist()
+        classes = plain(y.dtype.categories.to_numpy()).tolist()
     else:
-        classes = np.unique(_plain(y)).tolist()
+        classes = np.unique(plain(y)).tolist()
     if not FEWEST <= len(classes) <= MOST:
         some = ", ".join(map(repr, classes[:3]))
         fail_value(
@@ -49,14 +44,8 @@ def classes_of(y: Any) -> list[Any]:
 
 
 def coded(y: Any, classes: list[Any]) -> np.ndarray:
-    """Levels as float64 numbers 0, 1, ... in the order of the classes.
-
-    Raises
-    ------
-    ValueError
-        If one is of no class.
-    """
-    levels, place = _plain(y), {level: float(k) for k, level in enumerate(classes)}
+    """Levels as float64 numbers 0, 1, ... in the order of the classes, refused if one is of none."""
+    levels, place = plain(y), {level: float(k) for k, level in enumerate(classes)}
     found = np.array([place.get(level, np.nan) for level in levels.ravel().tolist()]).reshape(levels.shape)
     if np.isnan(found).any():
         n = int(np.argmax(np.isnan(found.ravel())))
@@ -79,10 +68,15 @@ def _is_ordered(y: Any) -> bool:
     return isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
 
 
-def _plain(y: Any) -> np.ndarray:
-    """Levels as an array of text or of finite numbers."""
+def is_text(labels: np.ndarray) -> bool:
+    """Whether all labels, or levels, are words."""
+    return labels.dtype.kind in "UO" and labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+
+
+def plain(y: Any) -> np.ndarray:
+    """Labels, or levels, as an array of text or of finite numbers."""
     levels = np.asarray(check_unmasked(y, "y"))
-    if levels.dtype.kind in "UO" and levels.ndim == 1 and all(isinstance(level, str) for level in levels):
+    if is_text(levels):
         return levels.astype(str)
     check_none_missing(levels)
     numbers = check_values(levels, name="y")

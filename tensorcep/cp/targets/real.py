@@ -23,12 +23,11 @@ from tensorcep.core.sums import leaves, mean_square, weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.outliers import warn_of_deciding
 from tensorcep.cp.inputs.side_information import coupled
-from tensorcep.cp.methods import METHODS
+from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
-from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, check_able
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
@@ -36,19 +35,11 @@ from tensorcep.likelihoods.record import Likelihood
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3
-# CEP can censor, but predicts real values worse for it.
-CENSORED_BY_RULE = ("gibbs", "vmp")
 NAMES = {LOWER: "lower_limit", UPPER: "upper_limit"}
 
 
 def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
-    """The limit that is given, "auto" or None, and its side, after the checks of both.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is no number, or both are given.
-    """
+    """The limit that is given, "auto" or None, and its side, after the checks of both, of which one may be given."""
     if lower is not None:
         lower = word_or_range("lower_limit", lower, ("auto",), -np.inf)
     if upper is None:
@@ -63,15 +54,9 @@ def given_limit(lower: Any, upper: Any) -> tuple[Any, float]:
 
 
 def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> None:
-    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it.
-
-    Raises
-    ------
-    ValueError
-    """
-    unable, name = _unable_to_censor(chosen), NAMES[side]
-    if unable:
-        fail_value(f"{unable} cannot use {name}={limit:g}; set {name}=None.")
+    """Refuse a limit that the method does not know or that leaves no value; say how many values it hides beyond it."""
+    name = NAMES[side]
+    refuse_unable(chosen.settings, "censors", f"cannot use {name}={limit:g}", TOBIT, instead=f"{name}=None")
     least, most = y.min(), y.max()
     above, largest, farthest = ("above", "largest", most) if side == LOWER else ("below", "least", least)
     if side * farthest < side * limit:
@@ -84,17 +69,6 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
             f"the limit; {lower} it if they were observed.",
             UserWarning,
         )
-
-
-def _unable_to_censor(chosen: Chosen) -> str:
-    """What of the method rules out a limit, if something does."""
-    if METHODS[chosen.method].lacks(TOBIT):
-        return f"method={chosen.method!r}"
-    if isinstance(chosen.settings, CEP):
-        allowed = {"order": 1, "moments": "cavity", "messages": "full"}
-        values = chosen.settings.get_params()
-        return next((f"{name}={values[name]!r}" for name in allowed if values[name] != allowed[name]), "")
-    return ""
 
 
 def spike_at_minimum(y: np.ndarray, weight: OfEach = None) -> float | None:
@@ -118,10 +92,6 @@ def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None
     if len(values) < 2 or counts[0] < max(SPIKE_SHARE * total, SPIKE_RATIO * counts[1:].max()):
         return None
     return float(values[0])
-
-
-# Methods whose noise may differ.
-UNEVEN = ("gibbs", "vmp")
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
@@ -158,12 +128,7 @@ POWERS = (1.0, 0.5, 0.0)
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
     """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
 
-    By default it is 1 beside these.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not allowed, or not beside a limit that is given, noise that differs, in a stream or on scratch.
+    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
     """
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
@@ -295,7 +260,7 @@ class RealTarget(Target):
         power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
-            limit = spike_at_minimum(y, weight) if chosen.method in CENSORED_BY_RULE else None
+            limit = spike_at_minimum(y, weight) if METHODS[chosen.method].capabilities.censors_spikes else None
         elif limit is not None:
             check_limit(limit, side, y, chosen)
         decided = {"lower_limit_": None, "upper_limit_": None, "level_": 0.0, "power_": 1.0}
@@ -312,7 +277,7 @@ class RealTarget(Target):
         level = 0.0
         if centred:
             level = weighted_mean(y, weight)
-        elif self.fit_intercept == "auto" and self._has_least(chosen):
+        elif self.fit_intercept == "auto" and chosen.from_least and chosen.has_positive_rows and chosen.random:
             level = float(np.min(y[telling(weight)]))
         return gaussian_about(level), {**decided, "level_": level}
 
@@ -323,19 +288,17 @@ class RealTarget(Target):
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
 
-    def _has_least(self, chosen: Chosen) -> bool:
-        """Whether the least value is subtracted before the fit."""
-        return chosen.from_least and chosen.has_positive_rows and chosen.random
-
     def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
         """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         given, names, beside = self.noise, names_of(labels), coupled(prior)
         if isinstance(given, str) and given == "one":
             return None, {"noise_": "one"}
-        if isinstance(given, str) and given == "auto" and "auto" not in names and not streaming:
-            return None, {"noise_": "auto" if chosen.method in UNEVEN and beside is None else "one"}
-        check_able("noise", given, "one", UNEVEN, chosen.method, streaming)
+        if isinstance(given, str) and given == "auto" and "auto" not in names:
+            differs = "noise" in METHODS[chosen.method].capabilities.heteroscedastic
+            return None, {"noise_": "auto" if differs and beside is None else "one"}
+        cannot = f"cannot use noise={given!r}"
+        refuse_unable(chosen.method, "heteroscedastic", cannot, about="noise", instead="noise='one'")
         if beside is not None:
             what = beside.removeprefix("a ")
             fail_value(f"noise={given!r} cannot be used beside {beside}; use noise='one', or leave the {what} out.")

@@ -21,7 +21,7 @@ from tensorcep.core.host import Begun
 from tensorcep.core.loop import Sweep
 from tensorcep.core.records import merge, read_as, split, tree_of
 from tensorcep.core.scratch import on_scratch
-from tensorcep.cp.methods import proposes_rows
+from tensorcep.cp.methods import proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor
@@ -32,7 +32,6 @@ from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_
 from tensorcep.priors.record import clocks_of
 
 KIND, VERSION = "tensorcep.checkpoint", 1
-METHODS = ("gibbs", "pg-gibbs", "vmp", "pg-vb", "cep", "laplace")
 SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow, "MessagesNow": MessagesNow}
 # Entries hashed at a time.
 BLOCKS = 1 << 16
@@ -174,15 +173,14 @@ class ClusterHost:
 
 def _why_not(plan: Plan) -> str | None:
     """Why workers cannot do a plan; None if they can."""
-    problem, name, likelihood = plan.problem, plan.engine.method.name, plan.problem.likelihood.name
-    if name not in METHODS:
-        return f"workers fit by {', '.join(METHODS[:-1])} and {METHODS[-1]}, not {likelihood!r} by {name!r}"
+    problem, likelihood = plan.problem, plan.problem.likelihood
+    unable = why_unable(plan.engine.settings, "workers", "cannot be done by workers", likelihood)
+    if unable is not None:
+        return unable
     if problem.uneven is not None or problem.fixed is not None:
         return "workers fit entries of one noise or dispersion, without fixed modes"
-    if problem.uneven is None and name in ("cep", "laplace") and not can_be_passed(problem.likelihood):
-        return f"workers pass no messages of the likelihood {likelihood!r}"
-    if getattr(plan.engine.settings, "keep_messages", False):
-        return "workers do not hand over the messages that keep_messages=True keeps"
+    if plan.engine.method.capabilities.passes_messages and not can_be_passed(likelihood):
+        return f"workers pass no messages of the likelihood {likelihood.name!r}"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series or a graph"
     if on_scratch(problem.entries.y):

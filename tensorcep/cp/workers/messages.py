@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
-from tensorcep.cp.cep.parts import clamped_address, first_order_address, second_order_address
+from tensorcep.cp.cep.method import clamped_address, first_order_address, second_order_address
 from tensorcep.cp.messages.columns import Columns
 from tensorcep.cp.messages.kernels import scale_messages
 from tensorcep.cp.messages.sent import Sums, no_messages

@@ -79,7 +79,7 @@ def test_projection_is_refused_where_it_has_no_rule(rng):
         tc.CEP(projection="w2", order=2)
     _, _, p = problem(rng, 3, 2, 20, "tobit")
     with pytest.raises(
-        ValueError, match=r'censored values need order=1.*projection="kl".*lower_limit=None and upper_limit=None'
+        ValueError, match=r"censored values need order=1.*projection='kl'.*lower_limit=None and upper_limit=None"
     ):
         fit(p, 2, projection="w2")
 

@@ -91,7 +91,7 @@ def test_factor_diagnostics_are_those_of_chains_that_agree(sampled):
     assert (table.xs("tail_size", axis=1, level=1) > 5).all(axis=None)
     draws = np.stack(sampled.sample_posterior(10_000, random_state=0)[1])
     assert draws.shape[1:] == (16, 3)
-    with pytest.raises(ValueError, match="factor_diagnostics needs chains, but method 'cep' draws none"):
+    with pytest.raises(ValueError, match="method 'cep' draws no chains, as factor_diagnostics needs; use one"):
         fitted("regressor").factor_diagnostics(0)
 
 

@@ -194,8 +194,8 @@ SETTINGS = [
     ({"damping": -0.1}, ["damping", "-0.1"]),
     ({"damping": np.nan}, ["damping", "nan"]),
     ({"damping": "some"}, ["damping", "'some'"]),
-    ({"anneal": -1}, ["anneal must be an integer >= 0", "-1"]),
-    ({"anneal": 1.5}, ["anneal must be an integer", "1.5"]),
+    ({"anneal": -1}, ["anneal must be 'auto' or an integer >= 0", "-1"]),
+    ({"anneal": 1.5}, ["anneal must be 'auto' or an integer", "1.5"]),
     ({"dtype": "float16"}, ["dtype must be one of 'float64', 'float32'", "'float16'"]),
     ({"dtype": int}, ["dtype must be one of 'float64', 'float32'", "int"]),
     ({"schedule": "serial"}, ["schedule must be one of 'modewise', 'parallel'", "'serial'"]),
@@ -359,7 +359,7 @@ def test_what_cannot_be_a_label_is_refused_as_fit_does(label, of_a_table):
         (
             tc.CPRegressor,
             {"method": "vmp", "revisit": 5},
-            "revisit needs the messages of method='cep'; got method='vmp'",
+            "method 'vmp' cannot take revisit=",
         ),
         (
             tc.CPRegressor,

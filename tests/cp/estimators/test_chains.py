@@ -49,7 +49,7 @@ def test_chain_diagnostics_have_one_number_per_entry():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few sweeps on purpose
 def test_chains_refuse_what_they_cannot_do():
     model = paper(tc.CPRegressor, 2, random_state=0, tol=1e-1).fit(X, Y)
-    with pytest.raises(ValueError, match="chain_diagnostics needs chains, but method 'cep' draws none"):
+    with pytest.raises(ValueError, match="method 'cep' draws no chains, as chain_diagnostics needs; use one"):
         model.chain_diagnostics(X)
     with pytest.raises(ValueError, match="dispersion must be 'learned', the name of a mode, or a number > 0; got 0"):
         paper(tc.CPCountRegressor, 2, likelihood="negbinomial", dispersion=0).fit(X, Y)

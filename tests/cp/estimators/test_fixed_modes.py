@@ -122,7 +122,9 @@ def test_what_cannot_stay_is_refused_and_nothing_changes():
     for message, modes in wrong.items():
         with pytest.raises(ValueError, match=message):
             model.fit(second, value="y", fixed_modes=modes)
-    with pytest.raises(ValueError, match="method 'wopt' learns all rows; fixed_modes works with cep, laplace, vmp"):
+    with pytest.raises(
+        ValueError, match="method 'wopt' learns all rows, and fixed_modes keeps some; use one .*'cep', 'laplace', 'vmp'"
+    ):
         model.set_params(method=WOPT(), prior="fixed").fit(second, value="y", fixed_modes="item")
     model.set_params(method="vmp", prior="auto")
     assert all(before[name] is value for name, value in vars(model).items() if name[-1] == "_")

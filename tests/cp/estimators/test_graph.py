@@ -169,7 +169,7 @@ def test_a_graph_gives_the_same_bits_on_any_number_of_threads(method):
 @each(
     ("how", "sentence"),
     [
-        ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),
+        ({"method": tc.CEP(order=2)}, "'cep' with order=2 takes no Graph of 'gaussian' entries; use order=1, or one"),
         ({"method": "wopt"}, "method 'wopt' cannot take a Graph"),
         ({"noise": "entry"}, "cannot be used beside a Graph; use noise='one', or leave the Graph out"),
         ({"prior": {"sensor": tc.Graph([("a", "b")])}}, "Graph of mode 'sensor' must be indexed by its labels"),

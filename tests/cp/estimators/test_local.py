@@ -229,7 +229,10 @@ def test_a_model_that_deviates_starts_warm_and_forgets(data, smooth):
 
 REFUSED = [
     ({"method": "laplace"}, "method 'laplace' cannot take a Series with local="),
-    ({"method": tc.CEP(keep_messages=True)}, "keep_messages=True keeps none of a Series with local="),
+    (
+        {"method": tc.CEP(keep_messages=True)},
+        "with keep_messages=True cannot take a Series with local=; use keep_messages=False",
+    ),
     ({"prior": {"day": tc.Series(local="day")}}, "local of the Series of mode 'day' must name another mode; got 'day'"),
     ({"prior": {"day": tc.Series(local="city")}}, "mode must be one of"),
     ({"prior": {"hour": tc.Series(cyclic=True, local="park")}}, "is cyclic, along which rows have no local"),

@@ -11,8 +11,7 @@ from helpers.short import CUT_SHORT
 
 import tensorcep as tc
 from tensorcep.cp.plan import memory, priors
-from tensorcep.cp.plan.auto import choose
-from tensorcep.cp.plan.spec import with_numbers
+from tensorcep.cp.plan.auto import choose, with_numbers
 from tensorcep.cp.settings.base import size_of
 from tensorcep.priors.fixed import Prior, natural_lines, natural_prior
 from tensorcep.priors.record import per_row

@@ -127,8 +127,14 @@ def test_a_reservoir_of_all_entries_leads_where_one_fit_does_and_beyond_it_messa
 def test_revisit_refuses_what_has_no_messages():
     X, y = entries("regressor")
     refused = [
-        ({"method": "vmp", "revisit": 5}, "revisit needs the messages of method='cep'; got method='vmp'"),
-        ({"messages": "averaged", "revisit": 5}, "revisit needs the message of every entry"),
+        (
+            {"method": "vmp", "revisit": 5},
+            r"method 'vmp' cannot take revisit=5; use revisit=0, or one of the methods \['cep'\]",
+        ),
+        (
+            {"messages": "averaged", "revisit": 5},
+            "with messages='averaged' cannot take revisit=5; use messages='full', or revisit=0",
+        ),
         ({"revisit": -1}, "revisit must be an integer >= 0; got -1"),
         ({"revisit": 2.5}, "revisit must be an integer >= 0; got 2.5"),
     ]

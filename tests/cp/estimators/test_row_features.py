@@ -90,7 +90,7 @@ def test_model_with_features_is_saved_and_cloned(data, fitted, tmp_path):
     copied = clone(fitted)
     assert copied.get_params()["prior"]["item"].X.equals(data.items)
     assert "prior={'item': Features(40 x 3)}" in repr(fitted)
-    with pytest.raises(ValueError, match="partial_fit cannot go on from the draws of 'gibbs' with Features"):
+    with pytest.raises(ValueError, match="'gibbs' gives draws, from which partial_fit cannot go on with Features"):
         again.partial_fit(data.X, data.train["y"])
 
 
@@ -171,7 +171,9 @@ def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
         monkeypatch.setattr(f"tensorcep.{module}.MOST_DIRECT", 4)
     model = data.fit({"item": tc.Features(data.items)})
     assert rmse(data, model.predict(data.Xc)) < 0.55
-    with pytest.raises(ValueError, match=r"'vmp' takes at most 4 features of a mode; got 5; use one of \['gibbs'\]"):
+    with pytest.raises(
+        ValueError, match=r"'vmp' takes at most 4 features of a mode; got 5; use one of the methods \['gibbs'\]"
+    ):
         data.fit({"item": tc.Features(data.items)}, **QUICK, method="vmp")
 
 

@@ -108,7 +108,10 @@ def test_model_with_a_series_is_saved_and_cloned(data, fitted, smooth, tmp_path)
         again = tc.load(tmp_path / "model.npz")
         np.testing.assert_array_equal(again.predict(cells(data.ahead)), model.predict(cells(data.ahead)))
         assert repr(again.prior) == repr(fitted.prior)
-    with pytest.raises(ValueError, match=r"cannot go on from the draws of 'gibbs' with a Series; fit by 'cep', 'vmp'"):
+    with pytest.raises(
+        ValueError,
+        match=r"partial_fit cannot go on with a Series; use .* one of the methods \['cep', 'laplace', 'vmp'\]",
+    ):
         fitted.partial_fit(data.X, data.train["y"])
     assert clone(fitted).get_params()["prior"]["day"].period == "7D"
     assert "prior={'day': Series(period='7D')}" in repr(fitted)
@@ -209,8 +212,11 @@ def test_a_series_gives_the_same_bits_on_any_number_of_threads(method):
 @each(
     ("how", "sentence"),
     [
-        ({"method": tc.CEP(order=2)}, "Series or a Graph need the positive messages of order=1 and positive=True; set"),
-        ({"method": tc.CEP(positive=False)}, "Series or a Graph need the positive messages"),
+        ({"method": tc.CEP(order=2)}, "'cep' with order=2 takes no Series of 'gaussian' entries; use order=1, or one"),
+        (
+            {"method": tc.CEP(positive=False)},
+            "with positive=False takes no Series of 'gaussian' entries; use positive=True",
+        ),
         (
             {"method": "wopt"},
             r"method 'wopt' cannot take a Series as a prior; use one of the .*\['cep', 'laplace', 'vmp', 'gibbs'\]",

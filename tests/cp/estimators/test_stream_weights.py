@@ -117,7 +117,7 @@ def test_weights_of_streams_that_mean_nothing_are_refused(tmp_path):
     X, y = entries("counts")
     half = np.full(len(y), 0.5)
     counts = tc.CPCountRegressor(2, method="vmp", likelihood="negbinomial", max_iter=10)
-    with pytest.raises(ValueError, match="whole numbers where a dispersion is learned"):
+    with pytest.raises(ValueError, match="whole numbers, .* where a dispersion is learned"):
         counts.partial_fit(X, y, sample_weight=half)
     model = new("counts", revisit=50, max_iter=10)
     for _ in range(2):

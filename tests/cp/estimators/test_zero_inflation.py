@@ -140,7 +140,7 @@ def test_auto_learns_both_and_kept_dispersion_stays():
 def test_what_is_refused():
     X, y = simulated()
     for method in ("cep", "laplace", "wopt"):
-        with pytest.raises(ValueError, match=r"zero_inflation=False\).*use one of \['vmp'\]"):
+        with pytest.raises(ValueError, match=r"zero_inflation=False\).*use one of the methods \['vmp'\]"):
             new("vmp", method=method).fit(X, y)
     for method in ("gibbs", "cep"):
         with pytest.raises(ValueError, match=r"\['vmp', 'pg-vb', 'pg-gibbs'\]"):
@@ -149,7 +149,7 @@ def test_what_is_refused():
         new("vmp", likelihood="binomial").fit(X, y)
     with pytest.raises(ValueError, match="zero_inflation must be True or False"):
         new("vmp", zero_inflation="yes").fit(X, y)
-    with pytest.raises(ValueError, match="whole numbers with zero_inflation=True"):
+    with pytest.raises(ValueError, match="whole numbers, .* with zero_inflation=True"):
         new("vmp").fit(X, y, sample_weight=np.full(len(y), 0.5))
     with pytest.raises(ValueError, match="one dispersion of all counts"):
         new("pg-vb", method=PGVB(dispersion_mode=0)).fit(X, y)

@@ -22,11 +22,11 @@ from tensorcep.cp.gibbs.held_out import (
     promising,
     ratio_beside_limits,
     some_of,
+    stacking_weights,
     update_held,
     weighed,
 )
 from tensorcep.cp.gibbs.places import held_places
-from tensorcep.cp.gibbs.stacking import stacking_weights
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap

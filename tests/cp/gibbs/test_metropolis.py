@@ -125,7 +125,9 @@ def test_few_counts_are_sampled_by_default_and_others_fitted_by_mean_field():
 
 def test_a_series_of_counts_is_refused_with_what_takes_it():
     X, y = counted()
-    with pytest.raises(ValueError, match=r"'gibbs' takes no Series of 'poisson' counts; use one of \['cep', .*'vmp'"):
+    with pytest.raises(
+        ValueError, match=r"'gibbs' takes no Series of 'poisson' entries; use one of the methods \['cep', .*'vmp'"
+    ):
         CPCountRegressor(1, method="gibbs", likelihood="poisson", prior={2: Series()}).fit(X, y)
 
 

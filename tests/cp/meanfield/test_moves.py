@@ -13,7 +13,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.meanfield import method
-from tensorcep.cp.meanfield.moves import FARTHEST, before_move, hold_back
+from tensorcep.cp.meanfield.method import FARTHEST, before_move, hold_back
 from tensorcep.cp.model.latent import latent_at
 
 

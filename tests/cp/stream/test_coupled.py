@@ -170,10 +170,10 @@ def test_what_cannot_go_on_is_refused(batches, name):
     drawn = begun(PRIORS[name], "fit", batches, method=tc.Gibbs(n_chains=1), max_iter=20)
     plain = begun("learned", "fit", batches).set_params(prior=PRIORS[name])
     for model, sentence in (
-        (drawn, f"cannot go on from the draws of 'gibbs' with {what}; fit by 'cep', 'vmp'"),
+        (drawn, f"'gibbs' gives draws, from which partial_fit cannot go on with {what}; use partial_fit"),
         (plain, f"learns {what} from the first batch or fit on, and this one was without; begin with a new model"),
         (copy.copy(fit).set_params(forget=0.1), f"rows of {what} forget as its law says; got forget=0.1; set forget=0"),
-        (copy.copy(fit).set_params(revisit=5), f"not one that {what} moves; set revisit=0"),
+        (copy.copy(fit).set_params(revisit=5), f"not one moved by {what}; set revisit=0"),
     ):
         with pytest.raises(ValueError, match=sentence):
             model.partial_fit(coords, y)

@@ -167,9 +167,9 @@ def test_stream_goes_on_from_a_fit_with_features(data, method, tmp_path):
     [
         (
             {"revisit": 10},
-            "revisit holds messages beside a prior that stays, not one that Features move; set revisit=0",
+            "revisit holds messages beside a prior that stays, not one moved by Features; set revisit=0",
         ),
-        ({"method": "laplace"}, "method must be one of"),
+        ({"method": "laplace"}, "learns no streams"),
     ],
 )
 def test_what_a_stream_cannot_do_is_refused(data, how, sentence):
@@ -187,10 +187,12 @@ def test_streams_that_began_otherwise_are_refused(data, streamed):
     drawn = tc.CPRegressor(prior=data.prior, method=tc.Gibbs(n_chains=1), rank=1, max_iter=10, random_state=0)
     with pytest.warns(UserWarning, match="was cut short"):
         drawn.fit(X, y)
-    with pytest.raises(ValueError, match="cannot go on from the draws of 'gibbs' with Features; fit by 'cep'"):
+    with pytest.raises(
+        ValueError, match="'gibbs' gives draws, from which partial_fit cannot go on with Features; use .*'cep'"
+    ):
         drawn.partial_fit(X, y)
     plain = tc.CPRegressor(**{**HOW, "prior": "learned"}).partial_fit(X, y).set_params(prior=data.prior)
-    with pytest.raises(ValueError, match="learns features from the first batch on, and this fit had none"):
+    with pytest.raises(ValueError, match="learns Features from the first batch or fit on, and this one was without"):
         plain.partial_fit(X, y)
     with pytest.raises(ValueError, match="stream with Features keeps no entries: pass them as data="):
         data.model(1, forget=0.1).forget_entries(X.iloc[:2])

@@ -148,8 +148,8 @@ def test_batch_that_is_refused_or_fails_changes_nothing(sales, monkeypatch):
     ("how", "sentence"),
     [
         ({"forget": 0.1}, "rows of a Series forget as its law says; got forget=0.1; set forget=0"),
-        ({"revisit": 10}, "not one that a Series moves; set revisit=0"),
-        ({"method": "laplace"}, "method must be one of"),
+        ({"revisit": 10}, "not one moved by a Series; set revisit=0"),
+        ({"method": "laplace"}, "learns no streams"),
     ],
 )
 def test_what_a_stream_cannot_do_with_series_is_refused(sales, how, sentence):
