@@ -15,23 +15,20 @@ class Thresholds(NamedTuple):
     Attributes
     ----------
     share, share_of_small, share_of_few : float
-        Of the entries, at least; of fewer than `fewest` at that share, at most, to have so many; and of those of which
-        even that is below `fewest_of_few`.
+        Of the entries, at least; of small data at most, to have `fewest`; and to have `fewest_of_few`.
     fewest, fewest_of_few, fewest_of_all : int
         Entries that tell noise and choices (50: the noise to a fifth of its value), that tell what was found from a
         constant, and without which none are left out.
-    fewest_in_folds, folds : int
-        Entries of which parts are left out in turn, and the parts.
-    fewest_in_stream, few_in_stream : int
-        Entries of a stream of which some are left out, and of which it is no more than `share`.
+    fewest_in_stream : int
+        Entries of a stream of which some are left out: its prior is worth more than how surely it is chosen.
+    folds : int
+        Parts of the entries that are left out in turn.
     standard_errors : float
         From which on a gain is no chance.
     surely : float
         The same where there are many to choose among, as in spectra, or a choice ends before all entries were asked.
-    least_difference, least_difference_in_stream : float
-        Of log scores that matters; of a stream's fits those that are worse by less have not gone astray.
-    least_gain : float
-        A log score that is higher by less does not let a fit go on.
+    least_difference : float
+        Of log scores that matters.
     least_explained : float
         The share of the variance that matters.
     least_found : float
@@ -52,20 +49,20 @@ class Thresholds(NamedTuple):
     fewest: int = 50
     fewest_of_few: int = 10
     fewest_of_all: int = 4
-    fewest_in_folds: int = 100
-    folds: int = 5
     fewest_in_stream: int = 20
-    few_in_stream: int = 500
+    folds: int = 5
     standard_errors: float = 2.0
     surely: float = 4.0
     least_difference: float = 0.01
-    least_difference_in_stream: float = 0.1
-    least_gain: float = 1e-3
     least_explained: float = 0.05
     least_found: float = 0.02
     least_gain_by_power: float = 0.25
     most_off: float = 2.0
     mostly: float = 0.8
+
+    def share_of(self, n: int) -> float:
+        """The share of n entries to leave out."""
+        return max(self.share, min(self.fewest / max(1, n), self.share_of_small))
 
 
 THRESHOLDS = Thresholds()

@@ -75,5 +75,5 @@ def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, 
 
 def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
     monkeypatch.setattr(select, "_scores", None)
-    problems = [problem(rng, n=60, shape=SHAPE)[-1] for _ in range(2)]
+    problems = [problem(rng, n=40, shape=SHAPE)[-1] for _ in range(2)]
     assert best_problem(problems, VMP, tol=0.0, n_threads=1) == 0

@@ -380,7 +380,7 @@ def _folds(problem: Problem) -> list[np.ndarray]:
     """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
     told = places_telling(problem)
     n = len(told)
-    if n < THRESHOLDS.fewest_in_folds:
+    if n < THRESHOLDS.fewest:
         return []
     folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), THRESHOLDS.folds)
     return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]

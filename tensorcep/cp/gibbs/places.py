@@ -44,7 +44,7 @@ def _sizes(counts: list[int]) -> list[int]:
     Without those of few entries these are overfitted, and nothing says so.
     """
     bar = THRESHOLDS
-    share = max(bar.share, min(bar.fewest / max(1, min(counts, default=0)), bar.share_of_small))
+    share = bar.share_of(min(counts, default=0))
     share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
     share = min(share, MOST_HELD / max(1, sum(counts)))
     return [int(share * count + ROUNDING) for count in counts]

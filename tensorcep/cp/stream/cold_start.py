@@ -162,7 +162,7 @@ def _learned(spec: FitSpec, entries: Entries, source: Any, beside: Beside) -> tu
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
         found = weighted_mean(_predicted(spec, plan, run, left_out).score, left_out[3])
-        least = one.score - THRESHOLDS.least_difference_in_stream
+        least = one.score - THRESHOLDS.least_difference
         if found >= other and (found >= least or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
@@ -332,8 +332,7 @@ def _tried(spec: FitSpec, entries: Entries, source: Any, beside: Beside, most: i
     told = np.isin(order, np.arange(len(order))[telling(beside[0])])  # the others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
-    share = THRESHOLDS.share if len(order) >= THRESHOLDS.few_in_stream else THRESHOLDS.share_of_small
-    held, used = np.split(order, [int(len(order) * share)])
+    held, used = np.split(order, [int(len(order) * THRESHOLDS.share_of(len(order)))])
     n_used, used = len(used), np.append(used, light)
     some = (coords[used], values[used], shape, labels)
     apart = tuple(None if part is None else part[used] for part in beside)

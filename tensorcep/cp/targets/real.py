@@ -169,7 +169,7 @@ def powers_to_try(power: Any, y: np.ndarray, weight: OfEach = None) -> tuple[flo
         return POWERS
     some = y[telling(weight)]
     gains = (gain_of(other, some) for other in POWERS[1:])
-    uneven = len(some) >= THRESHOLDS.fewest_in_folds and max(gains) >= THRESHOLDS.least_gain_by_power
+    uneven = len(some) >= THRESHOLDS.fewest and max(gains) >= THRESHOLDS.least_gain_by_power
     return POWERS if uneven and spike_at_minimum(y, weight) is None else POWERS[:1]
 
 
