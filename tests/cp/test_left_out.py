@@ -6,13 +6,15 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import problem
 
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.cp.fit import select
-from tensorcep.cp.fit.select import FITS, FOLDS, best_problem, far_behind, far_off
+from tensorcep.cp.fit.select import FITS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.plan import Engine
 from tensorcep.cp.settings.registry import SETTINGS
 
 N, SHAPE = 200, (12, 10, 8)
+FOLDS = THRESHOLDS.folds
 VMP = Engine(METHODS["vmp"], SETTINGS["vmp"]().set_params(anneal=0))
 
 
@@ -73,5 +75,5 @@ def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, 
 
 def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
     monkeypatch.setattr(select, "_scores", None)
-    problems = [problem(rng, n=60, shape=SHAPE)[-1] for _ in range(2)]
+    problems = [problem(rng, n=40, shape=SHAPE)[-1] for _ in range(2)]
     assert best_problem(problems, VMP, tol=0.0, n_threads=1) == 0

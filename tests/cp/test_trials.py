@@ -11,13 +11,14 @@ from helpers.problems import problem
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CEP, CPClassifier, CPRegressor
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit import quick_fit, run
 from tensorcep.cp.fit.quick_fit import balanced
 from tensorcep.cp.fit.select import narrower
 from tensorcep.cp.fit.validation import falls_short
-from tensorcep.cp.fitted.diagnostics import LEAST_GAIN, Diagnostics
+from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.auto import choose
@@ -67,7 +68,7 @@ def test_a_point_estimate_that_follows_the_noise_of_few_entries_says_so(kind):
         model = kind(method="wopt", random_state=0).fit(coords[:1600], y[:1600])
     found = model.diagnostics_
     assert found.n_held_out > 150
-    assert found.score < found.constant_score + LEAST_GAIN
+    assert found.score < found.constant_score + THRESHOLDS.least_difference
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -34,7 +34,7 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         How large the noise is where. "one": the same everywhere. A mode: each of its rows has a precision of its own,
         with a learned Gamma prior. "entry": each entry has, so that noise is Student's t, and outliers count for less.
         "auto": the one of these that predicts entries left out best, if it beats "one" by two standard errors; "one"
-        with a Series, a Graph or fewer than 100 entries. All but "one" is for "gibbs" and "vmp", in `fit` alone.
+        with a Series, a Graph or fewer than 50 entries. All but "one" is for "gibbs" and "vmp", in `fit` alone.
     lower_limit : float, "auto" or None, default="auto"
         Values at or below it are censored (a tobit model, for values that pile up at a detection limit): they say only
         that the latent value plus its noise is not above it, and predictions are those of max(limit, f + noise). For

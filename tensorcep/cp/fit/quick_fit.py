@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise, Posterior
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Callback, LeftOut, Run, run
@@ -19,8 +20,6 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.fit.run import ROUNDS, MultiStart, finite_run, may_follow_noise, run_starts, scored_without
 from tensorcep.cp.fit.validation import (
     ASK_EVERY,
-    FEWEST,
-    LEAST_LOSS,
     EarlyStopping,
     finite_or_none,
     has_finite_rows,
@@ -105,7 +104,7 @@ def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
         return run_starts(plan)
     if first.options.max_iter < plan.options.max_iter:  # it ends where it predicts best
         one = one._replace(converged=not one.stopped)
-    if not one.stopped and policy.members > 1 and (trial is None or trial.lost < LEAST_LOSS):
+    if not one.stopped and policy.members > 1 and (trial is None or trial.lost < THRESHOLDS.least_difference):
         one = one._replace(state=None)  # it holds all messages
         others = policy.starts[len(policy.starts) // policy.members :]
         one = run_starts(plan.with_policy(starts=others, members=policy.members - 1), one)
@@ -127,7 +126,7 @@ def _of_few_entries(plan: Plan, quick: QuickFit) -> Run:
         return run_starts(plan)
     careful = trial.left_out
     usual = scored_without(plan, careful.place)
-    if usual is not None and usual.score.mean() >= careful.score.mean() - LEAST_LOSS:
+    if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
         return run_starts(plan)._replace(left_out=usual._replace(quick=careful.quick))
     one = run_starts(first.from_rows(trial.start))
     converged = one.converged if first.options.max_iter == plan.options.max_iter else not one.stopped
@@ -169,7 +168,7 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     if plan.options.max_iter < anneal + QUICK_SWEEPS or problem.fixed is not None:
         return plan, None
     place = held_places(problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return plan, None
     others = problem_in_memory(problem, place)
     found = run_quick_fit(of_logs(quick._replace(problem=with_entries_of(quick.problem, others))), plan, place=place)
@@ -181,7 +180,8 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     start = balanced(start, problem, plan.engine) if plan.engine.method.capabilities.regrows else start
     others = others._replace(start=start, of_entries=None)
     trials = [one for one in (_trial(others, anneal, plan, left_out),) if one is not None]
-    if anneal and not (trials and trials[0].lost < LEAST_LOSS and trials[0].good >= found.score - LEAST_LOSS):
+    least = THRESHOLDS.least_difference
+    if anneal and not (trials and trials[0].lost < least and trials[0].good >= found.score - least):
         trials += [one for one in (_trial(others, 0, plan, left_out),) if one is not None]
     if not trials:
         return plan, None
@@ -232,7 +232,7 @@ def scored_few(plan: Plan) -> LeftOut | None:
     told to, which knows these entries, or at a prior that is not learned.
     """
     place, problem, policy = held_places(plan.problem), plan.problem, plan.policy
-    if not isinstance(policy, FromQuickFit) or not policy.quick_fits or not 0 < len(place) < FEWEST:
+    if not isinstance(policy, FromQuickFit) or not policy.quick_fits or not 0 < len(place) < THRESHOLDS.fewest:
         return None
     if problem.fixed is not None or problem.power is not None:
         return None
@@ -395,8 +395,6 @@ def refitted(found: QuickResult, plan: Plan) -> Posterior | None:
 
 # From so many entries on, spectra tell what a quick fit leaves over, and chains of all columns take over ten seconds.
 MANY = 50_000
-# Columns that explain at least this share of the values by themselves deserve to be columns of their own.
-LEAST_SHOWN = 0.05
 
 
 def run_quick_fits(plan: Plan, place: np.ndarray) -> list[QuickResult]:
@@ -442,5 +440,5 @@ def _lacks_some(results: list[QuickResult], plan: Plan, given: Problem) -> bool:
     enough = enough_entries(problem)
     problem = problem if enough is None else enough
     with threads_of(plan.options.n_threads) as executor:
-        alone = shown(problem, others, executor=executor) >= LEAST_SHOWN
+        alone = shown(problem, others, executor=executor) >= THRESHOLDS.least_explained
         return alone or shown(problem, others, best.mean, executor) > 0.0

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import Mixture, PointEstimate, Posterior
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import LeftOut, Run, run
-from tensorcep.cp.fit.validation import FEWEST, finite_or_none, scored_run, without
+from tensorcep.cp.fit.validation import finite_or_none, scored_run, without
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
 from tensorcep.cp.model.problem import Problem
@@ -89,10 +90,10 @@ class PenalisedEstimate(MultiStart):
         weighs, scored = self.spectral and leaves_weight(plan), None
         asks = overfit(plan.problem) > FOLLOWS_PRIOR if weighs else may_follow_noise(plan.problem)
         place = held_places(plan.problem) if asks else np.zeros(0, dtype=int)
-        if weighs and len(place) >= FEWEST:
+        if weighs and len(place) >= THRESHOLDS.fewest:
             plan, scored = with_best_weight(plan, place)
         one = run_starts(plan)
-        if not weighs and len(place) >= FEWEST and not one.stopped:
+        if not weighs and len(place) >= THRESHOLDS.fewest and not one.stopped:
             scored = scored_without(plan, place)
         return one._replace(left_out=scored)
 

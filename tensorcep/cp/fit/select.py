@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import Posterior
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.loop import run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
 from tensorcep.cp.fit.quick_fit import SPARE_COMPONENTS, FromQuickFit, QuickResult, of_logs, run_quick_fit
 from tensorcep.cp.fit.run import MultiStart, PenalisedEstimate
-from tensorcep.cp.fit.validation import FEWEST, best_by_score
+from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.gibbs.streams import Stream, generator
@@ -31,7 +32,7 @@ from tensorcep.cp.methods import METHODS, quick_method
 from tensorcep.cp.model.columns import columns_within, parts_of
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven, with_entries_of
-from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, places_telling, problem_in_memory, some_of
+from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
@@ -134,8 +135,6 @@ def after_quick_fit(settings: Settings, chosen: Chosen) -> Settings:
 # More components than a fit begins with are tried where a sweep then sums at most so many products of two numbers per
 # mode: those of 25,000 entries and 40 components, some seconds for a fit.
 MOST_PRODUCTS = 4e7
-# Where fits use a smaller share of their components than this, more would find nothing; the fit by chance leaves some.
-MOSTLY = 0.8
 
 
 def with_best_columns(draft: Draft) -> Draft:
@@ -201,7 +200,7 @@ def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
     The first, and nothing found, of few entries.
     """
     place = held_places(plans[0].problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return 0, None
     results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
     scores = np.stack([_scored(found, place) for found in results])
@@ -221,11 +220,11 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     That is asked of quick fits of components alone, where there are such. They are not given a tenth of the entries.
     """
     place = held_places(plan.problem)
-    if len(place) < FEWEST:
+    if len(place) < THRESHOLDS.fewest:
         return False
     few, many = (min(one.policy.quick_fits, key=_other_columns) for one in (plan, wider))
     found = _result(plan, few, place)
-    if found is None or used(_sizes(found)).mean() < MOSTLY:
+    if found is None or used(_sizes(found)).mean() < THRESHOLDS.mostly:
         return False
     scores = np.stack([_scored(found, place), _scored(_result(wider, many, place), place)])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
@@ -302,22 +301,21 @@ def _best(draft: Draft, problems: Sequence[Problem]) -> int:
 #
 # The same entries are fitted in every problem from the same start, of very many a part; those left out are a fifth, of
 # few entries each fifth in turn. The problem that predicts them best by the mean log score is taken if it beats the
-# first by more than chance: two standard errors of the difference. A problem that after some fits is behind the best
+# first by more than chance. A problem that after some fits is behind the best
 # one by far more is not fitted to the others. One whose means are far off is not taken whatever its scores: the
 # logarithm of values between two bounds says well how small ones differ, and predicts some large ones ten times too
 # high.
 
 # Sweeps of a fit after the annealed ones.
 SWEEPS = 30
-# Parts of the entries, as many of which are left out in turn as hold so many entries; and the fewest entries, and most.
-FOLDS, ENOUGH, MOST = 5, 4000, 100_000
+# As many parts of the entries are left out in turn as hold so many entries; and the most entries.
+ENOUGH, MOST = 4000, 100_000
 # An entry speaks against a problem by so many nats at most: a few far out would otherwise drown what all others say.
 MOST_WORSE = 10.0
-# A problem is given up when it is behind by so many standard errors after so many fits, of which one may be unlucky.
-BEHIND, FITS = 4.0, 2
-# A problem is given up when the mean square of its errors is so many times that of the first, in geometric mean over
-# two parts at least: of values with long tails a single one may be far off.
-MOST_OFF = 2.0
+# A problem is given up when it is surely behind after so many fits, of which one may be unlucky, or when the mean
+# square of its errors is far off that of the first, in geometric mean over as many parts at least: of values with long
+# tails a single one may be.
+FITS = 2
 
 
 def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
@@ -369,23 +367,23 @@ def far_behind(scores: np.ndarray) -> np.ndarray:
     """Which of the log scores (m, n) of n entries are worse on average than the best by far more than chance."""
     with np.errstate(invalid="ignore"):
         loss = scores[np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf))] - scores
-        return np.asarray(loss.mean(axis=1) > BEHIND * loss.std(axis=1) / np.sqrt(scores.shape[1]))
+        return np.asarray(loss.mean(axis=1) > THRESHOLDS.surely * loss.std(axis=1) / np.sqrt(scores.shape[1]))
 
 
 def far_off(squares: np.ndarray) -> np.ndarray:
     """Which of the sums of squared errors (m, k) of k parts are far above the first one's."""
     with np.errstate(all="ignore"):
-        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(MOST_OFF))
+        return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(THRESHOLDS.most_off))
 
 
 def _folds(problem: Problem) -> list[np.ndarray]:
     """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
     told = places_telling(problem)
     n = len(told)
-    if n < FEWEST_OF_FOLDS:
+    if n < THRESHOLDS.fewest:
         return []
-    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), FOLDS)
-    return folds[: min(FOLDS, -(-ENOUGH * FOLDS // n))]
+    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), THRESHOLDS.folds)
+    return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
 
 
 def _without(problem: Problem, place: np.ndarray) -> Problem:

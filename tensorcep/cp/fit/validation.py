@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.components import EVEN, Components
 from tensorcep.core.executor import ALONE, Executor, threads_of
 from tensorcep.core.loop import LeftOut, Run
@@ -24,11 +24,9 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, problem_in_memory
 from tensorcep.cp.plan.plan import Engine, Plan
 
-# The fewest entries that tell, and what is lost of their mean log score by chance.
-FEWEST, LEAST_LOSS = 50, 0.01
-# After so many sweeps each time the entries left out are asked; a fit ends where their mean log score has not gained so
-# much for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
-ASK_EVERY, LEAST_GAIN, PATIENCE = 3, 1e-3, 2
+# After so many sweeps each time the entries left out are asked; a fit ends where their mean log score has not gained
+# for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.
+ASK_EVERY, PATIENCE = 3, 2
 
 Fitted = TypeVar("Fitted")
 
@@ -124,7 +122,7 @@ class EarlyStopping:
         scores = scores_of(belief, self._of, self._place, self._executor)
         score, self._last = float(np.nan_to_num(scores.log_density.mean(), nan=-np.inf)), sweep
         self.now = score
-        self._vain = 0 if score > self.score + LEAST_GAIN else self._vain + 1
+        self._vain = 0 if score > self.score + THRESHOLDS.least_difference else self._vain + 1
         if score > self.score or self.score == -np.inf:
             self.score, self.sweeps = score, sweep - self._anneal
             self.belief, self.scores = belief._replace(cov=None), scores
@@ -140,4 +138,5 @@ def best_by_score(scores: np.ndarray) -> int:
 
 def falls_short(scores: np.ndarray, others: np.ndarray) -> bool:
     """Whether log scores (n,) are worse than others of the same entries, beyond chance and by what matters."""
-    return best_by_score(np.stack([scores, others])) == 1 and bool(others.mean() - scores.mean() > LEAST_LOSS)
+    matters = bool(others.mean() - scores.mean() > THRESHOLDS.least_difference)
+    return matters and best_by_score(np.stack([scores, others])) == 1

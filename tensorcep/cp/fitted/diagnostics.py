@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.cp.methods import methods_with
 
 # Cells at which more than this share have an R-hat above ALIKE, while the chains' disagreement is more than the second
@@ -19,13 +20,6 @@ NOISE_SOURCES = {
     "approximate": "of the approximate posterior",
     "point": "a point estimate",
 }
-
-# The least mean gain of log score over a constant that matters, where entries are too few to prove it.
-LEAST_GAIN = 0.01
-# Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores.
-LEAST_FOUND = 0.02
-# The least share of the variance of entries left out that is not explained by chance.
-LEAST_EXPLAINED = 0.05
 
 
 class Diagnostics(NamedTuple):
@@ -207,14 +201,14 @@ class Diagnostics(NamedTuple):
         # weights that were chosen by these entries are likely to add to their score (Akaike)
         needed = self.gain_error + (0.0 if equal or not self.n_held_out else (len(weights) - 1) / self.n_held_out)
         if tried:
-            needed = min(max(self.gain_error, 1.0 / self.n_held_out), LEAST_GAIN)
+            needed = min(max(self.gain_error, 1.0 / self.n_held_out), THRESHOLDS.least_difference)
         better, explained = self.score - self.constant_score >= needed, self.explained
         farther = explained is not None and explained + (self.explained_error or 0.0) <= 0.0
-        if better and not farther and 1.0 - self.weights.get("constant", 0.0) > LEAST_FOUND:
+        if better and not farther and 1.0 - self.weights.get("constant", 0.0) > THRESHOLDS.least_found:
             return self._complaint_of_loss()
         which = "entries that were held out" if self.n_held_out else "its training entries"
         scores = f"mean log score {self.score:.4g} against {self.constant_score:.4g}"
-        if self.score < self.constant_score and (explained or 0.0) > LEAST_EXPLAINED:
+        if self.score < self.constant_score and (explained or 0.0) > THRESHOLDS.least_explained:
             return (
                 f"{self.method} explains {explained:.0%} of the variance of {which}, but takes noise for too small: "
                 f"{scores} of a constant; do not trust its intervals, or take another method."

@@ -25,8 +25,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.components import EVEN
-from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE, held_places
+from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.problem import Problem
@@ -120,7 +121,7 @@ class HeldOut(NamedTuple):
     @property
     def tells_noise(self) -> bool:
         """Whether they are enough for the noise."""
-        return len(self.place) >= FEWEST_FOR_NOISE
+        return len(self.place) >= THRESHOLDS.fewest
 
 
 class HeldNoise(NamedTuple):

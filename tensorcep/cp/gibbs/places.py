@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 
-# A tenth of the entries, and at least 50 of them, of small data up to a fifth: with 50 the noise is known to a fifth of
-# its value. More than the last number say no more about a handful of chains. Of few entries up to a third, to have 10
-# that tell what was found from a constant: without them few entries are overfitted, and nothing says so.
-HELD_FRACTION, MOST_OF_SMALL, MOST_OF_FEW, MOST_HELD = 0.1, 0.2, 1.0 / 3.0, 50_000
-FEWEST_FOR_NOISE, FEWEST_TO_TELL, FEWEST_HELD = 50, 10, 4
+# More entries left out say no more about a handful of chains.
+MOST_HELD = 50_000
 ROUNDING = 1e-6  # of a share of a number that should be whole
 # From so many entries on those that are left out are drawn by themselves, and not the first of all in any order.
 MANY = 500_000
@@ -37,13 +35,17 @@ def held_places(problem: Problem) -> np.ndarray:
     parts = [part for part in (order[above], order[~above]) if len(part)]
     sizes = _sizes([len(part) for part in parts])
     held = np.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)] or [order])
-    return held if len(held) >= FEWEST_HELD else held[:0].copy()
+    return held if len(held) >= THRESHOLDS.fewest_of_all else held[:0].copy()
 
 
 def _sizes(counts: list[int]) -> list[int]:
-    """How many entries of each part to leave out, of parts of so many."""
-    share = max(HELD_FRACTION, min(FEWEST_FOR_NOISE / max(1, min(counts, default=0)), MOST_OF_SMALL))
-    share = max(share, min(FEWEST_TO_TELL / max(1, sum(counts)), MOST_OF_FEW))
+    """How many entries of each part to leave out, of parts of so many.
+
+    Without those of few entries these are overfitted, and nothing says so.
+    """
+    bar = THRESHOLDS
+    share = bar.share_of(min(counts, default=0))
+    share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
     share = min(share, MOST_HELD / max(1, sum(counts)))
     return [int(share * count + ROUNDING) for count in counts]
 

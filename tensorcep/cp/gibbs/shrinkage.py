@@ -28,10 +28,9 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from tensorcep.core.belief import Draws
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
 from tensorcep.cp.gibbs.held_out import LEAST_SHARE, LEAST_WEIGHT, HeldOut
-from tensorcep.cp.gibbs.places import FEWEST_FOR_NOISE
 from tensorcep.cp.model.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
@@ -87,7 +86,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
 
 def _square_about_constant(held: HeldOut, problem: Problem) -> float:
     """The mean square of real values: of those left out, or of all where these are too few to tell it."""
-    y = held.y if len(held.y) >= FEWEST_FOR_NOISE else told_beside(problem)[0]
+    y = held.y if len(held.y) >= THRESHOLDS.fewest else told_beside(problem)[0]
     return float(np.mean(y**2))
 
 

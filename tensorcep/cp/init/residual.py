@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.components import Components
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import Running
-from tensorcep.cp.init.spectral import MIN_SIZE, SURE, most_vectors, spectral_start
+from tensorcep.cp.init.spectral import MIN_SIZE, most_vectors, spectral_start
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.problem import Problem
@@ -196,7 +197,7 @@ def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
     count, total = np.bincount(rows), float(np.mean(rest**2))
     n = int(np.count_nonzero(count))
     square = float((np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)).sum())
-    return (square / total - n) / len(rest) if square > (n + SURE * np.sqrt(2.0 * n)) * total else 0.0
+    return (square / total - n) / len(rest) if square > (n + THRESHOLDS.surely * np.sqrt(2.0 * n)) * total else 0.0
 
 
 def _latent(problem: Problem, rows: np.ndarray, executor: Executor) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.sums import LEAF, mean_square
 from tensorcep.cp.init.multistart import climb
@@ -141,17 +142,12 @@ LEAST_FOR_PAIRS = 10_000
 SWEEPS = 8
 # Columns of which products at all entries are taken at a time.
 COLUMNS = 4
-# Every tenth entry tells which components are real: their share of it must lie this many standard errors above 0.
-HELD_OUT = 10
-SURE = 4.0
 # Values further from their mean, in standard deviations, count as so far: spectra are those of the largest values else.
 LARGEST = 4.0
 # Mean square, over the entries, above which a component sits on few of them; rows that they miss give it 1.
 CONCENTRATED = 10.0
 # Components of a smaller size, in standard deviations of the values, are none.
 VANISHED = 1e-4
-# Fewer entries than this tell nothing of the rows.
-MIN_ENTRIES = 50
 
 # Coordinates and values of some entries.
 Part = tuple[np.ndarray, np.ndarray]
@@ -225,7 +221,7 @@ def spectral_start(
     spread = float(np.sqrt(mean_square(centred))) if len(values) else 0.0
     unit = (spread / np.sqrt(rank)) ** (1.0 / len(shape)) if spread > 0.0 else 1.0
     factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]
-    if len(values) < MIN_ENTRIES or spread == 0.0:
+    if len(values) < THRESHOLDS.fewest or spread == 0.0:
         return SpectralStart(factors, 0, 0.0)
     with one_blas_thread():
         centred /= spread
@@ -247,7 +243,7 @@ def spectral_start(
 
 def _parted(coords: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> tuple[Part, Part]:
     """Coordinates and values of the entries that tell which components are real, and of all others, in order."""
-    order, n = rng.permutation(len(values)), len(values) // HELD_OUT
+    order, n = rng.permutation(len(values)), int(len(values) * THRESHOLDS.share)
     held, used = np.sort(order[:n]), np.sort(order[n:])
     return (coords[held], values[held]), (coords[used], values[used])
 
@@ -370,7 +366,7 @@ def _strengths(
 ) -> tuple[np.ndarray, float]:
     """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
 
-    Components enter one by one, the one that explains most first, while it lies `SURE` standard errors above noise, and
+    Components enter one by one, the one that explains most first, while it is surely above noise, and
     at most so many; the weight of the others is 0.
     """
     strength = np.zeros(factors[0].shape[1])
@@ -382,7 +378,7 @@ def _strengths(
     while len(chosen) < min(len(strength), most, len(values) - 1):
         gain = np.abs(residual @ z) / norm
         gain[chosen] = 0.0
-        if gain.max() <= SURE * np.sqrt(np.mean(residual**2)):
+        if gain.max() <= THRESHOLDS.surely * np.sqrt(np.mean(residual**2)):
             break
         chosen.append(int(np.argmax(gain)))
         weight = np.linalg.lstsq(z[:, chosen], values, rcond=None)[0]

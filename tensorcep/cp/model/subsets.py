@@ -21,9 +21,6 @@ from tensorcep.likelihoods.record import Likelihood
 # the same change nothing, and what a fit takes from the counts before it (scales, starts, levels) holds for their
 # rates.
 
-# Of fewer entries folds tell nothing.
-FEWEST_OF_FOLDS = 100
-
 
 def with_extents(entries: Entries, likelihood: Likelihood, extent: np.ndarray | None) -> Entries:
     """Entries with their extents (N,), in the order of the input."""

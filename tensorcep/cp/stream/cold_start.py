@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.chance import THRESHOLDS, beyond_chance
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
-from tensorcep.cp.fitted.diagnostics import LEAST_EXPLAINED
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.model.entries import all_coords
@@ -49,13 +48,11 @@ from tensorcep.priors.record import per_row
 PER_ELEMENT, MOST_KEPT = 20, 100_000
 # All are fitted again when there are so many times as many, and at the end; not within the last factor of the end.
 GROWTH, NEAR_END = 2.0, 2.0
-# Priors are compared on a tenth of the entries, of few on a fifth; with fewer entries than the last number, not at all.
-HELD_OUT, FEW_HELD_OUT, FEW, FEWEST = 0.1, 0.2, 500, 20
 # Of many entries so many are fitted to compare priors, and the prior then stays.
 SETTLED = 5000
 PRIORS = ("fixed", "learned")
-# The log score of a fit that went astray, and what the score of one that did not may lose.
-LEAST, LEAST_LOSS = -1e100, 0.1
+# The log score of a fit that went astray.
+LEAST = -1e100
 # Entries of a batch, where the first ones are learned in batches. From 100 to 1000 it made no difference.
 BATCH = 500
 UNKNOWN = Standing()
@@ -125,7 +122,7 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, ha
         return begun
     spec.target.checked(entries.values, spec.asked)
     run, told = None, entries.n_telling
-    if prior is None and told >= FEWEST:
+    if prior is None and told >= THRESHOLDS.fewest_in_stream:
         one, plan, run = _learned(spec, first)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
         standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
@@ -157,7 +154,8 @@ def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
         found = weighted_mean(_predicted(spec, plan, run, left_out).score, left_out.power)
-        if found >= other and (found >= one.score - LEAST_LOSS or one.way.tries or one.way.in_batches):
+        least = one.score - THRESHOLDS.least_difference
+        if found >= other and (found >= least or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
 
@@ -263,7 +261,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
     told = np.isin(order, np.arange(len(order))[telling(entries.power)])  # others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
-    held, used = np.split(order, [int(len(order) * (HELD_OUT if len(order) >= FEW else FEW_HELD_OUT))])
+    held, used = np.split(order, [int(len(order) * THRESHOLDS.share_of(len(order)))])
     some, left_out = first.at(np.append(used, light)), entries.at(held)
 
     def trial(way: Way) -> _Tried:
@@ -276,7 +274,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
         return _Tried(way, standing, predicted.score, left_out.power)
 
     found = [trial(way) for way in _ways(spec, len(used))]
-    nothing = all(one.standing.gain < LEAST_EXPLAINED * one.standing.n for one in found)
+    nothing = all(one.standing.gain < THRESHOLDS.least_explained * one.standing.n for one in found)
     if nothing and _may_need_tries(spec, first):
         found.append(trial(Way("learned", tries=True)))
     found.sort(key=lambda one: -one.score)

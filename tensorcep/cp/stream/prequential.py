@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import SURE
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.checks import printable, warn_user
 from tensorcep.core.components import Components
 from tensorcep.cp.fitted.anomaly import scored, with_scores
@@ -31,8 +31,8 @@ from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.entries.batch import Batch
 from tensorcep.likelihoods.record import Likelihood
 
-# Entries that predictions are judged by: so many at least, for a warning more; of those before these only a share.
-JUDGED, WARNED, RECENT = 20, 1000, 10_000
+# Entries that predictions are judged by where a warning is due; of those before the last ones only a share.
+WARNED, RECENT = 1000, 10_000
 # Entries after which what was said of the share of the model counts a third of what it did: a stream goes on learning.
 REMEMBERED = 2000
 # Predictions that are the constant gain so much an entry by rounding.
@@ -261,14 +261,14 @@ class Standing(NamedTuple):
         if is_judged_by_score(likelihood):
             return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
         apart = (values - self.mean) ** 2
-        unit = float(apart.mean()) if len(values) >= JUDGED else unit
+        unit = float(apart.mean()) if len(values) >= THRESHOLDS.fewest_in_stream else unit
         return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
 
     @property
     def is_doubtful(self) -> bool:
         """Whether predictions enough to judge by are no better than a constant, or far worse than a fit's."""
-        gains = self.gain > SURE * self.square**0.5 + ROUNDING * self.n
-        return self.n >= JUDGED and (self.lag > 0.0 or not gains)
+        gains = self.gain > THRESHOLDS.standard_errors * self.square**0.5 + ROUNDING * self.n
+        return self.n >= THRESHOLDS.fewest_in_stream and (self.lag > 0.0 or not gains)
 
     def told(self) -> tuple[Standing, bool]:
         """The standing after a warning, if one is due; and whether it is."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.belief import GammaNoise
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.checks import (
     LARGEST,
     check_choice,
@@ -24,7 +25,7 @@ from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.model.subsets import FEWEST_OF_FOLDS, telling
+from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
@@ -121,10 +122,6 @@ def noise_dof(theta: EntryTheta | None) -> float | None:
 
 # Those that "auto" chooses among, the first unless another predicts better.
 POWERS = (1.0, 0.5, 0.0)
-# By default others than 1 are tried where one makes the values, whatever their cells, nearer normal by so many
-# nats each: what a standard deviation wrong by a factor of 1.3 would cost. Exponential values gain 0.37, log-normal
-# ones 0.25 where the standard deviation of their logarithms is 0.58.
-LEAST_GAIN = 0.25
 
 
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
@@ -170,7 +167,8 @@ def powers_to_try(power: Any, y: np.ndarray, weight: OfEach = None) -> tuple[flo
     if power == "auto":
         return POWERS
     some = y[telling(weight)]
-    uneven = len(some) >= FEWEST_OF_FOLDS and max(gain_of(other, some) for other in POWERS[1:]) >= LEAST_GAIN
+    gains = (gain_of(other, some) for other in POWERS[1:])
+    uneven = len(some) >= THRESHOLDS.fewest and max(gains) >= THRESHOLDS.least_gain_by_power
     return POWERS if uneven and spike_at_minimum(y, weight) is None else POWERS[:1]
 
 

@@ -11,6 +11,7 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cli import main
+from tensorcep.core.chance import THRESHOLDS
 from tensorcep.cp.fit import select
 from tensorcep.cp.targets import real
 from tensorcep.metrics import coverage, rmse
@@ -89,7 +90,7 @@ def test_logarithms_whose_means_are_far_off_are_not_taken(rng):
     f = 1.5 * (u[X[:, 0]] * v[X[:, 1]]).sum(axis=1) - 2.0 + 0.3 * rng.standard_normal(len(X))
     y = 100.0 / (1.0 + np.exp(-f))
     new = rng.random(len(y)) < 0.3
-    assert max(real.gain_of(p, y) for p in (0.5, 0.0)) > real.LEAST_GAIN  # so that they are tried
+    assert max(real.gain_of(p, y) for p in (0.5, 0.0)) > THRESHOLDS.least_gain_by_power  # so that they are tried
     found = model(power=None, random_state=1).fit(X[~new], y[~new])
     assert found.power_ > 0.0
     assert rmse(y[new], found.predict(X[new])) < 0.6 * y[new].std()
@@ -106,7 +107,7 @@ def test_gain_of_a_logarithm_is_that_of_log_normal_values(rng, sd):
 
 
 def test_powers_of_values_without_a_scale_and_of_few_are_not_tried(rng):
-    for y in ([], np.full(200, 2.0), np.full(200, 1e-320), rng.exponential(size=99) ** 2):
+    for y in ([], np.full(200, 2.0), np.full(200, 1e-320), rng.exponential(size=49) ** 2):
         assert real.powers_to_try(None, np.array(y)) == (1.0,)
 
 
