@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorcep import CPRegressor, metrics
 from tensorcep.core.checks import check_int
-from tensorcep.core.files import atomic_write
+from tensorcep.core.persist.archive import atomic_write
 from tensorcep.datasets import load_covid19_serology
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.plots import plot_coverage, plot_predictions

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
-from tensorcep.core.store import StoredModel, complete, open_model, parameters
-from tensorcep.core.store import read_attributes as read_plain
+from tensorcep.core.persist.models import StoredModel, complete, open_model, parameters
+from tensorcep.core.persist.models import read_attributes as read_plain
 from tensorcep.cp.estimators.store import read_result
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS

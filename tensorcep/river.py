@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range
+from tensorcep.core.checks import check_columns, check_int, check_mode_count, check_range, optional_module
 from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.fitted.predict import observed
-from tensorcep.entries.interop import optional_module
 
 
 class _OneByOne:

@@ -22,8 +22,8 @@ from tqdm.auto import tqdm
 
 import tensorcep
 from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
+from tensorcep.core.compile import AS_PYTHON
 from tensorcep.core.cpu import available_levels
-from tensorcep.core.jit import AS_PYTHON
 from tensorcep.core.kernel_cache import first_problem
 
 # Each fit compiles what it needs and takes no time beside that.
@@ -93,7 +93,7 @@ def _cep() -> None:
 
 def _rare() -> None:
     """Kernels that no small fit can be made to need: safeguards, and what holds back the steps of very many counts."""
-    from tensorcep.cp.messages.kernels import scale_messages
+    from tensorcep.cp.messages.cavities import scale_messages
     from tensorcep.kernels.rows import packed_products
     from tensorcep.kernels.slots import LANES
 

@@ -14,8 +14,8 @@ from helpers.data import NAMES, SHAPE, entries, fitted
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.core.arviz import arviz_container
-from tensorcep.core.belief import Draws, PointEstimate
+from tensorcep.core.reporting import arviz_container
+from tensorcep.cp.posterior.belief import Draws, PointEstimate
 
 # Few sweeps on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -23,8 +23,8 @@ from helpers.source_graph import ROOT
 import tensorcep as tc
 from tensorcep.cli import main
 from tensorcep.cli._input import Witness, digests_of_files
-from tensorcep.core.files import write_archive
-from tensorcep.core.store import KIND, VERSION, open_model
+from tensorcep.core.persist.archive import write_archive
+from tensorcep.core.persist.models import KIND, VERSION, open_model
 from tensorcep.cp.estimators import updates
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]

@@ -25,14 +25,13 @@ from sklearn.model_selection import KFold, cross_validate
 
 import tensorcep as tc
 from tensorcep import distributed
-from tensorcep.core import nearby
+from tensorcep.core import shared_memory
 from tensorcep.core.cluster import Cluster, ClusterError
-from tensorcep.core.held import LackingError, Told
+from tensorcep.core.futures import LackingError, Told
 from tensorcep.cp.model import subsets
-from tensorcep.cp.workers.sent import HeldRows
-from tensorcep.cp.workers.store import Piece
-from tensorcep.cp.workers.summing import Summing
-from tensorcep.cp.workers.updates import Made, rows_alone
+from tensorcep.cp.workers.row_cache import HeldRows
+from tensorcep.cp.workers.row_pass import Made, Summing, rows_alone
+from tensorcep.cp.workers.row_store import Piece
 from tensorcep.entries.dask_frames import frame_of_dask
 from tensorcep.kernels.rows import row_divergences
 
@@ -569,7 +568,7 @@ def test_messages_that_are_to_be_kept_are_refused(client: Any) -> None:
 # Rows and sums that workers leave in the memory of their machine
 
 
-IN_MEMORY = pytest.mark.skipif(not os.path.isdir(nearby.MEMORY), reason="the system has no folder in memory")
+IN_MEMORY = pytest.mark.skipif(not os.path.isdir(shared_memory.MEMORY), reason="the system has no folder in memory")
 METHODS = {
     "two chains": tc.Gibbs(n_chains=2, weights="equal", noise="sampled"),
     "three chains": tc.Gibbs(n_chains=3, weights="equal", noise="sampled"),  # on two workers: each on both
@@ -580,7 +579,7 @@ METHODS = {
 
 def leave(smallest: int) -> None:
     """Leave arrays of so many bytes."""
-    nearby.SMALLEST = smallest
+    shared_memory.SMALLEST = smallest
 
 
 @pytest.fixture
@@ -588,19 +587,19 @@ def leaving(client: Any) -> Iterator[Any]:
     """The client of workers that leave arrays of any size."""
     client.run(leave, 0)
     yield client
-    client.run(leave, nearby.SMALLEST)
+    client.run(leave, shared_memory.SMALLEST)
 
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in memory in which no other process leaves anything."""
-    with tempfile.TemporaryDirectory(dir=nearby.MEMORY) as folder:
-        monkeypatch.setattr(nearby, "MEMORY", folder)
+    with tempfile.TemporaryDirectory(dir=shared_memory.MEMORY) as folder:
+        monkeypatch.setattr(shared_memory, "MEMORY", folder)
         yield Path(folder)
 
 
 def taken() -> int:
-    return nearby.TAKEN[0]
+    return shared_memory.TAKEN[0]
 
 
 def left_of(method: str) -> tc.CPRegressor:
@@ -617,9 +616,9 @@ def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         here = left_of(method).fit(TENSOR)
-        monkeypatch.setattr(nearby, "SMALLEST", 0)
-        given_up = list[nearby.Desk]()
-        monkeypatch.setattr(nearby.Desk, "give_up", given_up.append)
+        monkeypatch.setattr(shared_memory, "SMALLEST", 0)
+        given_up = list[shared_memory.Desk]()
+        monkeypatch.setattr(shared_memory.Desk, "give_up", given_up.append)
         of_client, of_workers = taken(), sum(leaving.run(taken).values())
         there = distributed.fit(left_of(method), TENSOR, client=leaving, n_parts=2)
     for a, b in zip(here.factors_, there.factors_, strict=True):
@@ -636,7 +635,7 @@ def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
 def test_rows_that_are_sent_go_to_other_workers_without_their_sums(
     leaving: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearby, "MEMORY", "/no/folder")
+    monkeypatch.setattr(shared_memory, "MEMORY", "/no/folder")
     asked, after = list[Any](), Cluster.after
     monkeypatch.setattr(Cluster, "after", lambda *args: asked.append(args[1]) or after(*args))
     here, of_workers = left_of("vmp").fit(TENSOR), sum(leaving.run(taken).values())
@@ -665,6 +664,8 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
         path.unlink()
     with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
         distributed.fit(of_workers("vmp"), TENSOR, **how)
-    monkeypatch.setattr("tensorcep.cp.workers.parts.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
+    monkeypatch.setattr(
+        "tensorcep.cp.workers.partitions.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9)
+    )
     with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
         distributed.fit(of_workers("vmp"), TENSOR, client=client)

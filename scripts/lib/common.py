@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorcep.core.files import atomic_write
+from tensorcep.core.persist.archive import atomic_write
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]

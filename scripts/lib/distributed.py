@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor, SparseTensor
 from tensorcep.core.cluster import Cluster
-from tensorcep.core.host import hosted_by
-from tensorcep.core.nearby import TAKEN
+from tensorcep.core.loop import hosted_by
+from tensorcep.core.shared_memory import TAKEN
 from tensorcep.cp.workers.host import ClusterHost
 from tensorcep.methods import CEP, VMP, Gibbs, Laplace
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep import datasets
-from tensorcep.core.belief import GammaNoise, Result
-from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.predict import latent, observed_moments
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise, Result
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 

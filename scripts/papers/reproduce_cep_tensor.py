@@ -24,8 +24,8 @@ import numpy as np
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.published import SHAPES, load, options_with, scores
-from tensorcep.core.files import atomic_write
 from tensorcep.core.loop import Sweep, run
+from tensorcep.core.persist.archive import atomic_write
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 

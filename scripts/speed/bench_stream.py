@@ -23,7 +23,7 @@ import numpy as np
 
 from scripts.lib.common import Row, fresh_process, numbers, paper_model, parser, report, row, say, words
 from tensorcep import CPClassifier, CPRegressor
-from tensorcep.core.files import atomic_write
+from tensorcep.core.persist.archive import atomic_write
 from tensorcep.metrics import auc
 
 SHAPE = (1000, 200, 1000)

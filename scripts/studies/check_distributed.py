@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.distributed import ENGINES, Meter, entries, fitted, on_workers
 from tensorcep import CPRegressor, SparseTensor, distributed
-from tensorcep.core.belief import Draws
+from tensorcep.cp.posterior.belief import Draws
 from tensorcep.methods import Gibbs
 
 # Of a worker that is killed: seconds that a fit may take longer, without the time to do its work again.

@@ -35,7 +35,7 @@ from scripts.lib.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.lib.peers.environment import prepare
 from scripts.lib.peers.fits import ENVIRONMENT, PEERS, measure_peer, peer_settings
 from tensorcep import CPClassifier, CPRegressor
-from tensorcep.core.files import atomic_write
+from tensorcep.core.persist.archive import atomic_write
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.metrics import reliability_curve

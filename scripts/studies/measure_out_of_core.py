@@ -25,8 +25,8 @@ import pandas as pd
 from scripts.lib.common import Row, parser, report, say, words
 from scripts.lib.common import row as any_row
 from tensorcep import CPRegressor
+from tensorcep.core.arrays import Scratch
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.scratch import Scratch
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.plan.storage import Place, laid
 from tensorcep.methods import CEP, VMP, Gibbs

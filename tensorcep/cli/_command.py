@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tensorcep.core.checks import DUPLICATE_POLICIES, fail_value, printable
-from tensorcep.core.files import atomic_write
+from tensorcep.core.persist.archive import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -238,7 +238,7 @@ def figure_module() -> Any:
     ImportError
         If matplotlib is not installed.
     """
-    from tensorcep.entries.interop import optional_module
+    from tensorcep.core.checks import optional_module
 
     return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
 

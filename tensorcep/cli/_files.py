@@ -23,7 +23,7 @@ from tensorcep.cli._command import (
 from tensorcep.cli._lines import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli._zeros import add_zeros_option, with_zeros
 from tensorcep.core.checks import check_int, printable
-from tensorcep.core.files import archive_kind
+from tensorcep.core.persist.archive import archive_kind
 
 # info
 

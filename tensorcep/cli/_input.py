@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.records import read_as
+from tensorcep.core.persist.records import read_as
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.lines import STDIN, open_lines
 

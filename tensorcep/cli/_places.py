@@ -8,8 +8,8 @@ from typing import Any
 
 from tensorcep.cli._command import reading_of
 from tensorcep.cli._workers import has_workers
+from tensorcep.core.arrays import bytes_of
 from tensorcep.core.checks import fail_value
-from tensorcep.core.memory import bytes_of
 
 
 def add_place_options(parser: argparse.ArgumentParser) -> None:

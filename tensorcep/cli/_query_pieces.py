@@ -12,8 +12,7 @@ import pandas as pd
 from tensorcep.cli._command import reading_of
 from tensorcep.cli._extents import taken_extents
 from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matched_cells, numbers_of, read_queries
-from tensorcep.core.checks import check_file, fail_value, reason_of
-from tensorcep.entries.interop import optional_module
+from tensorcep.core.checks import check_file, fail_value, optional_module, reason_of
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.columns import files_of
 from tensorcep.entries.io.lines import open_binary, skip_lines

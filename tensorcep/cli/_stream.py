@@ -197,7 +197,7 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
     from tensorcep.cli._input import check_progress
-    from tensorcep.core.store import complete, open_model
+    from tensorcep.core.persist.models import complete, open_model
     from tensorcep.estimators import load
 
     progress = open_model(args.output).header.get("progress")

@@ -13,7 +13,7 @@ from tensorcep.cli._command import reading_of, say
 from tensorcep.cli._extents import given_extents
 from tensorcep.cli._words import columns_of_words
 from tensorcep.core.checks import fail_value
-from tensorcep.core.files import naming
+from tensorcep.core.persist.archive import naming
 
 if TYPE_CHECKING:
     import pandas as pd

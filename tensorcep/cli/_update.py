@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
 def learned_files(path: str) -> list[list[Any]]:
     """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
     from tensorcep.cli._input import check_progress
-    from tensorcep.core.store import complete, open_model
+    from tensorcep.core.persist.models import complete, open_model
 
     header = open_model(path).header
     with complete(path):

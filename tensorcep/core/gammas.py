@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
 
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 
 
 class Gammas(NamedTuple):

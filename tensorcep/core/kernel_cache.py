@@ -124,7 +124,7 @@ def made_user_folder() -> Path:
 class KernelCache(caching._Cache):  # type: ignore[misc]
     """The kept code of one kernel, a file for each signature; an error is a miss."""
 
-    kind = "entry"  # of code, told apart from parts (`tensorcep.core.dispatch`)
+    kind = "entry"  # of code, told apart from parts (`tensorcep.core.compile`)
 
     def __init__(self, python: Callable[..., Any]) -> None:
         self._python = python

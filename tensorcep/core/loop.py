@@ -1,9 +1,11 @@
-"""The only loop: init, step until the tolerance is met, finish. Trace, callbacks, progress and threads live here."""
+"""Inference methods, the loop that runs one, and the host that a run may have."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -11,8 +13,58 @@ import numpy as np
 from tqdm import tqdm
 
 from tensorcep.core.executor import Executor, ThreadExecutor
-from tensorcep.core.host import Begun, current_host
-from tensorcep.likelihoods.record import Likelihood
+
+# Where runs take place and what is kept of them: in this process, or as the host of a call says.
+
+
+class Begun(NamedTuple):
+    """A run up to its last stored sweep: the state, what its sweeps reported, their seconds, and whether it ended.
+
+    `stopped` says whether a callback ended it.
+    """
+
+    state: Any
+    sweeps: list[Any]
+    seconds: list[float]
+    ended: bool = False
+    stopped: bool = False
+
+
+class Host(Protocol):
+    """Runs on other machines, or that are kept in files."""
+
+    def check_plan(self, plan: Any) -> None:
+        """Refuse a plan that cannot be run there, before any work."""
+
+    def executor(self, n_threads: int) -> Executor:
+        """Who runs the kernels of a run."""
+
+    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> Begun:
+        """The next run of the call, from the state that it would begin with, or, if it is kept, from a later one."""
+
+    def keep(self, run: Begun) -> None:
+        """What the run has come to, after every sweep and at its end."""
+
+
+_HOST: ContextVar[Host | None] = ContextVar("host", default=None)
+
+
+def current_host() -> Host | None:
+    """The host of the runs of this thread; None for this process."""
+    return _HOST.get()
+
+
+@contextlib.contextmanager
+def hosted_by(host: Host) -> Iterator[None]:
+    """Have the runs of the block take place there."""
+    token = _HOST.set(host)
+    try:
+        yield
+    finally:
+        _HOST.reset(token)
+
+
+# The only loop: init, step until the tolerance is met, finish. Trace, callbacks, progress and threads live here.
 
 
 class Sweep(NamedTuple):
@@ -42,6 +94,8 @@ class Sweep(NamedTuple):
     lower_bound: float = np.nan
 
 
+# What a method asks of a likelihood is its business: the loop knows no model.
+Likelihood = Any
 Prob = TypeVar("Prob")
 Opts = TypeVar("Opts")
 State = TypeVar("State")

@@ -13,7 +13,7 @@ from tensorcep.cp.laplace.method import LAPLACE
 from tensorcep.cp.meanfield.method import PG_VB, VMP
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.wopt import WOPT
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 METHODS: dict[str, AnyMethod] = {method.name: method for method in (CEP, LAPLACE, VMP, WOPT, GIBBS, PG_VB, PG_GIBBS)}
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from tensorcep.core.belief import PointEstimate
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
@@ -26,9 +25,10 @@ from tensorcep.cp.model.latent import Cells, cells_of, latent_of_cells, latent_o
 from tensorcep.cp.model.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
+from tensorcep.cp.posterior.belief import PointEstimate
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
-from tensorcep.priors.record import for_kernel
+from tensorcep.priors.base import for_kernel
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.checks import check_checksum, check_choice
-from tensorcep.entries.interop import optional_module
+from tensorcep.core.checks import check_checksum, check_choice, optional_module
 
 logger = logging.getLogger("tensorcep")
 

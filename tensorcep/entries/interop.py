@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,6 @@ from tensorcep.entries.coo import Coords, Values, cells_of, merge_duplicates, un
 FILLED_UP = ("bsr", "dia")
 
 Parts = tuple[Coords, Any, tuple[int, ...]]
-
-
-def optional_module(name: str, needed_for: str, install: str | None = None) -> ModuleType:
-    """Import an optional library; the ImportError says what needs it and how to install it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"{needed_for} needs {name}, which is not installed; pip install {install or name}."
-        ) from error
 
 
 def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> Parts:

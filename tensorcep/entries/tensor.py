@@ -19,6 +19,7 @@ from tensorcep.core.checks import (
     check_sizes,
     check_values,
     fail_value,
+    optional_module,
     printable,
 )
 from tensorcep.entries import interop as _interop
@@ -323,7 +324,7 @@ class SparseTensor(Choosing):
         >>> tensor.to_sparse(fill=0.0).shape
         (3, 2)
         """
-        sparse = _interop.optional_module("sparse", "to_sparse")
+        sparse = optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
 
     def info(self) -> TensorInfo:

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
-from tensorcep.ep.blocks import FunctionTerm
-from tensorcep.ep.compiled import CompiledTerm
-from tensorcep.ep.design import Design, Gaussian, design_of, gaussian_of
-from tensorcep.kernels.sites import Sites
+from tensorcep.ep.linear_gaussian import Design, Gaussian, design_of, gaussian_of
+from tensorcep.ep.rank_k import FunctionTerm
+from tensorcep.ep.sites import Sites
+from tensorcep.ep.sweep import CompiledTerm
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Parallel updates of vectors overshoot where terms are correlated: part of the old site is kept from the start.
 PARALLEL_DAMPING = 0.2

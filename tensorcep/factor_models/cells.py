@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.kernels.entry_sums import entry_products, line_sums
+from tensorcep.factor_models.entry_sums import entry_products, line_sums
 
 BLOCK = 1 << 18  # cells that dense products take at a time: as numbers they stay in a core's cache
 

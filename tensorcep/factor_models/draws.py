@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import kernel
+from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
-from tensorcep.kernels.streams import start_stream
 
 CELLS = 256  # cells that share a stream
 

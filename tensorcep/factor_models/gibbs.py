@@ -29,7 +29,7 @@ from tensorcep.factor_models.relations import (
 from tensorcep.factor_models.rows import given_one, natural_parameters
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.state import State, first_noise, replaced, sides
-from tensorcep.kernels.row_draws import draw_rows
+from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 
 Sampler = Callable[[Given], tuple[Sites, np.ndarray]]

@@ -13,19 +13,19 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models.moments import Moments
 from tensorcep.kernels.rows import row_moments
-from tensorcep.priors.axis import LOG_2PI, Axis
-from tensorcep.priors.blocks import Marginals, marginals
-from tensorcep.priors.design import Design
-from tensorcep.priors.drifting import SeriesPrior, with_series
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.record import Coupled
-from tensorcep.priors.regressed import FeaturesPrior, with_features
+from tensorcep.priors.base import Coupled
+from tensorcep.priors.coupled import SeriesPrior, with_series
+from tensorcep.priors.features import Design
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.ou_process import LOG_2PI, Axis
+from tensorcep.priors.regression import FeaturesPrior, with_features
 from tensorcep.priors.series import Clock
+from tensorcep.priors.solvers.chain import Marginals, marginals
 
 # How many times as much as by default the scale and level of a series count.
 PINNED = 1e6

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import pack
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rows import row_log_dets
 
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.gammas import known
+from tensorcep.core.random import new_stream
 from tensorcep.factor_models.drawn_sites import draw_noise
 from tensorcep.factor_models.expected_sites import LOG_2PI, noise_posterior
 from tensorcep.factor_models.relations import CountTable, Given, Priors, Relation, Sites
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 
 
 class Hidden(NamedTuple):

@@ -15,8 +15,8 @@ from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.read import Matrix
 from tensorcep.factor_models.relations import RelationPosterior
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
+from tensorcep.priors.regression import MOST_DIRECT
 from tensorcep.priors.series import Series, clock
-from tensorcep.priors.slopes import MOST_DIRECT
 
 
 def check_row_prior(given: Any, method: str, link: Link) -> None:

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int
-from tensorcep.core.summary import Summary
+from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.entity_labels import cells_of
 from tensorcep.factor_models.health import health_line, noise_lines, sweeps_line

@@ -15,12 +15,12 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells
 from tensorcep.factor_models.known_rows import FoundLaw, KnownRows
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.units import Units
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 
 class Sites(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.records import Sized
-from tensorcep.core.store import StoredModel, fitted_record, write_model
+from tensorcep.core.persist.models import StoredModel, fitted_record, write_model
+from tensorcep.core.persist.records import Sized
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
 from tensorcep.factor_models.entity_labels import storable
 from tensorcep.factor_models.layout import Layout, Link, layouts, no_data
@@ -83,7 +83,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
 
     Raises
     ------
-    One of `tensorcep.core.store.UNREADABLE`
+    One of `tensorcep.core.persist.models.UNREADABLE`
         If something is missing or wrong.
     """
     fitted: FittedRelations = fitted_record(stored, FittedRelations)

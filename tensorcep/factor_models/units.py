@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models.read import Matrix
 
 FEW = 10  # observed cells below which a column's own deviation says little (its error is a quarter)

@@ -15,7 +15,7 @@ from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 LIKELIHOODS = ("probit", "logit", "step")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.kernels.quadrature import REACH
+from tensorcep.kernels.special import REACH
 from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Nodes of the trapezoidal rule per standard deviation of f and per unit of f: the error of an analytic integrand falls
 # exponentially with their density.

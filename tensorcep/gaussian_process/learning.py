@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.ep.sites import Sites
 from tensorcep.gaussian_process.kernels import contract, covariance_of
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.proposals import Data
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
 from tensorcep.gaussian_process.sites import Fit, Stop, fit_sites, proposal_of
-from tensorcep.kernels.sites import Sites
 
 # What stands for the objective where there is none, in nats above the worst so far.
 PENALTY = 1e3

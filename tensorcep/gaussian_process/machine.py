@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import memory_of_machine
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
-from tensorcep.core.memory import memory_of_machine
-from tensorcep.ep.functions import Functions
+from tensorcep.ep.function_space import Functions
 from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
 from tensorcep.gaussian_process.kernels import check_covariance, covariance_of, gradient_matrices
 from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, learn_kernel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorcep.ep.sites import Sites
 from tensorcep.gaussian_process.posterior import Posterior
-from tensorcep.kernels.sites import Sites
 
 # Steps before the present one that take part, and the relative size below which a combination of them says nothing.
 DEPTH, RCOND = 3, 1e-10

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.compiled import Terms
+from tensorcep.ep.sites import Sites
+from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.expected import expected_density
 from tensorcep.gaussian_process.posterior import Posterior
-from tensorcep.kernels.sites import Sites
 from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 
 class Data(NamedTuple):

@@ -8,13 +8,13 @@ import numpy as np
 from scipy.linalg import LinAlgError, blas
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.compiled import Terms
 from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
+from tensorcep.ep.sites import Sites
+from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.mixing import Mixer
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.proposals import Data, EPProposal, LaplaceProposal, Proposal, VBProposal
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
-from tensorcep.kernels.sites import Sites
 from tensorcep.likelihoods.probit import PROBIT
 
 # What an objective may lose to rounding, relative to its size; and the change, in posterior standard deviations, from

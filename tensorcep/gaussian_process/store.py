@@ -21,9 +21,9 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.records import RECORD
-from tensorcep.core.store import StoredModel, check_names, fitted_record, text_array, write_model
-from tensorcep.ep.functions import Functions
+from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
+from tensorcep.core.persist.records import RECORD
+from tensorcep.ep.function_space import Functions
 from tensorcep.gaussian_process.machine import Machine, from_sites
 
 # The kernels that a file can name.
@@ -114,7 +114,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
 
     Raises
     ------
-    One of `tensorcep.core.store.UNREADABLE`
+    One of `tensorcep.core.persist.models.UNREADABLE`
         If something is missing or wrong, or has another name.
     """
     fitted = dict(fitted_record(stored, dict[str, Any]))

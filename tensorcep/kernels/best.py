@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import inlined, kernel
+from tensorcep.core.compile import inlined, kernel
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 HALF, TURN, REST = np.uint64(32), np.uint64(29), np.uint64(35)

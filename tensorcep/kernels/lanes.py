@@ -1,14 +1,13 @@
-"""Small-matrix algebra on lanes: the same R x R operation for LANES entries at once.
-
-Every function works inside one lane array w, and its other arguments are the slots where operands and results start. A
-symmetric or lower triangular R x R matrix is packed by rows (slot ``i*(i+1)//2 + j`` for j <= i, P = R*(R+1)//2 slots);
-a square one has slot ``i*R + j``. The storage of each matrix is chosen so that every product is a dot product over
-consecutive slots (see `tensorcep.kernels.slots`): the code serves any rank at full vector width.
-"""
+"""The work array of one thread: its parts lie one after the other, and a record tells where each begins."""
 
 from __future__ import annotations
 
-from tensorcep.core.jit import block_kernel, inlined
+import itertools
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.kernels.slots import (
     LANES,
     axpy,
@@ -16,6 +15,7 @@ from tensorcep.kernels.slots import (
     dot,
     dot_add,
     dot_pair,
+    lane_zeros,
     multiply,
     neg_dot_scaled,
     neg_pair,
@@ -25,6 +25,46 @@ from tensorcep.kernels.slots import (
     solve_step,
     subtract,
 )
+
+Slots = TypeVar("Slots", bound=NamedTuple)
+
+
+def layout(record: type[Slots], **sizes: int) -> Slots:
+    """Where every part of a work array begins.
+
+    Parameters
+    ----------
+    record : type
+        A NamedTuple of int: the parts in their order, and `size` last, which becomes the number of slots.
+    **sizes : int
+        Slots of the parts that take more or fewer than one.
+
+    Raises
+    ------
+    TypeError
+        If a size has the name of no part.
+    """
+    *parts, last = record._fields
+    unknown = sizes.keys() - set(parts)
+    if unknown or last != "size":
+        raise TypeError(f"{record.__name__} has the parts {parts} and ends with {last!r}; got sizes of {set(sizes)}.")
+    return record._make([0, *itertools.accumulate(sizes.get(name, 1) for name in parts)])
+
+
+def work_array(at: Slots) -> tuple[np.ndarray, Slots]:
+    """Zeros for all slots, with ones in the slot `one` where there is such, beside the record: scratch of a kernel."""
+    w = lane_zeros((at[-1], LANES))
+    if "one" in at._fields:
+        w[at[at._fields.index("one")]] = 1.0
+    return w, at
+
+
+# Small-matrix algebra on lanes: the same R x R operation for LANES entries at once.
+#
+# Every function works inside one lane array w, and its other arguments are the slots where operands and results start.
+# A symmetric or lower triangular R x R matrix is packed by rows (slot ``i*(i+1)//2 + j`` for j <= i, P = R*(R+1)//2
+# slots); a square one has slot ``i*R + j``. The storage of each matrix is chosen so that every product is a dot product
+# over consecutive slots (see `tensorcep.kernels.slots`): the code serves any rank at full vector width.
 
 
 @block_kernel

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel
-from tensorcep.kernels.outer import COLUMNS, ROWS, add_row, add_tile, padded, read_ahead
+from tensorcep.core.compile import block_kernel
+from tensorcep.kernels.rank_update import COLUMNS, ROWS, add_row, add_tile, padded, read_ahead
 
 # Lines of both matrices whose products are summed at a time: they fit the second-level cache.
 CHUNK = 64

@@ -1,6 +1,6 @@
 """The nearest Gaussian in the L2 Wasserstein distance of a likelihood times a cavity, inside compiled sweeps.
 
-The same as `tensorcep.ep.wasserstein` projects onto, for log-concave likelihoods: panels of Gauss-Legendre nodes over
+The same as `tensorcep.ep.projections` projects onto, for log-concave likelihoods: panels of Gauss-Legendre nodes over
 the tilted density, no wider than it and finer towards 0, where a likelihood of labels has its slope. With P its
 distribution function the standard deviation is the integral of phi(Phi^-1(P(f))) over f.
 
@@ -16,11 +16,11 @@ import numpy as np
 from numba.core import types
 from numpy.polynomial import legendre
 
-from tensorcep.core.jit import block_kernel, call_loglik, f64, i64, inlined, vec
+from tensorcep.core.compile import block_kernel, call_loglik, f64, i64, inlined, vec
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, mills_excess
 
-# narrow(loglik, y, m, v, theta, alpha, beta, scratch), `call_narrow` of `tensorcep.core.jit`
+# narrow(loglik, y, m, v, theta, alpha, beta, scratch), `call_narrow` of `tensorcep.core.compile`
 NARROW_SIGNATURE = types.void(i64, vec, vec, vec, vec, vec, vec, types.Array(f64, 2, "C"))
 # A panel's nodes are one slot; so many panels at most, enough for a density 1e4 times as wide as the slope at 0.
 MOST_PANELS = 64

@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import exponential, gamma, normal, uniform
 from tensorcep.kernels.special import exp_parts, log1p_unit
-from tensorcep.kernels.streams import exponential, gamma, normal, uniform
 
 # Where the two series of the density of J*(1, 0) = 4 PG(1, 0) take over from one another (Devroye 2009).
 SWITCH = 0.64

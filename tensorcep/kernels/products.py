@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from tensorcep.core.jit import block_kernel, emitted_by
+from tensorcep.core.compile import block_kernel, emitted_by
 from tensorcep.kernels.slots_rules import FLAGS, emit_loop
 
 # Numbers of a vector, an AVX-512 register or two AVX2 ones: rows have a multiple of it.

@@ -1,12 +1,22 @@
-"""Rows of arrays in lanes: gathered, scattered, and their moments and divergences."""
+"""Moments, divergences and draws of packed Gaussian rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, kernel
-from tensorcep.kernels.lanes import cholesky, moments, symmetric_times_vector, trace_product
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import normal, start_stream
+from tensorcep.kernels.lanes import (
+    cholesky,
+    invert_triangle,
+    moments,
+    solve_lower,
+    symmetric_times_vector,
+    trace_product,
+)
 from tensorcep.kernels.slots import LANES, dot, subtract, tile_add, tile_in
+
+# Rows of arrays in lanes: gathered, scattered, and their moments and divergences.
 
 
 @block_kernel
@@ -159,3 +169,49 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
             for r in range(R):
                 total -= np.log(w[inv_diag + r, lane])
             out[block + lane] = total
+
+
+# Draws from the Gaussian distributions of many rows, given their natural parameters.
+
+
+@kernel
+def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
+    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last.
+
+    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite. Blocks whose rows
+    share a line with those before them take their factors.
+    """
+    n, R = eta.shape
+    P = Lam.shape[1]
+    a, t, inv_diag, vt = 0, P, P + R, P + 2 * R
+    ok, x = vt + R * R, vt + R * R + 1
+    w = np.zeros((x + 1, LANES))
+    s = np.zeros(4, dtype=np.uint64)
+    known = -1  # the line whose factors all lanes hold
+    for block in range(first, last):
+        start_stream(s, seed, sweep, block)
+        low, high = len(Lam), -1
+        for lane in range(LANES):
+            i = min(block * LANES + lane, n - 1)
+            low, high = min(low, line[i]), max(high, line[i])
+            for k in range(R):
+                w[t + k, lane] = eta[i, k]
+        if low < high or low != known:
+            for lane in range(LANES):
+                j = line[min(block * LANES + lane, n - 1)]
+                w[ok, lane] = 1.0
+                for p in range(P):
+                    w[a + p, lane] = Lam[j, p]
+            cholesky(w, a, inv_diag, ok, R)
+            invert_triangle(w, a, inv_diag, vt, R)
+            known = low if low == high else -1
+        solve_lower(w, a, inv_diag, t, R)
+        for lane in range(LANES):
+            for k in range(R):
+                w[t + k, lane] += normal(s)
+        for k in range(R):
+            dot(w, x, vt + k * R + k, t + k, R - k)
+            for lane in range(min(LANES, n - block * LANES)):
+                out[block * LANES + lane, k] = w[x, lane]
+        for lane in range(min(LANES, n - block * LANES)):
+            good[block * LANES + lane] = w[ok, lane]

@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from tensorcep.core.jit import emitted_by, inlined
+from tensorcep.core.compile import emitted_by, inlined
 from tensorcep.kernels import slots_rules as rules
 
 LANES, PIVOT_FLOOR = rules.LANES, rules.PIVOT_FLOOR

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorcep.core.checks import check_choice
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.binomial import BINOMIAL
 from tensorcep.likelihoods.censored import TOBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -13,7 +14,6 @@ from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.poisson_square import POISSON_SQUARE
 from tensorcep.likelihoods.probit import PROBIT
-from tensorcep.likelihoods.record import Likelihood
 from tensorcep.likelihoods.step import STEP
 
 LIKELIHOODS: dict[str, Likelihood] = {

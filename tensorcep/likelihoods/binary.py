@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from tensorcep.core.checks import check_fraction, check_values, check_zero_one
 from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 
 def code_labels(y: ArrayLike) -> np.ndarray:

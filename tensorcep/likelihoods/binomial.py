@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, xlogy
 
 from tensorcep.core.checks import check_fraction
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
-from tensorcep.kernels.quadrature import REACH
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import start_stream
+from tensorcep.kernels.special import REACH
 from tensorcep.likelihoods import negbinomial
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import CountCDF, tails_of_counts
-from tensorcep.likelihoods.record import Likelihood
 
 FLAT = negbinomial.FLAT
 # Nodes per unit of sqrt(1 + v n / 4), n / 4 being the largest curvature in f, at most so many, and cells at a time.

@@ -16,15 +16,15 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
-from tensorcep.core.jit import block_kernel, inlined, kernel
+from tensorcep.core.compile import block_kernel, inlined, kernel
+from tensorcep.core.random import start_stream, truncated_normal
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
-from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.parameter import NOISE_PRECISION
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.parameters.base import NOISE_PRECISION
 
 # Where measured values lie: above a lower limit, below an upper one.
 LOWER, UPPER = 1.0, -1.0

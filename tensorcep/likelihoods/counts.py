@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
-from tensorcep.core.jit import kernel
-from tensorcep.kernels.quadrature import DROP, REACH
-from tensorcep.kernels.special import exp
+from tensorcep.core.compile import kernel
+from tensorcep.kernels.special import DROP, REACH, exp
 
 CHUNK = 2048  # entries at a time, so that the table of nodes stays small
 # Above this the count's own noise moves a quantile by less than 1 part in 1e7 and floats no longer hold every integer.

@@ -9,14 +9,13 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.kernels.products import moments_over
-from tensorcep.kernels.roots import newton_or_middle
-from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, upper_tail
+from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, newton_or_middle, upper_tail
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameter import NOISE_PRECISION
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import NOISE_PRECISION
 
 # Halley's steps stop below this fraction of the narrowest component: the error left is about its cube.
 QUANTILE_TOL = 1e-4

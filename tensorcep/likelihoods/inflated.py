@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from tensorcep.core.checks import check_fraction
 from tensorcep.likelihoods.arrays import aligned
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import CountCDF, dispersed_cdf, mixture_cdf_of, mixture_quantile
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.zeros import Zeros, with_zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Zeros, with_zeros
 
 
 class Rates(NamedTuple):

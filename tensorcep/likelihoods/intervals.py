@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import math
 
-from tensorcep.core.jit import block_kernel, inlined, kernel
-from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
-from tensorcep.kernels.roots import newton_or_middle
+from tensorcep.core.compile import block_kernel, inlined, kernel
+from tensorcep.core.random import interval_normal, start_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, log1p_unit, logistic, mills_excess
-from tensorcep.kernels.streams import interval_normal, start_stream
+from tensorcep.kernels.special import (
+    GAUSS_STEP,
+    INV_SQRT_2PI,
+    LOG_SQRT_2PI,
+    REACH,
+    TINY,
+    count_nodes,
+    exp,
+    log,
+    log1p_unit,
+    logistic,
+    mills_excess,
+    newton_or_middle,
+)
 
 # Below this width times the distance from 0 the series in the width is exact to rounding; differences are not.
 NARROW = 0.02

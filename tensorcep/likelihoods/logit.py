@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.products import TOGETHER
-from tensorcep.kernels.quadrature import GAUSS_STEP, REACH, TINY, count_nodes
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
-from tensorcep.kernels.streams import start_stream
+from tensorcep.kernels.special import GAUSS_STEP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood

@@ -18,16 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
-from tensorcep.kernels.quadrature import DROP, REACH, count_nodes
-from tensorcep.kernels.roots import newton_or_middle
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, logistic
-from tensorcep.kernels.streams import start_stream
-from tensorcep.likelihoods import dispersion
+from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, count_nodes, exp, log, logistic, newton_or_middle
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import (
     dispersed_cdf,
     mixture_quantile,
@@ -35,9 +33,9 @@ from tensorcep.likelihoods.counts import (
     quantile_of_components,
     tails_of_counts,
 )
-from tensorcep.likelihoods.dispersion import expected_logistic
+from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.parameters.dispersion import expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
-from tensorcep.likelihoods.record import Likelihood
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.

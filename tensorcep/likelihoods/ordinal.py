@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr, ndtri
 
+from tensorcep.core.arrays import leaves
 from tensorcep.core.checks import check_fraction, check_values, fail_value
-from tensorcep.core.sums import leaves
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.intervals import (
     logistic_loglik,
     logistic_tilted,
@@ -26,8 +27,7 @@ from tensorcep.likelihoods.intervals import (
     normal_loglik,
     normal_tilted,
 )
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.thresholds import Levels
+from tensorcep.likelihoods.parameters.thresholds import Levels
 
 LINKS = ("probit", "logit")
 # How many levels there may be.

@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.jit import kernel
-from tensorcep.kernels.quadrature import DROP, REACH, TINY, count_nodes
-from tensorcep.kernels.special import LOG_SQRT_2PI, exp, exp_parts, log, log1p_unit
+from tensorcep.core.compile import kernel
+from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import (
     mixture_cdf_of,
     mixture_quantile,
@@ -32,7 +32,6 @@ from tensorcep.likelihoods.counts import (
     quantile_of_components,
     tails_of_counts,
 )
-from tensorcep.likelihoods.record import Likelihood
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.

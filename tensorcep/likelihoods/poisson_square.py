@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.special import dawsn, digamma, gammaincc, gammaln
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.jit import kernel
-from tensorcep.kernels.quadrature import REACH, TINY
+from tensorcep.core.compile import kernel
+from tensorcep.kernels.special import REACH, TINY
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import mixture_quantile
-from tensorcep.likelihoods.record import Likelihood
 
 # Moments are scaled by this when they leave the range where their products are safe.
 LARGE, SMALL = 1e150, 1e-150

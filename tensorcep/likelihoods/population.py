@@ -24,11 +24,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
-from tensorcep.kernels.quadrature import BLOCK, GAUSS_STEP, MAX_BLOCKS, REACH, TINY
-from tensorcep.kernels.special import LOG_SQRT_2PI
+from tensorcep.kernels.special import BLOCK, GAUSS_STEP, LOG_SQRT_2PI, MAX_BLOCKS, REACH, TINY
 from tensorcep.likelihoods.arrays import aligned
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.binary import label_record
-from tensorcep.likelihoods.record import Likelihood
 
 # exp(-POLE_NATS) is the error that a pole at its distance from the real line lets through.
 POLE_NATS = 30.0

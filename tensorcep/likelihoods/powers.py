@@ -16,7 +16,7 @@ from scipy.special import boxcox, inv_boxcox
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.likelihoods import gaussian
 from tensorcep.likelihoods.arrays import aligned
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Logarithms of y stay below this, so that squares of what is predicted are finite.
 LARGEST_LOG = 300.0

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from tensorcep.core.jit import block_kernel, kernel
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import start_stream, truncated_normal
 from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import exp, normal_cdf_parts, upper_tail
-from tensorcep.kernels.streams import start_stream, truncated_normal
 from tensorcep.likelihoods.arrays import aligned, log_density
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.binary import binary_likelihood

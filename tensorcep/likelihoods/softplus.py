@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln, logsumexp
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.kernels.special import SMALLEST, exp, log, log1p_unit
 from tensorcep.likelihoods.arrays import aligned
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import mixture_quantile
-from tensorcep.likelihoods.record import Likelihood
 
 # E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z; 20 Gauss-Hermite nodes are exact to 1e-6 for v < 10.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)

@@ -9,9 +9,8 @@ import math
 
 import numpy as np
 
-from tensorcep.core.jit import kernel
-from tensorcep.kernels.quadrature import TINY
-from tensorcep.kernels.special import INV_SQRT_2PI, exp, log, normal_cdf_parts
+from tensorcep.core.compile import kernel
+from tensorcep.kernels.special import INV_SQRT_2PI, TINY, exp, log, normal_cdf_parts
 from tensorcep.likelihoods.binary import binary_likelihood
 
 

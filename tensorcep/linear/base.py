@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import check_unmasked, fail_value
+from tensorcep.core.persist.models import write_attributes
 from tensorcep.core.scored import ScoresUnmasked
-from tensorcep.core.store import write_attributes
 from tensorcep.entries.matrices import as_numbers, as_targets
 
 # What validation says of the features.

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value, warn_user
-from tensorcep.ep.functions import Functions, functions_of
+from tensorcep.ep.function_space import Functions, functions_of
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.base import FeatureClassifier, two_classes, with_constant
 from tensorcep.linear.kernels import Kernel
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import eigvalsh_tridiagonal
 
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.sweep import Rows
 
 # Work is divided into at most MAX_CHUNKS ranges of rows, each with about this many stored numbers or more.

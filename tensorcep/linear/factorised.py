@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import AnyMethod, Method, Sweep
-from tensorcep.kernels.sites import log_integral
+from tensorcep.ep.sites import log_integral
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
 from tensorcep.linear.settings import GLM_METHODS, Factorised
 from tensorcep.linear.sweep import Messages, Rows, Rule, Sums, Work, conditional_sweep, log_scales, row_sweep

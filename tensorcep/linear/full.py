@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from tensorcep.core.loop import Run
 from tensorcep.ep.gaussian import EPResult, GaussianEP
-from tensorcep.kernels.sites import Sites
+from tensorcep.ep.sites import Sites
 from tensorcep.linear.data import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import EP, IS
 

@@ -23,7 +23,7 @@ from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
 from tensorcep.core.settings import TakesMethod
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.base import FeatureClassifier, Points, two_classes, with_constant
 from tensorcep.linear.data import GLMProblem, as_csr
 from tensorcep.linear.methods import fit_glm

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.jit import call_loglik, call_tilted, call_tilted2, kernel
-from tensorcep.kernels.roots import newton_or_middle
-from tensorcep.kernels.sites import cavity, damped, log_integral, site_from_tilted
+from tensorcep.core.compile import call_loglik, call_tilted, call_tilted2, kernel
+from tensorcep.ep.sites import cavity, damped, log_integral, site_from_tilted
+from tensorcep.kernels.special import newton_or_middle
 
 # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
 MAX_NEWTON = 60

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_expit
 
+from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import kernel
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance
 from tensorcep.linear.settings import GLM_METHODS, GLMSettings

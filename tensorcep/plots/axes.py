@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.checks import printable
-from tensorcep.entries.interop import optional_module
+from tensorcep.core.checks import optional_module, printable
 
 # Two colours that stay apart in grey and for colour-blind readers, and a quiet one for what is only a guide.
 MAIN, ACCENT, GUIDE = "#1f5a96", "#d1662a", "#8a8a8a"

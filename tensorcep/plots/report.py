@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.checks import optional_module
 from tensorcep.cp.inputs.coordinates import names_of
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.settings.registry import settings_for
-from tensorcep.entries.interop import optional_module
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
 from tensorcep.plots.components import plot_components, plot_scores, plot_top_rows, plot_variance_explained

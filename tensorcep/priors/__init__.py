@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorcep.priors.ard import ARDPrior
-from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.normal_wishart import LearnedPrior
 
 # Priors with parameters that are learned: made from (Lam, eta, mean, scale, free, strength).
 LEARNED = {"learned": LearnedPrior, "ard": ARDPrior}

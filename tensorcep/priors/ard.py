@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.gammas import divergences
-from tensorcep.priors.record import Coupled, columns_of
+from tensorcep.priors.base import Coupled, columns_of
+from tensorcep.priors.laws import ModePrior
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3

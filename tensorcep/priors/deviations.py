@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.mode_laws import Deviations
+from tensorcep.priors.laws import Deviations
 
 # The least distance of two rows, in steps.
 SAME_TIME = 1e-9

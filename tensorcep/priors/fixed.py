@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
-from tensorcep.priors.record import Coupled
+from tensorcep.priors.base import Coupled
+from tensorcep.priors.laws import ModePrior
 
 ArrayPerMode = Sequence[ArrayLike]
 

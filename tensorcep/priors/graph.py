@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from tensorcep.core.checks import fail_value, warn_user
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.entries.interop import stored_cells
 from tensorcep.priors.features import Mode, name_of_row, rows_of_index
 

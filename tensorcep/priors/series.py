@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_flag, fail_value
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.priors.features import Mode
 
 KINDS = ("auto", "ou", "rw")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.priors.fixed import Prior, natural_prior
 
 

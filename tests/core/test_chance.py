@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.chance import beyond_chance
+from tensorcep.core.diagnostics import beyond_chance
 
 
 def test_gains_of_noise_are_beyond_chance_as_often_as_the_normal_law_says(rng):

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorcep.core.dispatch import interrupts_held
-from tensorcep.core.jit import AS_PYTHON, kernel
+from tensorcep.core.compile import AS_PYTHON, interrupts_held, kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,7 +61,7 @@ def test_kernel_keeps_its_copies_of_others_to_itself():
 
 KERNELS = """
 import sys
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 
 @kernel
 def half(x):

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core import files
-from tensorcep.core.files import archive_kind, atomic_write, read_archive, write_archive
-from tensorcep.core.members import read_members
+from tensorcep.core.persist import archive as archives
+from tensorcep.core.persist.archive import archive_kind, atomic_write, read_archive, read_members, write_archive
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "none": np.zeros((0, 3)), "day": np.array(["2020-01-01"], "M8[ns]")}
 ARRAYS |= {
@@ -166,7 +165,7 @@ def test_files_atomic_write_sweeps_what_killed_writes_left(tmp_path: Path) -> No
         (tmp_path / name).write_bytes(b"half")
         os.utime(tmp_path / name, (old, old))
     with (tmp_path / names[1]).open("rb") as held:
-        assert files._is_free(held)  # as if another process were still writing
+        assert archives._is_free(held)  # as if another process were still writing
         with atomic_write(path) as handle:
             handle.write(b"new")
     assert sorted(os.listdir(tmp_path)) == sorted([*names[1:], "x.bin"])

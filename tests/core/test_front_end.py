@@ -10,8 +10,7 @@ import pytest
 from numba.core.compiler import Flags
 from numba.core.registry import cpu_target
 
-from tensorcep.core.front_end import KernelFlags, cycles_held, signatures_kept
-from tensorcep.core.jit import AS_PYTHON, block_kernel, kernel
+from tensorcep.core.compile import AS_PYTHON, KernelFlags, block_kernel, cycles_held, kernel, signatures_kept
 
 pytestmark = pytest.mark.skipif(AS_PYTHON, reason="asks what is compiled")
 

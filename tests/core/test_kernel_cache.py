@@ -14,7 +14,7 @@ from tensorcep.core import cpu
 from tensorcep.core.kernel_cache import KEPT, PACKAGE, PREFIX, compiled_sources
 
 KERNEL = """
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 
 @kernel
 def one_more(x):
@@ -54,7 +54,7 @@ def test_kernel_cache_is_used_by_the_next_process_unless_numba_is_set_otherwise(
 
 CALLER = """
 from tensorcep.kernels.special import log1p_unit
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 
 @kernel
 def twice(x):
@@ -86,16 +86,16 @@ def test_kernel_cache_depends_on_what_kernels_take_from_other_files(tmp_path: Pa
     (package / "core").mkdir(parents=True)
     texts = {
         "core/__init__.py": "",
-        "core/jit.py": "import numba\n",
+        "core/compile.py": "import numba\n",
         "sizes.py": "from tensorcep.more import (\n    COLUMNS as WIDTH,\n)\n",
         "more.py": "COLUMNS = 8\n",
-        "rows.py": "from tensorcep import sizes\nfrom tensorcep.core.jit import kernel\n\n@kernel\ndef f(): pass\n",
+        "rows.py": "from tensorcep import sizes\nfrom tensorcep.core.compile import kernel\n\n@kernel\ndef f(): pass\n",
         "cli.py": "from tensorcep.rows import f\n",
     }
     for name, text in texts.items():
         (package / name).write_text(text)
     assert [*compiled_sources(package)] == [
-        "tensorcep.core.jit",
+        "tensorcep.core.compile",
         "tensorcep.more",
         "tensorcep.rows",
         "tensorcep.sizes",

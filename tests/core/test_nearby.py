@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core import nearby
-from tensorcep.core.nearby import TAKEN, Desk, Left, Sheet, leave, put, remove, remove_after, rows_of
+from tensorcep.core import shared_memory
+from tensorcep.core.shared_memory import TAKEN, Desk, Left, Sheet, leave, put, remove, remove_after, rows_of
 
 ROWS, SQUARES = np.random.default_rng(0).normal(size=(3000, 5)), np.arange(3000.0)
 
@@ -61,7 +61,7 @@ def filled(sheet: Sheet) -> None:
         sheet.put(1, a, SQUARES[a : a + 700])
 
 
-def check_filled(given: list[nearby.Given]) -> None:
+def check_filled(given: list[shared_memory.Given]) -> None:
     for one, array in zip(given, (ROWS, SQUARES), strict=True):
         found = np.zeros_like(array)
         put(one, found)
@@ -91,7 +91,7 @@ def test_arrays_for_which_there_is_no_more_room_are_kept(tmp_path: Path, monkeyp
             raise OSError("no room")
         return real(handle, bits[:5000], at)  # a part of what is asked for
 
-    monkeypatch.setattr(nearby.os, "pwrite", full)
+    monkeypatch.setattr(shared_memory.os, "pwrite", full)
     sheet = Sheet(str(tmp_path / "a"), [ROWS.shape, SQUARES.shape])
     filled(sheet)
     check_filled(sheet.done())
@@ -123,7 +123,7 @@ def test_bytes_of_others_alone_are_counted(tmp_path: Path) -> None:
     assert TAKEN[0] - before == ROWS.nbytes
 
 
-@pytest.mark.skipif(not os.path.isdir(nearby.MEMORY), reason="the system has no folder in memory")
+@pytest.mark.skipif(not os.path.isdir(shared_memory.MEMORY), reason="the system has no folder in memory")
 def test_desk_is_open_where_all_workers_see_it_and_leaves_nothing() -> None:
     desk = Desk(Client(True, False))
     desk.open()
@@ -143,7 +143,7 @@ def test_desk_is_open_where_all_workers_see_it_and_leaves_nothing() -> None:
 
 
 def test_without_a_folder_in_memory_arrays_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(nearby, "MEMORY", str(tmp_path / "none"))
+    monkeypatch.setattr(shared_memory, "MEMORY", str(tmp_path / "none"))
     desk = Desk(Client(True))
     desk.open()
     assert desk.new_path() is None

@@ -12,8 +12,8 @@ import pytest
 from helpers.cases import each
 from scipy import sparse
 
-from tensorcep.core.records import Sized, check_shapes, merge, read_as, split, tree_of
-from tensorcep.core.store import StoredModel, fitted_record, open_model, write_model
+from tensorcep.core.persist.models import StoredModel, fitted_record, open_model, write_model
+from tensorcep.core.persist.records import Sized, check_shapes, merge, read_as, split, tree_of
 
 
 class Leaf(NamedTuple):

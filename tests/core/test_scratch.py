@@ -11,10 +11,20 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core import scratch
-from tensorcep.core.memory import bytes_of
-from tensorcep.core.scratch import MEMORY, Scratch, on_scratch, read_ahead, room_of
-from tensorcep.core.sums import Running, leaves, mean_square, total, variance
+from tensorcep.core import arrays
+from tensorcep.core.arrays import (
+    MEMORY,
+    Running,
+    Scratch,
+    bytes_of,
+    leaves,
+    mean_square,
+    on_scratch,
+    read_ahead,
+    room_of,
+    total,
+    variance,
+)
 
 NUMPY_2 = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
 
@@ -63,7 +73,7 @@ def test_scratch_disk_that_fills_up_is_the_same_sentence(tmp_path: Path, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     room, growing = Scratch(tmp_path), Scratch(tmp_path).growing(np.float64)
-    monkeypatch.setattr(scratch, "_reserve", full)
+    monkeypatch.setattr(arrays, "_reserve", full)
     monkeypatch.setattr(growing, "_file", type("Full", (), {"write": full})())
     for work in (lambda: room.empty(10), lambda: growing.append(np.ones(3))):
         with pytest.raises(OSError, match="GB free, and .* GB are needed"):

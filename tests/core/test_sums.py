@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core import sums
+from tensorcep.core import arrays
 
 
 @each("P", [1, 2, 3, 10, 36])
@@ -14,7 +14,7 @@ from tensorcep.core import sums
 def test_sum_of_some_lines_has_the_bits_of_that_of_a_copy(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, P: int, share: float
 ) -> None:
-    monkeypatch.setattr(sums, "LINES", 7)
+    monkeypatch.setattr(arrays, "LINES", 7)
     lines = rng.normal(size=(300, P)) * 10.0 ** rng.normal(size=(300, P))
     which = rng.random(300) < share
-    np.testing.assert_array_equal(sums.sum_of_lines(lines[5:], which[5:]), lines[5:][which[5:]].sum(axis=0))
+    np.testing.assert_array_equal(arrays.sum_of_lines(lines[5:], which[5:]), lines[5:][which[5:]].sum(axis=0))

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from tensorcep.core.team import Team
+from tensorcep.core.executor import Team
 
 
 def test_calls_come_back_in_their_order():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensorcep.core.watch import ClusterError, Watch
+from tensorcep.core.futures import ClusterError, Watch
 
 
 class Tasks:

@@ -17,7 +17,7 @@ from tensorcep.cli import main
 from tensorcep.cp.init import residual
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
+from tensorcep.likelihoods.parameters.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
 
 R, N, SHAPE = 2.0, 4000, (20, 15, 10)
 

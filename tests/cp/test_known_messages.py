@@ -7,23 +7,22 @@ from helpers.cases import each
 from helpers.problems import build, cells, fit, means, settings_of
 from scipy.stats import norm
 
-from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.messages.learned import with_joint_rows
+from tensorcep.cp.messages.schedule import with_joint_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import refresh_rows
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.entries.labels import Labels
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.priors.design import design
-from tensorcep.priors.drifting import with_series
-from tensorcep.priors.features import Mode
+from tensorcep.priors.base import damped, per_row
+from tensorcep.priors.coupled import with_series
+from tensorcep.priors.features import Mode, design
 from tensorcep.priors.graph import Graph, net
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.record import damped, per_row
-from tensorcep.priors.regressed import with_features
+from tensorcep.priors.laws import Drift, ModePrior, Slopes
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.regression import with_features
 from tensorcep.priors.series import Series, clock
 
 ENGINES = each(("method", "options"), [("cep", {}), ("cep", {"messages": "averaged"}), ("laplace", {})])
@@ -182,7 +181,7 @@ def test_coupled_rows_of_labels_are_laplace_s_approximation(rng, kind):
 @ENGINES
 def test_columns_of_a_large_graph_keep_the_exact_means(rng, monkeypatch, method, options):
     """Columns are taken by themselves: no cavity is lost, and real values have the means of the joint posterior."""
-    monkeypatch.setattr("tensorcep.priors.bonds.MOST_WORK", 0.0)
+    monkeypatch.setattr("tensorcep.priors.gmrf.MOST_BOND_WORK", 0.0)
     coords, y, V, p, settings, state, mean, covs = coupled_state(rng, graph_of, 2, "gaussian", method, options)
     for _ in range(2):
         state, sweep = METHODS[method].step(state, p, settings, ThreadExecutor(1))

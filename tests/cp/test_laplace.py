@@ -9,10 +9,10 @@ from helpers.problems import NOISE, build, cells, messages, problem, settings_of
 from oracles import laplace as oracle
 from scipy.optimize import minimize
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.laplace.method import LAPLACE
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior, natural_prior
 

@@ -6,7 +6,7 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import problem
 
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.fit import select
 from tensorcep.cp.fit.select import FITS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS

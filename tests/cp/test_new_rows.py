@@ -6,13 +6,13 @@ import numpy as np
 from helpers.cases import each
 from scipy.optimize import minimize
 
-from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, drawn_rows, new_entries, new_rows
+from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.inflated import zero_inflated
-from tensorcep.likelihoods.zeros import Zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Zeros
 
 # Three columns, of which the last is clamped in the mode of the new rows.
 FREE = np.array([True, True, False])

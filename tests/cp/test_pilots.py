@@ -11,10 +11,9 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
+from tensorcep.cp.calibration.holdout import Beside, held_places
 from tensorcep.cp.fit import chains, quick_fit, validation
 from tensorcep.cp.fit.select import plan_fit
-from tensorcep.cp.gibbs.held_out import Beside
-from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import shown, strengths
 from tensorcep.cp.model import subsets as sampled
 from tensorcep.cp.model.columns import free_columns

@@ -8,11 +8,8 @@ from helpers.cases import each
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from tensorcep.core.belief import Draws, GammaNoise, PointEstimate, Posterior
-from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
-from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.fitted.predict import (
     draw,
     latent,
@@ -23,6 +20,8 @@ from tensorcep.cp.fitted.predict import (
 )
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.parameters import theta_of
+from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
+from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (5, 4, 3)

@@ -13,7 +13,7 @@ from tensorcep.core.packing import offsets, unpack
 from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
-from tensorcep.priors.learned import MEAN_ROWS
+from tensorcep.priors.normal_wishart import MEAN_ROWS
 
 EVERY_KIND = each("kind", LEARNED)
 METHODS = each(

@@ -6,7 +6,7 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import problem
 
-from tensorcep.core import sums
+from tensorcep.core import arrays
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.init import residual
 from tensorcep.cp.model import latent, rows
@@ -47,8 +47,8 @@ def test_latent_values_move_in_place_to_the_bits_of_new_ones(rng, monkeypatch, l
     to, executor = p.start + rng.standard_normal(p.start.shape), ThreadExecutor(threads)
     old, new = (latent.latent_of_entries(entries, mean, executor) for mean in (p.start, to))
     expected = latent.relative_change(new, old)
-    monkeypatch.setattr(latent, "leaves", lambda n: sums.leaves(n, leaf))
-    monkeypatch.setattr(latent, "joined", lambda parts, n: sums.joined(parts, n, leaf))
+    monkeypatch.setattr(latent, "leaves", lambda n: arrays.leaves(n, leaf))
+    monkeypatch.setattr(latent, "joined", lambda parts, n: arrays.joined(parts, n, leaf))
     assert latent.move_latent(old, entries, to, executor) == expected
     executor.close()
     np.testing.assert_array_equal(old, new)

@@ -7,7 +7,7 @@ import pytest
 from helpers.cases import each
 from scipy.stats import bernoulli
 
-from tensorcep.cp.model.null_model import CONSTANT, CONSTANT_OF_LABELS, SHARES, evidence_of_shares, mean_share
+from tensorcep.cp.calibration.null_model import CONSTANT, CONSTANT_OF_LABELS, SHARES, evidence_of_shares, mean_share
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.binary import mixed_with
 

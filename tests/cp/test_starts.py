@@ -10,15 +10,15 @@ from helpers.cases import each
 from sklearn.metrics import roc_auc_score
 
 from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
-from tensorcep.core.belief import Mixture
 from tensorcep.core.loop import Run
 from tensorcep.cp.fit import run
 from tensorcep.cp.fit.run import mixed
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.init.spectral import spectral_start
 from tensorcep.cp.meanfield import method as meanfield
-from tensorcep.cp.messages import state as messages
+from tensorcep.cp.messages import sites as messages
 from tensorcep.cp.plan.plan import REFIT_ANNEAL
+from tensorcep.cp.posterior.belief import Mixture
 from tensorcep.cp.settings import messages as passing
 
 

@@ -13,9 +13,8 @@ from helpers.cases import each
 from helpers.data import NAMES, SHAPE, entries, fitted, new
 
 import tensorcep as tc
-from tensorcep.core import store as persist
-from tensorcep.core.belief import Draws, PointEstimate
-from tensorcep.core.uneven import Dispersion
+from tensorcep.core.persist import models as persist
+from tensorcep.cp.posterior.belief import Dispersion, Draws, PointEstimate
 
 EVERY = each("name", NAMES)
 

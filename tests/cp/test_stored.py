@@ -11,9 +11,9 @@ import pytest
 from helpers import problems
 from helpers.cases import each
 
-from tensorcep.core.scratch import Scratch, on_scratch
+from tensorcep.core.arrays import Scratch, on_scratch
 from tensorcep.cp.meanfield import stored
-from tensorcep.cp.messages import sent
+from tensorcep.cp.messages import sites
 from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
@@ -31,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memmap, "PIECE", 4 * LANES)
     monkeypatch.setattr(memmap, "READ", 100)
     monkeypatch.setattr(stored, "BLOCKS", 7)
-    monkeypatch.setattr(sent, "BLOCKS", 7)
+    monkeypatch.setattr(sites, "BLOCKS", 7)
 
 
 def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool = False) -> tuple[Problem, Problem]:

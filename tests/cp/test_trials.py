@@ -11,7 +11,7 @@ from helpers.problems import problem
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CEP, CPClassifier, CPRegressor
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit import quick_fit, run

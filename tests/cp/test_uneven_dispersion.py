@@ -14,17 +14,16 @@ from scipy.stats import nbinom
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.core.components import Components, EntryTheta
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles
 from tensorcep.cp.model.parameters import ENOUGH_OF_ROW, groups_of, sampled_entries
 from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.host import _why_not
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.dispersion import law_of_dispersion
-from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.pooling import first_pool, pooled, told
-from tensorcep.likelihoods.uneven import ALPHAS, log_evidence
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.dispersion import first_pool, law_of_dispersion, pooled, told
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)
 METHODS = {

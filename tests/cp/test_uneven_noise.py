@@ -12,14 +12,14 @@ from scipy.stats import t
 from sklearn.base import clone
 
 from tensorcep import CPRegressor, Series, load
-from tensorcep.core.components import Components, EntryTheta
+from tensorcep.core.random import generator
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
-from tensorcep.cp.gibbs.streams import generator
-from tensorcep.cp.gibbs.uneven import _draw_factors_of_rows, even_draws
+from tensorcep.cp.gibbs.state import _draw_factors_of_rows, even_draws
 from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.uneven import ALPHAS, Groups, log_evidence, sums_of_squares
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Groups, log_evidence, sums_of_squares
 
 GAUSSIAN = get_likelihood("gaussian")
 PRIOR = (0.5, 0.3)

@@ -17,7 +17,7 @@ from helpers.cases import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tensorcep.core import files as _files
+from tensorcep.core.persist import archive as _files
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.io import text as _text
 from tensorcep.entries.labels import Labels

@@ -16,7 +16,7 @@ from helpers.cases import each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tensorcep.core.summary import Summary
+from tensorcep.core.reporting import Summary
 from tensorcep.entries.coo import linear_index
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tensor import SparseTensor

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.stats import multivariate_normal, norm
 
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.kernels.sites import Sites
+from tensorcep.ep.sites import Sites
 from tensorcep.likelihoods import get_likelihood
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())

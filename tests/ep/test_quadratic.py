@@ -8,10 +8,9 @@ from helpers.cases import each
 from scipy import sparse
 
 from tensorcep import GaussianEP
-from tensorcep.ep import design
-from tensorcep.ep.design import design_of, gaussian_of
-from tensorcep.ep.quadratic import quadratic_forms, weighted_gram
-from tensorcep.kernels.sites import Sites
+from tensorcep.ep import linear_gaussian
+from tensorcep.ep.linear_gaussian import design_of, gaussian_of, quadratic_forms, weighted_gram
+from tensorcep.ep.sites import Sites
 
 
 @pytest.fixture
@@ -59,8 +58,8 @@ def test_parallel_ep_of_sparse_rows_with_numbers_given_twice_is_sequential_ep_of
 def single_products(monkeypatch):
     """Have products in single precision for any size; returns the precisions of those that are made."""
     made = []
-    monkeypatch.setattr(design, "LARGE", 1)
-    monkeypatch.setattr(design, "weighted_gram", lambda A, w: made.append(A.dtype.name) or weighted_gram(A, w))
+    monkeypatch.setattr(linear_gaussian, "LARGE", 1)
+    monkeypatch.setattr(linear_gaussian, "weighted_gram", lambda A, w: made.append(A.dtype.name) or weighted_gram(A, w))
     return made
 
 

@@ -11,9 +11,9 @@ from helpers.cases import each
 from scipy.special import ndtr, ndtri
 
 from tensorcep import BayesianProbitRegression
-from tensorcep.ep.compiled import Terms
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.ep.wasserstein import Tilted, project, standard_deviations, tabled_deviations
+from tensorcep.ep.projections import Tilted, project, standard_deviations, tabled_deviations
+from tensorcep.ep.sweep import Terms
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.linear.settings import EP

@@ -16,9 +16,8 @@ from tensorcep.factor_models.known_rows import KnownRows
 from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.settings import VB
 from tensorcep.factor_models.vb import VB_ENGINE
-from tensorcep.priors.design import design
-from tensorcep.priors.features import Mode
-from tensorcep.priors.learned import MEAN_ROWS
+from tensorcep.priors.features import Mode, design
+from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Series, clock
 
 N, D, TAU, LENGTH = 25, 4, 3.0, 6.0
@@ -47,7 +46,7 @@ def told(x, V):
 
 def test_rows_of_a_series_are_smoothed_as_by_a_dense_gaussian_process(rng, monkeypatch):
     """One component, known loadings: a dynamic factor model, whose moments and evidence a dense GP has, too."""
-    monkeypatch.setattr("tensorcep.priors.axis.lengths_of", lambda *_: np.array([LENGTH]))
+    monkeypatch.setattr("tensorcep.priors.ou_process.lengths_of", lambda *_: np.array([LENGTH]))
     monkeypatch.setattr("tensorcep.factor_models.known_rows.PINNED", 1e10)
     times = np.cumsum(1.0 + rng.random(N))
     times[0] = times[1] - 1.0  # the step, so that a length is one in units of time

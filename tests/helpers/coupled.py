@@ -17,13 +17,14 @@ from helpers.samplers import (
     z_of_means,
 )
 
-from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.drifting import with_series
+from tensorcep.priors.coupled import with_series
+from tensorcep.priors.laws import ModePrior
 
 
 def process_covariance(of, times, length):

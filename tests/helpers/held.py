@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.cp.gibbs.held_out import HeldOut
+from tensorcep.cp.calibration.holdout import HeldOut
 
 
 def held_of(y, mean, log_density):

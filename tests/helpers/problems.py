@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from oracles import cep as oracle
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood

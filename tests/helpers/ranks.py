@@ -13,12 +13,12 @@ import numpy as np
 from helpers.problems import settings_of
 from helpers.samplers import COORDS, CP, MEAN, SD, SHAPE, THETA_PRIOR, latent, prior_of
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import with_extents
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+from tensorcep.priors.laws import ModePrior
 
 SHAPE = (3, 2, 2)
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])

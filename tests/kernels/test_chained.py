@@ -7,7 +7,7 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.kernels.chained import draw_back, eliminate, marginals_back, nothing_before
+from tensorcep.priors.solvers.chain import draw_back, eliminate, marginals_back, nothing_before
 
 PRECISION = 0.7
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tensorcep.kernels.layout import layout, work_array
+from tensorcep.kernels.lanes import layout, work_array
 from tensorcep.kernels.slots import LANES
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
-from tensorcep.ep.wasserstein import Tilted, project
+from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
+from tensorcep.ep.projections import Tilted, project
 from tensorcep.kernels.nearest import SCRATCH, narrow
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood

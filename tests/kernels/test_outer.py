@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core.jit import block_kernel
-from tensorcep.kernels import outer
-from tensorcep.kernels.outer import COLUMNS, add_outer_products, padded
+from tensorcep.core.compile import block_kernel
+from tensorcep.kernels import rank_update
+from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, padded
 
 
 @block_kernel
 def multiply_rows(out, o, x, i, y, j, n):
     """The operation alone."""
-    outer.multiply_rows(out, o, x, i, y, j, n)
+    rank_update.multiply_rows(out, o, x, i, y, j, n)
 
 
 @block_kernel
 def dot_row(x, i, y, j, n):
     """The operation alone."""
-    return outer.dot_row(x, i, y, j, n)
+    return rank_update.dot_row(x, i, y, j, n)
 
 
 @each("R", [1, 2, 4, 7, 8, 9, 16, 33])

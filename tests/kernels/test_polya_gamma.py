@@ -9,7 +9,8 @@ import pytest
 from helpers.cases import each
 from scipy.special import digamma
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
+from tensorcep.core.random import new_stream, start_stream
 from tensorcep.kernels.polya_gamma import (
     MAX_EXACT,
     MOST_KNOWN,
@@ -25,7 +26,6 @@ from tensorcep.kernels.polya_gamma import (
     pg_variance,
     share_above,
 )
-from tensorcep.kernels.streams import new_stream, start_stream
 
 N = 1_000_000
 

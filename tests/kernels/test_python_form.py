@@ -14,7 +14,7 @@ from helpers import kernel_numbers
 import tensorcep
 
 BEYOND = """
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.kernels.slots import copy, lane_zeros
 @kernel
 def beyond(w):

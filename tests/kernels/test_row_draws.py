@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.core.packing import pack
-from tensorcep.kernels.row_draws import draw_rows
+from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 
 

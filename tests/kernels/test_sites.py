@@ -8,7 +8,7 @@ from helpers.cases import each
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tensorcep.kernels.sites import cavity, damped, log_integral, site_change, site_from_tilted
+from tensorcep.ep.sites import cavity, damped, log_integral, site_change, site_from_tilted
 
 SITES = each(("tau", "nu"), [(0.7, -0.4), (0.0, 0.3), (-0.35, 1.1), (25.0, 3.0)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.kernels import slots
 from tensorcep.kernels.slots import (
     LANES,

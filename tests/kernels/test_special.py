@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 from oracles.tilted import normal_cdf
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.kernels import special
 
 

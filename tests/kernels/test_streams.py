@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tensorcep.core.jit import kernel
-from tensorcep.kernels.streams import (
+from tensorcep.core.compile import kernel
+from tensorcep.core.random import (
     exponential,
     gamma,
     new_stream,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.kernels.wishart import draw_normal_wishart, scatter_of
+from tensorcep.priors.normal_wishart import draw_normal_wishart, scatter_of
 
 
 @each(("n", "D"), [(1, 1), (7, 5), (70, 11)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
+from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods import get_likelihood
 
 # name, part, values, theta

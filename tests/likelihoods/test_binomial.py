@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.arrays import log_density, tilted_moments
 from tensorcep.likelihoods.binomial import BINOMIAL, deviance
 from tensorcep.likelihoods.logit import LOGIT

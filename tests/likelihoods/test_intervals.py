@@ -9,7 +9,7 @@ from helpers.cases import each
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
-from tensorcep.kernels.streams import interval_normal, new_stream, start_stream
+from tensorcep.core.random import interval_normal, new_stream, start_stream
 from tensorcep.likelihoods import intervals
 from tensorcep.likelihoods.arrays import log_density, tilted_moments
 from tensorcep.likelihoods.logit import LOGIT

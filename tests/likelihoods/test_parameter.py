@@ -7,10 +7,10 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
+from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
-from tensorcep.likelihoods.parameter import Gamma
+from tensorcep.likelihoods.parameters.base import Gamma
 
 COUNTING = get_likelihood("negbinomial").parameter.counting
 

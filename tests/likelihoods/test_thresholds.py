@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods import thresholds
-from tensorcep.likelihoods.thresholds import (
+from tensorcep.likelihoods.parameters import thresholds
+from tensorcep.likelihoods.parameters.thresholds import (
     LevelEntries,
     Levels,
     draw_thresholds,

@@ -13,7 +13,7 @@ from helpers.likelihood_cases import CASES
 from oracles import tilted as oracle
 from scipy.special import gammaln, logsumexp
 
-from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 

@@ -8,7 +8,7 @@ from helpers.cases import each
 from scipy.special import logsumexp
 from scipy.stats import gamma, multivariate_t, norm, t
 
-from tensorcep.likelihoods.uneven import (
+from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
     Groups,
     best_tau,

@@ -7,11 +7,10 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from tensorcep.core.betas import Beta
-from tensorcep.core.components import EntryTheta, joined
+from tensorcep.cp.posterior.components import EntryTheta, joined
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.inflated import zero_inflated
-from tensorcep.likelihoods.zeros import Zeros, presence, weigh, with_zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Beta, Zeros, presence, weigh, with_zeros
 
 R, SHARE, F = 1.7, 0.3, 0.8
 KINDS = {"poisson": stats.poisson(np.exp(F)), "negbinomial": stats.nbinom(R, 1.0 / (1.0 + np.exp(F)))}

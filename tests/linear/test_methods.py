@@ -11,7 +11,7 @@ from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from threadpoolctl import threadpool_limits
 
-from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of
+from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE

@@ -43,7 +43,7 @@ class Mutant(NamedTuple):
 PASSING = (
     Mutant(
         "cep-change-undamped",
-        "tensorcep/cp/messages/passes.py",
+        "tensorcep/cp/messages/schedule.py",
         "change = move_to_rows(state, problem, executor) / step",
         "change = move_to_rows(state, problem, executor)",
         "A damped sweep tells its own change, so that damping looks like convergence.",
@@ -52,7 +52,7 @@ PASSING = (
     ),
     Mutant(
         "cep-guard-mean",
-        "tensorcep/cp/messages/guards.py",
+        "tensorcep/cp/messages/schedule.py",
         "rows.eta[i] = prior_eta + factor[i] * excess_eta",
         "rows.eta[i] = prior_eta + excess_eta",
         "A row whose messages are halved keeps their whole natural mean.",
@@ -71,7 +71,7 @@ PASSING = (
     ),
     Mutant(
         "cep-damping-of-means",
-        "tensorcep/cp/messages/kernels.py",
+        "tensorcep/cp/messages/cavities.py",
         "damp(w, (eta, 0), (eta, 0), at.eta, eta.shape[0], at.step)",
         "damp(w, (eta, 0), (eta, 0), at.eta, eta.shape[0], at.site_ok)",
         "The natural means of messages are not damped.",
@@ -94,7 +94,7 @@ PASSING = (
 GIBBS = (
     Mutant(
         "gibbs-chains-alike",
-        "tensorcep/cp/gibbs/streams.py",
+        "tensorcep/core/random.py",
         "return seed, sweep * CHAINS + chain, int(what)",
         "return seed, sweep * CHAINS, int(what)",
         "All chains draw the same random numbers.",
@@ -112,7 +112,7 @@ GIBBS = (
     ),
     Mutant(
         "gibbs-row-clamped",
-        "tensorcep/cp/gibbs/sweep.py",
+        "tensorcep/cp/gibbs/row_draw.py",
         "rest[q] = target[first - base + q] - w * rest[q]",
         "rest[q] = target[first - base + q] - rest[q]",
         "What clamped columns tell is not weighted by the entry's precision.",
@@ -143,7 +143,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-clamped-sign",
-        "tensorcep/cp/meanfield/update.py",
+        "tensorcep/cp/meanfield/row_update.py",
         "sum_yz[a:b, :Q] - offset",
         "sum_yz[a:b, :Q] + offset",
         "The clamped columns' part of the latent value is added to what the rows must tell.",
@@ -161,7 +161,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "laplace-marginal",
-        "tensorcep/cp/laplace/sweep.py",
+        "tensorcep/cp/laplace/method.py",
         "h /= 1.0 + h * (w[at.V, lane] - w[at.v + k, lane])",
         "h /= 1.0 + h * w[at.V, lane]",
         "The marginal curvature of a row counts the row's own variance.",
@@ -241,7 +241,7 @@ LIKELIHOODS = (
 PRIORS = (
     Mutant(
         "prior-learned-shift",
-        "tensorcep/priors/learned.py",
+        "tensorcep/priors/normal_wishart.py",
         "scatter = scatter + rows * n / (rows + n) * np.outer(average - centre, average - centre)",
         "scatter = scatter + rows * np.outer(average - centre, average - centre)",
         "The scatter of the rows counts the shift of their mean as if there were endless rows.",
@@ -259,7 +259,7 @@ PRIORS = (
     ),
     Mutant(
         "prior-series-order",
-        "tensorcep/priors/axis.py",
+        "tensorcep/priors/ou_process.py",
         "order = np.lexsort((clock.times[rows], group))",
         "order = np.lexsort((group, clock.times[rows]))",
         "Rows of several groups are in the order of their times alone.",
@@ -267,7 +267,7 @@ PRIORS = (
     ),
     Mutant(
         "prior-graph-scale",
-        "tensorcep/priors/field.py",
+        "tensorcep/priors/gmrf.py",
         "return np.sqrt(variance), found.log_det + float(np.log(variance).sum())",
         "return np.sqrt(variance), found.log_det",
         "The determinant of a graph's prior is that before all rows vary alike.",
@@ -279,7 +279,7 @@ PRIORS = (
 HELD_OUT = (
     Mutant(
         "held-out-noise",
-        "tensorcep/cp/gibbs/held_out.py",
+        "tensorcep/cp/calibration/holdout.py",
         "noise = np.maximum(2.0 * of_mean - np.sum(",
         "noise = np.maximum(of_mean - np.sum(",
         "The noise that entries left out tell lacks a factor 2.",
@@ -371,7 +371,7 @@ FILES = (
     ),
     Mutant(
         "store-checksum",
-        "tensorcep/core/files.py",
+        "tensorcep/core/persist/archive.py",
         "if CHECKSUM in header and header[CHECKSUM] != _checksum(header, arrays):",
         "if CHECKSUM in header and not header[CHECKSUM]:",
         "A file that was changed after it was written is loaded.",
@@ -379,7 +379,7 @@ FILES = (
     ),
     Mutant(
         "scratch-growing-size",
-        "tensorcep/core/scratch.py",
+        "tensorcep/core/arrays.py",
         "self._size += data.nbytes",
         "self._size = data.nbytes",
         "An array that has grown on scratch has the length of its last part.",
@@ -390,7 +390,7 @@ FILES = (
 WORKERS = (
     Mutant(
         "workers-rows-of-range",
-        "tensorcep/cp/workers/updates.py",
+        "tensorcep/cp/workers/row_pass.py",
         "at, used = one.first - first + a, room.of(b - a)",
         "at, used = one.first - first, room.of(b - a)",
         "All pieces of a range are put where the first one belongs.",
@@ -398,7 +398,7 @@ WORKERS = (
     ),
     Mutant(
         "workers-stale-rows",
-        "tensorcep/cp/workers/store.py",
+        "tensorcep/cp/workers/row_store.py",
         "if raw is None or any(raw.names[k] != name for k, name in needed):",
         "if raw is None:",
         "A worker computes with rows of an earlier sweep.",
@@ -479,7 +479,7 @@ KERNELS = (
     ),
     Mutant(
         "kernel-outer-products-rows",
-        "tensorcep/kernels/outer.py",
+        "tensorcep/kernels/rank_update.py",
         "for a in range(b + ROWS, R, ROWS):",
         "for a in range(b + ROWS, R - 1, ROWS):",
         "The last row of a sum of outer products is left out at some ranks.",
@@ -488,7 +488,7 @@ KERNELS = (
     ),
     Mutant(
         "kernel-streams-by-row",
-        "tensorcep/kernels/streams.py",
+        "tensorcep/core/random.py",
         "key = _mixed((key ^ np.uint64(block)) + _GOLDEN)",
         "key = _mixed(key + _GOLDEN)",
         "All blocks of rows draw the same random numbers.",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.core.packing import unpack
 from tensorcep.cp.model.problem import Problem
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorcep.core.mode_laws import Deviations, joined_deviations
 from tensorcep.entries.labels import Labels
-from tensorcep.priors import ahead, blocks
-from tensorcep.priors.axis import axis, links
+from tensorcep.priors import ou_process
 from tensorcep.priors.deviations import drawn, moments
-from tensorcep.priors.drift import sums, table
 from tensorcep.priors.features import Mode
+from tensorcep.priors.laws import Deviations, joined_deviations
+from tensorcep.priors.ou_process import axis, links, sums, table
 from tensorcep.priors.series import Series, clock
+from tensorcep.priors.solvers import chain
 
 TIMES = np.array([0.0, 1.0, 2.5, 4.0, 9.0])
 ROW, TIME = np.array([0, 0, 0, 0, 2, 2, 3]), np.array([0.0, 1.0, 2.5, 9.0, 1.0, 4.0, 2.5])
@@ -52,10 +52,10 @@ def links_of_law(of):
 
 
 def test_pairs_have_the_moments_of_dense_processes(rng, monkeypatch):
-    monkeypatch.setattr("tensorcep.priors.axis.lengths_of", lambda *_: np.array([LAW[1], 7.0]))
+    monkeypatch.setattr("tensorcep.priors.ou_process.lengths_of", lambda *_: np.array([LAW[1], 7.0]))
     Lam, eta, mean, cov = told(rng)
     of = axis(clock_of_pairs(), np.ones(7, dtype=bool))
-    found = blocks.marginals(links_of_law(of), Lam[:, None].copy(), eta[:, None])
+    found = chain.marginals(links_of_law(of), Lam[:, None].copy(), eta[:, None])
     np.testing.assert_allclose(found.mean[:, 0], mean[:7], atol=1e-8)
     np.testing.assert_allclose(found.cov[:, 0], np.diag(cov)[:7], atol=1e-8)
     at = of_pairs(found.mean.T, found.cov.T)
@@ -91,14 +91,16 @@ def test_gaps_among_groups_are_filled_group_by_group(rng):
     K = kernel(c.groups, c.times)
     gain = np.linalg.solve(K[np.ix_(seen, seen)], K[np.ix_(seen, ~seen)]).T
     rest = K[np.ix_(~seen, ~seen)] - gain @ K[np.ix_(seen, ~seen)]
-    laws = ahead.Laws(np.zeros((1, 1)), *(np.full((1, 1), part) for part in LAW), np.zeros((1, 0, 1)))
+    laws = ou_process.Laws(np.zeros((1, 1)), *(np.full((1, 1), part) for part in LAW), np.zeros((1, 0, 1)))
     rows = rng.standard_normal((1, 3, 1))
-    mean, cov = ahead.moments_at(c, c.at(seen), rows[0], np.zeros((3, 1)) + 1e-12, laws, c.at(~seen))
+    mean, cov = ou_process.moments_at(c, c.at(seen), rows[0], np.zeros((3, 1)) + 1e-12, laws, c.at(~seen))
     np.testing.assert_allclose(mean[:, 0], gain @ rows[0, :, 0], atol=1e-8)
     np.testing.assert_allclose(cov[:, 0], np.diag(rest), atol=1e-8)
-    many = ahead.Laws(*(np.repeat(part, 8000, axis=0) for part in laws))
+    many = ou_process.Laws(*(np.repeat(part, 8000, axis=0) for part in laws))
     noise = rng.standard_normal((8000, 4, 1))
-    found = ahead.draw_at(c, c.at(seen), np.repeat(rows, 8000, axis=0), many, c.at(~seen), noise, joint=True)[..., 0]
+    found = ou_process.draw_at(c, c.at(seen), np.repeat(rows, 8000, axis=0), many, c.at(~seen), noise, joint=True)[
+        ..., 0
+    ]
     np.testing.assert_allclose(found.mean(axis=0), gain @ rows[0, :, 0], atol=6.0 / np.sqrt(8000))
     np.testing.assert_allclose(np.cov(found.T), rest, atol=0.06)
 

@@ -9,19 +9,18 @@ from helpers.cases import each
 from scipy import sparse
 from scipy.stats import multivariate_normal, multivariate_t
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.entries.labels import Labels
-from tensorcep.priors import slopes
-from tensorcep.priors.design import design
-from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
-from tensorcep.priors.learned import MEAN_ROWS, LearnedPrior, draw_root
-from tensorcep.priors.regressed import with_features
+from tensorcep.priors import regression
+from tensorcep.priors.features import Features, Mode, design, designed, warn_of_rows_without
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import MEAN_ROWS, LearnedPrior, draw_root
+from tensorcep.priors.regression import with_features
 
 FEW_OR_MANY = pytest.mark.parametrize("most_direct", [2000, 0])
 STRONG, STRENGTH = 10.0, (4.0, 4.0)
 
 
-def prior_of(X, D, seen=None, centre=0.3, width=0.7, strong=1.0, strength=slopes.STRENGTH):
+def prior_of(X, D, seen=None, centre=0.3, width=0.7, strong=1.0, strength=regression.STRENGTH):
     """The prior of the only mode, of D columns, given which rows have entries."""
     X = np.asarray(X) if not sparse.issparse(X) else X
     nothing, whole = np.zeros((0, D)), np.ones((1, D))
@@ -99,7 +98,7 @@ def exact_moments(X, u, a, b):
 
 @FEW_OR_MANY
 def test_draws_have_the_exact_moments(rng, monkeypatch, most_direct):
-    monkeypatch.setattr(slopes, "MOST_DIRECT", most_direct)
+    monkeypatch.setattr(regression, "MOST_DIRECT", most_direct)
     X = rng.standard_normal((15, 3))
     u = 0.5 + X @ np.array([[1.0], [-0.5], [0.0]]) + 0.4 * rng.standard_normal((15, 1))
     prior, now, found = prior_of(sparse.csr_array(X) if most_direct == 0 else X, 1), flat(1), []
@@ -137,7 +136,7 @@ def joint_z(n=1000):
         root = draw_root(STRONG * D, STRONG * 0.49 * np.eye(D), rng)
         strength = rng.gamma(a) / b
         noise = np.linalg.solve(root.T, rng.standard_normal((3, D)).T).T
-        coef = slopes.Slopes(noise[1:] / np.sqrt(strength), strength)
+        coef = regression.Slopes(noise[1:] / np.sqrt(strength), strength)
         return ModePrior(0.3 + noise[:1] / np.sqrt(STRONG * MEAN_ROWS), (root @ root.T)[None], (coef,))
 
     assert have.rows == 4 + STRONG * MEAN_ROWS
@@ -154,20 +153,20 @@ def joint_z(n=1000):
 
 @FEW_OR_MANY
 def test_draws_pass_the_joint_test(monkeypatch, most_direct):
-    monkeypatch.setattr(slopes, "MOST_DIRECT", most_direct)
+    monkeypatch.setattr(regression, "MOST_DIRECT", most_direct)
     assert np.abs(joint_z()).max() < 4.5
 
 
 @FEW_OR_MANY
 def test_joint_test_sees_a_planted_bug(monkeypatch, most_direct):
     """Rows that say less of their features than they do."""
-    monkeypatch.setattr(slopes, "MOST_DIRECT", most_direct)
-    right = slopes.sums
+    monkeypatch.setattr(regression, "MOST_DIRECT", most_direct)
+    right = regression.sums
 
     def wrong(have, apart, scatter, df):
         return right(have, apart, scatter, df)._replace(cross=0.6 * right(have, apart, scatter, df).cross)
 
-    monkeypatch.setattr("tensorcep.priors.regressed.sums", wrong)
+    monkeypatch.setattr("tensorcep.priors.regression.sums", wrong)
     assert np.abs(joint_z(600)).max() > 6.0
 
 

@@ -9,19 +9,17 @@ from helpers.cases import each
 from scipy import sparse
 from scipy.stats import multivariate_t
 
-from tensorcep.core.belief import ModePrior
-from tensorcep.core.mode_laws import Drift
 from tensorcep.core.packing import pack, unpack
 from tensorcep.entries.labels import Labels
-from tensorcep.priors import bonds, gaps
-from tensorcep.priors.coupled import expected, sums_of
-from tensorcep.priors.drift import table
-from tensorcep.priors.drifting import with_series
+from tensorcep.priors import gmrf
+from tensorcep.priors.base import Coupled
+from tensorcep.priors.coupled import expected, sums_of, with_series
 from tensorcep.priors.features import Mode
-from tensorcep.priors.field import check_graph, field
+from tensorcep.priors.gmrf import check_graph, field
 from tensorcep.priors.graph import Graph, net, warn_of_nodes
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.record import Coupled
+from tensorcep.priors.laws import Drift, ModePrior
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.ou_process import table
 
 N = 14
 # Two parts, one of them a pair, and a row by itself.
@@ -48,7 +46,7 @@ def some_bonds(of, rng, D=2):
     at = (np.arange(len(of.lengths))[:, None] == which) * scale
     covs = [covariance(of.clock, of.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
     modes = ModePrior(mean[None], np.diag(scale)[None], drifts=(Drift(of.lengths[which], np.zeros((0, D))),))
-    return bonds.bonds(of, at, (at * mean)[:, None], np.zeros(D)), covs, mean, modes
+    return gmrf.bonds(of, at, (at * mean)[:, None], np.zeros(D)), covs, mean, modes
 
 
 def dense(covs, mean, Lam, eta):
@@ -98,7 +96,7 @@ def test_rows_have_the_moments_of_a_dense_gaussian(rng):
     prior, covs, mean, _ = some_bonds(of, rng)
     Lam, eta = told(rng, N)
     exact, cov, log_z = dense(covs, mean, Lam, eta)
-    found = bonds.marginals(prior, pack(Lam), eta)
+    found = gmrf.marginals(prior, pack(Lam), eta)
     np.testing.assert_allclose(found.mean, exact, atol=1e-8)
     np.testing.assert_allclose(unpack(found.cov, 2), [cov[t, :, t] for t in range(N)], atol=1e-8)
     cross = [np.diag(cov[a, :, b]) for a, b in zip(*of.pairs, strict=True)]
@@ -119,7 +117,7 @@ def errors_of_draws(rng):
     Lam, eta = told(rng, N)
     Lam[3] = 0.0  # a row of which entries say nothing
     exact, cov, _ = dense(covs, mean, Lam, eta)
-    draws = np.array([bonds.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
+    draws = np.array([gmrf.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
     cov = cov.reshape(2 * N, -1)
     scale = np.sqrt(np.diag(cov))
     of_mean = np.abs((draws.mean(axis=0) - exact.ravel()) / scale).max() * np.sqrt(4000)
@@ -131,12 +129,12 @@ def test_draws_have_the_moments_of_a_dense_gaussian(rng):
 
 
 def test_draws_without_the_noise_of_edges_do_not(rng, monkeypatch):
-    right = bonds.perturb
+    right = gmrf.perturb
 
     def wrong(Lam, rest, left, ends, between, *others):
         return right(Lam, rest, left[:0], ends[:0], between[:0], *others)
 
-    monkeypatch.setattr(bonds, "perturb", wrong)
+    monkeypatch.setattr(gmrf, "perturb", wrong)
     of_mean, of_cov = errors_of_draws(rng)
     assert of_mean < 6.0 < of_cov
 
@@ -145,8 +143,8 @@ def test_columns_by_themselves_have_the_exact_means(rng, monkeypatch):
     of = field(net_of(), np.ones(N, dtype=bool))
     prior, covs, mean, _ = some_bonds(of, rng)
     Lam, eta = told(rng, N)
-    monkeypatch.setattr(bonds, "MOST_WORK", 0.0)
-    found = bonds.marginals(prior, pack(Lam), eta)
+    monkeypatch.setattr(gmrf, "MOST_BOND_WORK", 0.0)
+    found = gmrf.marginals(prior, pack(Lam), eta)
     np.testing.assert_allclose(found.mean, dense(covs, mean, Lam, eta)[0], atol=1e-8)
     for d, cov in enumerate(covs):  # the best law of a column by itself has its conditional precision
         own = np.linalg.inv(np.linalg.inv(cov) + np.diag(Lam[:, d, d]))
@@ -155,9 +153,9 @@ def test_columns_by_themselves_have_the_exact_means(rng, monkeypatch):
     assert not found.cov[:, 1].any()
 
 
-@pytest.mark.parametrize("most", [gaps.MOST_COUPLED, 2])
+@pytest.mark.parametrize("most", [gmrf.MOST_COUPLED, 2])
 def test_rows_without_entries_have_their_conditional_law(rng, monkeypatch, most):
-    monkeypatch.setattr(gaps, "MOST_COUPLED", most)
+    monkeypatch.setattr(gmrf, "MOST_COUPLED", most)
     seen = ~np.isin(np.arange(N), [1, 3, 4, 8, 10, 11, 12])  # a whole part, too
     of = field(net_of(), seen)
     assert (len(of.place) > seen.sum()) == (most == 2)
@@ -165,15 +163,15 @@ def test_rows_without_entries_have_their_conditional_law(rng, monkeypatch, most)
     Lam, eta = (part * seen.reshape(-1, *(part.ndim - 1) * [1]) for part in told(rng, N))
     exact, cov, _ = dense(covs, mean, Lam, eta)
     out = np.setdiff1d(np.arange(N), of.place)
-    found = bonds.marginals(prior, pack(Lam)[of.place], eta[of.place])
+    found = gmrf.marginals(prior, pack(Lam)[of.place], eta[of.place])
     np.testing.assert_allclose(found.mean, exact[of.place], atol=1e-8)
-    means, packed = bonds.gap_moments(of, modes, 0, found.told)
+    means, packed = gmrf.gap_moments(of, modes, 0, found.told)
     np.testing.assert_allclose(means, exact[out], atol=1e-8)
     np.testing.assert_allclose(unpack(packed, 2), [cov[t, :, t] for t in out], atol=1e-8)
     rows = np.repeat(rng.standard_normal((1, N, 2)), 6000, axis=0)
     which = np.argmin(np.abs(of.lengths[:, None] - modes.drifts[0].length), axis=0)
     noise = rng.standard_normal((6000, len(out), 2)) / np.sqrt(np.diag(modes.precision[0]))
-    gaps.draw_gaps(of.gaps, rows, np.tile(which, (6000, 1)), np.tile(mean, (6000, 1)), noise)
+    gmrf.draw_gaps(of.gaps, rows, np.tile(which, (6000, 1)), np.tile(mean, (6000, 1)), noise)
     for d, own in enumerate(covs):
         share = np.linalg.solve(own[np.ix_(of.place, of.place)], own[np.ix_(of.place, out)]).T
         center, rest = mean[d] + share @ (rows[0, of.place, d] - mean[d]), own[np.ix_(out, out)]
@@ -320,7 +318,7 @@ def test_labels_of_edges_directions_and_dense_graphs_are_refused(monkeypatch):
     monkeypatch.setattr(Linked, "is_directed", lambda self: True)
     with pytest.raises(ValueError, match="got a directed graph; use its to_undirected"):
         net(Graph(Linked()), Mode("s", AB, 2))
-    monkeypatch.setattr("tensorcep.priors.field.MOST_WORK", 3.0)
+    monkeypatch.setattr("tensorcep.priors.gmrf.MOST_WORK", 3.0)
     with pytest.raises(ValueError, match="connects too much of its 14 rows .* keep those of each row's nearest"):
         check_graph(net_of(), "s")
 

@@ -9,18 +9,18 @@ import pytest
 from helpers.problems import build, fit, messages, problem, settings_of
 from scipy.stats import multivariate_normal, wishart
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.messages.learned import with_learned_prior
+from tensorcep.cp.messages.schedule import with_learned_prior
 from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE
+from tensorcep.priors.base import damped, per_row
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import MEAN_ROWS
-from tensorcep.priors.record import damped, per_row
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import MEAN_ROWS
 
 EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
 

@@ -11,17 +11,17 @@ from helpers.cases import each
 from helpers.coupled import process_covariance
 from scipy.stats import multivariate_normal, multivariate_t
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import pack, unpack
 from tensorcep.entries.labels import Labels
-from tensorcep.priors import ahead, blocks
-from tensorcep.priors.axis import Chained, axis, chained, ends, links
-from tensorcep.priors.drift import sums, table
-from tensorcep.priors.drifting import with_series
+from tensorcep.priors import ou_process
+from tensorcep.priors.base import Coupled
+from tensorcep.priors.coupled import with_series
 from tensorcep.priors.features import Mode
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.record import Coupled
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.ou_process import Chained, axis, chained, ends, links, sums, table
 from tensorcep.priors.series import Series, clock
+from tensorcep.priors.solvers import chain
 
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 9.5, 12.0, 13.0])
 EVERY = each("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
@@ -51,7 +51,7 @@ def some_links(of, rng, D=2):
     times = of.clock.times[of.place]
     means = np.repeat(mean[None], len(times), axis=0) + (level[1:][of.clock.phase_of(times)] if len(level) > 1 else 0.0)
     covs = [process_covariance(of.clock, times, of.grid.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
-    laws = ahead.Laws(mean[None], scale[None], of.grid.lengths[which][None], level[None, 1:])
+    laws = ou_process.Laws(mean[None], scale[None], of.grid.lengths[which][None], level[None, 1:])
     return links(of, at * scale, (at * scale)[:, None] * level, np.zeros(D)), covs, means, laws
 
 
@@ -94,7 +94,7 @@ def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     roots, eta = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 2))
     Lam = roots @ roots.swapaxes(1, 2)
     mean, cov, log_z = dense(covs, means, Lam, eta)
-    found, of_prior = blocks.marginals(prior, pack(Lam), eta), chained(prior)
+    found, of_prior = chain.marginals(prior, pack(Lam), eta), chained(prior)
     np.testing.assert_allclose(of_prior.mean, means, atol=1e-8)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(unpack(found.cov, 2), [cov[t, :, t] for t in range(n)], atol=1e-8)
@@ -102,7 +102,7 @@ def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     cross = [np.diag(cov[a, :, b]) for a, b in zip(left, right, strict=True)]
     np.testing.assert_allclose(found.cross, cross, atol=1e-8)
     assert evidence(of_prior, found, Lam, eta) == pytest.approx(log_z, abs=1e-8)
-    draws = np.array([blocks.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
+    draws = np.array([chain.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
     scale = np.sqrt(np.diag(cov.reshape(2 * n, 2 * n)))
     assert np.abs((draws.mean(axis=0) - mean.ravel()) / scale).max() < 6.0 / np.sqrt(4000)
     np.testing.assert_allclose(np.corrcoef(draws.T) * np.outer(scale, scale), cov.reshape(2 * n, -1), atol=0.1)
@@ -121,7 +121,7 @@ def test_gaussian_noise_gives_the_evidence_of_the_process(rng):
     of = axis(clock_of(kind="ou"), np.ones(8, dtype=bool))
     prior, (cov,), means, _ = some_links(of, rng, 1)
     y, noise = rng.standard_normal(8), 0.3
-    found = blocks.marginals(prior, np.full((8, 1), 1.0 / noise), y[:, None] / noise)
+    found = chain.marginals(prior, np.full((8, 1), 1.0 / noise), y[:, None] / noise)
     shift = -0.5 * (y @ y / noise + 8 * np.log(2.0 * np.pi * noise))
     variance = found.cov
     said = (y[:, None] * found.mean - 0.5 * (found.mean**2 + variance)).sum() / noise + shift
@@ -156,9 +156,9 @@ def test_rows_at_other_times_have_their_conditional_law(rng, how):
     phase = c.phase_of(np.append(c.times, new))
     season = np.concatenate([laws.season[0], np.zeros((1, 2))])[phase] if c.seasonal else np.zeros((12, 2))
     level, rows = laws.mean[0] + season, rng.standard_normal((1, 8, 2))
-    many = ahead.Laws(*(np.repeat(part, 6000, axis=0) for part in laws))
+    many = ou_process.Laws(*(np.repeat(part, 6000, axis=0) for part in laws))
     noise = rng.standard_normal((6000, 4, 2))
-    found = ahead.draw_at(c, c.times, np.repeat(rows, 6000, axis=0), many, new, noise, joint=True)
+    found = ou_process.draw_at(c, c.times, np.repeat(rows, 6000, axis=0), many, new, noise, joint=True)
     for d, cov in enumerate(covs):
         share = np.linalg.solve(cov[:8, :8], cov[:8, 8:]).T
         mean, rest = level[8:, d] + share @ (rows[0, :, d] - level[:8, d]), cov[8:, 8:] - share @ cov[:8, 8:]
@@ -173,8 +173,8 @@ def test_moments_at_other_times_are_exact_on_a_line(rng):
     prior, _, means, laws = some_links(of, rng)
     roots, eta = rng.standard_normal((8, 2, 3)), rng.standard_normal((8, 2))
     Lam = roots @ roots.swapaxes(1, 2)
-    found = blocks.marginals(prior, pack(Lam), eta)
-    mean, cov = ahead.moments_at(c, c.times, found.mean, found.cov, laws, new)
+    found = chain.marginals(prior, pack(Lam), eta)
+    mean, cov = ou_process.moments_at(c, c.times, found.mean, found.cov, laws, new)
     every = np.append(c.times, new)
     covs = [
         process_covariance(c, every, length) / s for length, s in zip(laws.length[0], laws.precision[0], strict=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.files import CHECKSUM, HEADER
+from tensorcep.core.persist.archive import CHECKSUM, HEADER
 
 Rng = np.random.Generator
 Arrays = dict[str, np.ndarray]

@@ -17,7 +17,7 @@ import tensorcep as tc
 from scripts.lib.fuzz.changes import Rng, in_archive, in_bytes, in_table, in_tree, pick
 from scripts.lib.fuzz.seeds import SEPARATORS, STREAM
 from tensorcep.cli import main
-from tensorcep.core.checks.messages import INFINITE
+from tensorcep.core.checks import INFINITE
 from tensorcep.entries.io import read_batches
 
 Files = dict[str, bytes]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
-from tensorcep.core.jit import kernel
+from tensorcep.core.compile import kernel
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
 from tensorcep.likelihoods.gaussian import GAUSSIAN

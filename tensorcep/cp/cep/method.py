@@ -18,19 +18,23 @@ import numba
 from numba import types
 
 from tensorcep.core.checks import fail_value
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
-from tensorcep.cp.cep.averaged import averaged_chunks, averaged_rows, in_closed_form
-from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.second_order import second_order_message
-from tensorcep.cp.cep.slots import Rule, cep_slots, places_of_modes
-from tensorcep.cp.cep.sweep import cep_chunks
-from tensorcep.cp.cep.update import likelihood_message, products_with_clamped
+from tensorcep.cp.cep.stochastic import averaged_chunks, averaged_rows, closed_chunks, in_closed_form
+from tensorcep.cp.cep.update import (
+    Rule,
+    cep_chunks,
+    cep_slots,
+    likelihood_message,
+    places_of_modes,
+    products_with_clamped,
+)
 from tensorcep.cp.messages.columns import Columns, columns_of
-from tensorcep.cp.messages.passes import sweep
-from tensorcep.cp.messages.state import MessageState, Pace, finish, first_state
+from tensorcep.cp.messages.schedule import sweep
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
 from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing

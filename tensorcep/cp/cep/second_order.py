@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, call_tilted, inlined
+from tensorcep.core.compile import block_kernel, call_tilted, inlined
 from tensorcep.cp.cep.update import counted_spread, natural_mean
 from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.slots import LANES, axpy, dot, scale, subtract

@@ -1,27 +1,151 @@
-"""CEP's update: the message of one entry to the row of one mode, for a block of lanes at once.
-
-The latent value is f = z'u + c: u is the row, z the elementwise product of the other modes' rows and c the sum of the
-columns that are clamped in this mode (0 in the CP model). Without the entry's own message the row is N(m, S), its
-cavity, and z has mean z and second moment Z2. An entry of mean and precision (y, tau) that is Gaussian in f sends a
-message in closed form (`gaussian_message`). Of any other likelihood the conditional moments of u given z are
-
-    mean m + S z alpha,    covariance S - S z z' S beta,    (alpha, beta) tilted moments at f ~ N(z'm + c, z'Sz);
-
-their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S, and
-the message is what turns the cavity into those (`first_order_message`; `second_order.tilted_message`).
-
-Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1.
-"""
+"""CEP's update of an entry (equations 10 to 18), its work array, and the pass over all entries."""
 
 from __future__ import annotations
 
+import functools
+from collections import namedtuple
+from typing import NamedTuple
+
 import numpy as np
 
-from tensorcep.core.jit import block_kernel, call_narrow, call_tilted, inlined
+from tensorcep.core.compile import (
+    block_kernel,
+    call_clamped,
+    call_first,
+    call_narrow,
+    call_second,
+    call_tilted,
+    inlined,
+)
+from tensorcep.cp.messages.cavities import (
+    cavity_moments,
+    clear_sums,
+    kept_moments,
+    load_values,
+    store_message,
+    store_noise,
+)
 from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
-from tensorcep.kernels.lanes import add_outer, scaled_site_precision, symmetric_times_vector, trace_product
+from tensorcep.cp.model.columns import Places
+from tensorcep.kernels.lanes import add_outer, layout, scaled_site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.nearest import SCRATCH
+from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, PIVOT_FLOOR, axpy, copy, dot, multiply, scale
+
+# Names of the slots in which CEP works on one block of lanes, and the rule by which it makes messages.
+
+# Where things lie in the work array of one thread, in this order (see `tensorcep.kernels.lanes`).
+Slots = namedtuple(
+    "Slots",
+    "S m vt "  # K + 1 packed cavity covariances (the last beside posterior moments), means, inverse Cholesky factors
+    "G z Z2 "  # K second moments of the modes; moments of z
+    "T eta g A "  # the message: precision and natural mean; the new mean is m + S g, the new covariance S - S A S
+    "a t inv_diag full v Y Yt product "  # work space of the algebra
+    "y theta ok site_ok zero one "  # the entry: value, parameter, whether it counts, whether its message is one
+    "f_mean f_var logz alpha beta spread "  # its latent value, and the tilted moments there
+    "precision pull error step power "  # the Gaussian observation of f for it, E[(y - f)^2], how messages are stored
+    "known "  # what is known of the latent value beside the rows
+    "offset square cross "  # E[c], E[c^2], E[z c] of the sum c of the columns that are clamped in the mode
+    "Om Sz Om_m Om_Sz grad_alpha grad_beta "  # second order: Om = cov(z), products with it, gradients
+    "m_Om_m m_Om_Sz Sz_Om_Sz trace_Om_S "  # its contractions of Om
+    "h_m h_v at_m at_v alpha_at beta_at "  # its stencil: steps, points and values there
+    "d_alpha d_beta "  # derivatives of alpha and beta by m, v, mm, mv, vv
+    "by_z by_zz by_Om by_grad "  # factors of the terms
+    "nodes "  # work space of the projection onto the nearest Gaussian
+    "flat "  # work space without lanes
+    "size",
+)
+
+
+@functools.cache
+def cep_slots(K: int, R: int, C: int = 0) -> Slots:
+    """Slots of the work array for order K and rank R, and C columns that are clamped."""
+    P, Q = R * (R + 1) // 2, R * R
+    sizes = {"S": (K + 1) * P, "m": (K + 1) * R, "vt": (K + 1) * Q, "G": K * P}
+    sizes |= dict.fromkeys(("Z2", "T", "A", "a", "v", "Om"), P)
+    sizes |= dict.fromkeys(("full", "Y", "Yt"), Q)
+    vectors = ("z", "eta", "g", "t", "inv_diag", "cross", "Sz", "Om_m", "Om_Sz", "grad_alpha", "grad_beta")
+    flat = -(-(P + R * C + C * (C + 1) // 2 + R + C) // LANES)
+    return layout(Slots, **sizes, flat=flat, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5, nodes=SCRATCH)
+
+
+def places_of_modes(K: int, R: int) -> list[Places]:
+    """Where every mode's second moments and means lie."""
+    at = cep_slots(K, R)
+    return [Places(at.G + k * (R * (R + 1) // 2), at.m + k * R, at.one, at.zero) for k in range(K)]
+
+
+class Rule(NamedTuple):
+    """How messages are computed.
+
+    Attributes
+    ----------
+    step : float
+        Fraction of the way from the old to the new natural parameters.
+    power : float
+        Factor of new messages: 1, or more while annealing.
+    theta : float
+        The likelihood's parameter, for likelihoods without a noise posterior.
+    tilted : int
+        Address of the likelihood's tilted moments.
+    gaussian : bool
+        Gaussian likelihood: theta is the expected noise precision, which has messages of its own.
+    side : float
+        Gaussian likelihood with a limit: some values side y <= 0 say only that side times the noisy value is not above
+        0. 0 where no value is censored.
+    from_posterior : bool
+        Take the other modes' moments from the posterior instead of the cavity.
+    order : int
+        1 or 2: order of the Taylor approximation.
+    first, second : int
+        Addresses of the first-order message of a likelihood that is not Gaussian, and of the second-order one, or 0
+        where none is sent (`parts`).
+    clamped : int
+        Address of the products with columns that are clamped, or 0 where none is (`parts`).
+    positive : bool
+        Keep messages positive (see `update.first_order`).
+    nearest : bool
+        Project onto the nearest Gaussian in the Wasserstein distance, not the one of the same moments.
+    narrow, loglik : int
+        Addresses of that projection and of the log likelihood, or 0.
+    tilted_noise : bool
+        Messages to the noise count y in the moments of f (`update.squared_errors`).
+    cuts : (L + 1,) float64
+        Where ordered levels are cut; nothing for other likelihoods.
+    """
+
+    step: float
+    power: float
+    theta: float
+    tilted: int
+    gaussian: bool
+    side: float
+    from_posterior: bool
+    order: int
+    first: int
+    second: int
+    clamped: int
+    positive: bool
+    nearest: bool
+    narrow: int
+    loglik: int
+    tilted_noise: bool
+    cuts: np.ndarray
+
+
+# CEP's update: the message of one entry to the row of one mode, for a block of lanes at once.
+#
+# The latent value is f = z'u + c: u is the row, z the elementwise product of the other modes' rows and c the sum of the
+# columns that are clamped in this mode (0 in the CP model). Without the entry's own message the row is N(m, S), its
+# cavity, and z has mean z and second moment Z2. An entry of mean and precision (y, tau) that is Gaussian in f sends a
+# message in closed form (`gaussian_message`). Of any other likelihood the conditional moments of u given z are
+#
+#     mean m + S z alpha,    covariance S - S z z' S beta,    (alpha, beta) tilted moments at f ~ N(z'm + c, z'Sz);
+#
+# their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S,
+# and the message is what turns the cavity into those (`first_order_message`; `second_order.tilted_message`).
+#
+# Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1.
 
 
 @inlined
@@ -197,3 +321,96 @@ def likelihood_message(tilted, positive, nearest, narrow, loglik, S, m, vt, R, w
     """The message of a likelihood that is not Gaussian to the row of the cavity S and m, to first order."""
     first_order(tilted, positive, nearest, narrow, loglik, S, m, R, w, at)
     first_order_message(S, m, vt, R, w, at)
+
+
+# The compiled pass of conditional expectation propagation: the loop over the blocks of entries.
+#
+# One pass visits every entry of its chunks, block by block: (a) moments of the K rows of each entry, on lanes; (b) the
+# likelihood's tilted moments, through its address; (c) new messages, damped, and their sums per row, on lanes. What the
+# messages are stands in `update`.
+
+
+@inlined
+def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at):
+    """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
+    load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
+    P, R = rows.cov.shape[1], rows.eta.shape[1]
+    for k in range(entries.rows.shape[1]):
+        index = entries.rows[b, k]
+        if k == unused:
+            continue
+        if rule.from_posterior:
+            gather(index, rows.cov, w, at.S + k * P)
+            gather(index, rows.mean, w, at.m + k * R)
+        elif modes[0] <= k < modes[1] and rule.order == 2:
+            # vt is needed as well, which takes longer to read than to compute
+            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
+        else:
+            kept_moments(b, k, entries, rows, messages, kept, w, at)
+        if rule.gaussian or modes != (k, k + 1):  # z has no part of the mode's own, only E[f^2] of real values
+            m = at.m + k * R
+            add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
+
+
+@inlined
+def prepare(k, columns, rule, K, R, w, at):
+    """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
+    structured = columns.z.shape[2] > 0
+    if structured:
+        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
+    else:
+        products_of_others(k, K, R, w, at)
+    copy(w, at.site_ok, at.ok, 1)
+    if not rule.gaussian:
+        return
+    if rule.side != 0.0 or k == K - 1:
+        latent_moments(k, structured, R, w, at)
+    observe(rule, w, at)
+    if k == K - 1:
+        squared_errors(rule, w, at)
+
+
+@inlined
+def propose(own, structured, rule, R, w, at):
+    """Step (b): the message to one row, T and eta, given that its cavity is number `own` of S, m and vt."""
+    if rule.gaussian and rule.order == 1:
+        gaussian_message(structured, R, w, at)
+        return
+    S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
+    if rule.order == 1:
+        how = rule.positive, rule.nearest, rule.narrow, rule.loglik
+        call_first(rule.first, rule.tilted, *how, S, m, vt, R, w, at)
+    else:
+        call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
+
+
+@block_kernel
+def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
+    """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
+
+    All messages of one entry are computed from the same state (the parallel schedule when modes covers all of them).
+    `columns` tells which columns are clamped, if any are. New messages replace old ones in place; their sums per row of
+    the updated modes go to ``sums``. ``noise`` is the (a, b) of the noise posterior, whose messages are updated with
+    those of the last mode.
+    """
+    K, R = entries.rows.shape[1], rows.eta.shape[1]
+    closed_form, structured = rule.gaussian and rule.order == 1, columns.z.shape[2] > 0
+    # the Gaussian message to a mode does not depend on that mode unless there are limits; its moments serve the noise
+    alone = modes[1] == modes[0] + 1 and modes[1] < K
+    unused = modes[0] if closed_form and alone and rule.side == 0.0 else -1
+    for c in range(first, last):
+        clear_sums(c, modes, entries, sums)
+        skipped = 0
+        for b in range(entries.chunk_start[c], entries.chunk_start[c + 1]):
+            load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at)
+            for k in range(modes[0], modes[1]):
+                index, Lam, eta, own = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k], k
+                prepare(k, columns, rule, K, R, w, at)
+                if rule.gaussian and k == K - 1:
+                    store_noise(entries.weight[b], messages.a[b], messages.b[b], sums.noise[c], rule.step, w, at)
+                if rule.from_posterior and not closed_form:
+                    own = K  # beside the posterior's moments
+                    cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, own, at.site_ok)
+                propose(own, structured, rule, R, w, at)
+                skipped += store_message(index, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
+        sums.skipped[c] = skipped

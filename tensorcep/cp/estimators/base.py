@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
 from tensorcep.core.checks import Seed
+from tensorcep.core.reporting import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.core.settings import Settings, TakesMethod
-from tensorcep.core.sweep_tasks import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.cp.estimators.updates import Updates
 from tensorcep.cp.fit.outcome import FitCall, read_call, resolve_call, run_ready
 from tensorcep.cp.fitted import predict
@@ -21,7 +21,7 @@ from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
-from tensorcep.cp.workers.fitting import OnWorkers, fit_on_workers
+from tensorcep.cp.workers.host import OnWorkers, fit_on_workers
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
 

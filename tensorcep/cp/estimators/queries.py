@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import Seed
-from tensorcep.core.summary import Summary
+from tensorcep.core.reporting import Summary
 from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics

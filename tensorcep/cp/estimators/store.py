@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from tensorcep.core.belief import Draws, Mixture, PointEstimate, Posterior, Result
-from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
-from tensorcep.core.records import Sized, read_as
-from tensorcep.core.store import StoredModel, check_names, fitted_record
-from tensorcep.core.store import write_model as write_record
+from tensorcep.core.persist.models import StoredModel, check_names, fitted_record
+from tensorcep.core.persist.models import write_model as write_record
+from tensorcep.core.persist.records import Sized, read_as
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.stream.store import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.stored_labels import StoredLabels, stored_labels
-from tensorcep.priors.design import Design
+from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
-from tensorcep.priors.learned import Expected
+from tensorcep.priors.laws import Deviations
+from tensorcep.priors.normal_wishart import Expected
 from tensorcep.priors.series import Clock
 
 # What the square of a product of numbers of the rows may reach: beyond it predictions overflow.

@@ -3,7 +3,7 @@
 A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Quick mean-field fits
 of the columns of a plan, or of some of them (`tensorcep.cp.fit.quick_fit`), show where chains start, and are believed
 where chains are not: draws of both are joined, in all columns of the plan, each counting as much as the entries that
-all left out say (stacking: see `tensorcep.cp.gibbs.held_out`).
+all left out say (stacking: see `tensorcep.cp.calibration.holdout`).
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws
-from tensorcep.core.components import Components, draw_rows, room_for_draws
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
+from tensorcep.core.random import Stream, generator
+from tensorcep.cp.calibration.holdout import HeldOut, held_places
+from tensorcep.cp.calibration.predictive_noise import with_factors
+from tensorcep.cp.calibration.shrinkage import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import taken
-from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.method import with_weights
-from tensorcep.cp.gibbs.noise_law import with_factors
-from tensorcep.cp.gibbs.places import held_places
-from tensorcep.cp.gibbs.shrinkage import with_constant
 from tensorcep.cp.gibbs.state import GibbsState
-from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.active_columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.priors.ahead import in_columns, lines_of_modes
-from tensorcep.priors.record import clocks_of
+from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior.components import Components, draw_rows, room_for_draws
+from tensorcep.priors.base import clocks_of
+from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 # Chains in fewer columns are tried where quick fits count more than this beside chains and the constant; these then
 # count so much unless the entries left out say otherwise.

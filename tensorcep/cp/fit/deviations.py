@@ -2,7 +2,7 @@
 
 A pair of a row and a time is a row of that mode, with a main effect alone, whose prior is a series for each row that
 deviates: engines see a mode like others. What they find is then told apart again: the rows of the modes that there are,
-and the deviations (`tensorcep.core.mode_laws.Deviations`).
+and the deviations (`tensorcep.priors.laws.Deviations`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, Mixture, ModePrior, Posterior, Result
 from tensorcep.core.loop import Run
-from tensorcep.core.mode_laws import Deviations
 from tensorcep.core.packing import offsets
 from tensorcep.cp.inputs.side_information import Local
 from tensorcep.cp.model.columns import CLAMPED
@@ -22,9 +20,11 @@ from tensorcep.cp.model.entries import Entries, chunk_starts
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.plan.plan import Plan, Policy, QuickFit
-from tensorcep.priors.ahead import laws_of, laws_of_mode
-from tensorcep.priors.drifting import SeriesPrior, with_series
-from tensorcep.priors.regressed import FeaturesPrior
+from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior, Result
+from tensorcep.priors.coupled import SeriesPrior, with_series
+from tensorcep.priors.laws import Deviations, ModePrior
+from tensorcep.priors.ou_process import laws_of, laws_of_mode
+from tensorcep.priors.regression import FeaturesPrior
 
 
 class Pairs(NamedTuple):

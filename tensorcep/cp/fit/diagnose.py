@@ -8,22 +8,11 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Draws, Mixture, PointEstimate, with_doubt
 from tensorcep.core.checks import warn_user
-from tensorcep.core.components import Components
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.fit.quick_fit import scored_few
-from tensorcep.cp.fit.validation import falls_short
-from tensorcep.cp.fitted.diagnostics import Diagnostics
-from tensorcep.cp.fitted.model import FittedRows
-from tensorcep.cp.fitted.predict import latent, observed_logpdf
-from tensorcep.cp.gibbs.held_out import HeldOut
-from tensorcep.cp.gibbs.noise_law import gain_of_constant
-from tensorcep.cp.gibbs.shrinkage import MOST_DOUBT, is_of_rates, slope_of
-from tensorcep.cp.model.entries import rows_of
-from tensorcep.cp.model.latent import latent_of_points
-from tensorcep.cp.model.null_model import (
+from tensorcep.cp.calibration.holdout import HeldOut
+from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
     ConstantLaw,
@@ -31,24 +20,35 @@ from tensorcep.cp.model.null_model import (
     evidence_of_shares,
     mean_share,
 )
+from tensorcep.cp.calibration.predictive_noise import gain_of_constant
+from tensorcep.cp.calibration.shrinkage import MOST_DOUBT, is_of_rates, slope_of
+from tensorcep.cp.fit.quick_fit import scored_few
+from tensorcep.cp.fit.validation import falls_short
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.model import FittedRows
+from tensorcep.cp.fitted.predict import latent, observed_logpdf
+from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, number_telling, places_telling, plain_values, told_beside
 from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, with_doubt
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.targets.base import Target
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.record import Likelihood
 
 # Variance of latent values that a Gaussian posterior of few entries lacks, by what it says of entries left out.
 #
 # Of few entries a fit that has found little takes what it has not found for noise, or is sure of what it found by
 # chance. Entries left out do not tell the two apart: they have the noise, too, which holds it already. They tell what
-# the fit counts beside a constant, as they do for chains (`tensorcep.cp.gibbs.shrinkage`); to the other share latent
-# values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance between 0
-# and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose dispersion is not
-# learned vary more than one of one mean would, by what latent values vary; before, every share of these beside the
-# noise of a count is as likely as another, of which the relative variance is at most 1, as it is of labels. Elsewhere
-# latent values are as far off as the fit and its means are. Means stay where they are, and so do predictions of
-# observations: the doubt is of latent values alone.
+# the fit counts beside a constant, as they do for chains (`tensorcep.cp.calibration.shrinkage`); to the other share
+# latent values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance
+# between 0 and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose
+# dispersion is not learned vary more than one of one mean would, by what latent values vary; before, every share of
+# these beside the noise of a count is as likely as another, of which the relative variance is at most 1, as it is of
+# labels. Elsewhere latent values are as far off as the fit and its means are. Means stay where they are, and so do
+# predictions of observations: the doubt is of latent values alone.
 #
 # Source: Christiansen and Morris (1997), Hierarchical Poisson regression modeling, for the prior of counts.
 

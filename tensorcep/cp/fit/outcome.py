@@ -11,12 +11,9 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Result, first_member
+from tensorcep.core.arrays import LEAF, on_scratch
 from tensorcep.core.checks import check_flag, warn_user
-from tensorcep.core.host import current_host
-from tensorcep.core.loop import Run
-from tensorcep.core.scratch import on_scratch
-from tensorcep.core.sums import LEAF
+from tensorcep.core.loop import Run, current_host
 from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
 from tensorcep.cp.fit.select import plan_fit
@@ -28,6 +25,7 @@ from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
+from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io.columns import are_files
 from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes

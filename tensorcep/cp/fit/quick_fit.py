@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.core.chance import THRESHOLDS
-from tensorcep.core.components import Components
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Callback, LeftOut, Run, run
 from tensorcep.core.settings import Settings
+from tensorcep.cp.calibration.holdout import Beside, held_places
 from tensorcep.cp.fit.run import ROUNDS, MultiStart, finite_run, may_follow_noise, run_starts, scored_without
 from tensorcep.cp.fit.validation import (
     ASK_EVERY,
@@ -28,8 +27,6 @@ from tensorcep.cp.fit.validation import (
     without,
 )
 from tensorcep.cp.fitted.alignment import layout_of, shared_scales
-from tensorcep.cp.gibbs.held_out import Beside
-from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import (
     NOTHING,
     modes_of_products,
@@ -42,8 +39,10 @@ from tensorcep.cp.model.active_columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
+from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.priors.record import clocks_of
+from tensorcep.priors.base import clocks_of
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
 QUICK_SWEEPS, REFIT_SWEEPS = 40, 10

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, PointEstimate, first_member
 from tensorcep.core.checks import fail_value
-from tensorcep.core.components import draw_rows
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import offsets
@@ -22,8 +20,7 @@ from tensorcep.cp.fitted.from_draws import MOST_LEFT, Summary, laws_of, left_ove
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
-from tensorcep.cp.messages.sent import Messages
-from tensorcep.cp.messages.state import MessageState, latent_values
+from tensorcep.cp.messages.sites import Messages, MessageState, latent_values
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.active_columns import free_problem
 from tensorcep.cp.model.columns import free_columns
@@ -32,8 +29,10 @@ from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
+from tensorcep.cp.posterior.belief import Draws, PointEstimate, first_member
+from tensorcep.cp.posterior.components import draw_rows
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.record import conditional_of_modes, of_rows, per_row
+from tensorcep.priors.base import conditional_of_modes, of_rows, per_row
 
 # Cells at which a summary is compared with the draws.
 COMPARED = 2000

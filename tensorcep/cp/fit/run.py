@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Mixture, PointEstimate, Posterior
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import LeftOut, Run, run
+from tensorcep.cp.calibration.holdout import held_places
 from tensorcep.cp.fit.validation import finite_or_none, scored_run, without
-from tensorcep.cp.gibbs.places import held_places
 from tensorcep.cp.init.residual import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import seen_rows
 from tensorcep.cp.model.subsets import number_telling, of_telling, problem_in_memory
 from tensorcep.cp.plan.plan import Plan, QuickFit
+from tensorcep.cp.posterior.belief import Mixture, PointEstimate, Posterior
 
 # What a training entry may gain of its log score by the noise alone, on average, from which a fit is tried first; and
 # the most entries of which it is, for that takes twice its time.

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import run
+from tensorcep.core.random import Stream, generator
 from tensorcep.core.settings import Settings
+from tensorcep.cp.calibration.holdout import held_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
 from tensorcep.cp.fit.quick_fit import SPARE_COMPONENTS, FromQuickFit, QuickResult, of_logs, run_quick_fit
 from tensorcep.cp.fit.run import MultiStart, PenalisedEstimate
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
-from tensorcep.cp.gibbs.places import held_places
-from tensorcep.cp.gibbs.streams import Stream, generator
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.inputs.weights import check_power
@@ -37,10 +36,11 @@ from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
-from tensorcep.priors.learned import expected_of
+from tensorcep.priors.normal_wishart import expected_of
 
 
 def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:

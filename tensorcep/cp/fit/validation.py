@@ -1,7 +1,7 @@
 """Entries left out of a fit: its scores of them, when it is to end by these, and which of several fits is the best.
 
-Everything that a fit decides by trying goes by this: some entries are left out (`tensorcep.cp.gibbs.places`), quick
-fits of the others are scored by the log predictive density of those, and the first one is taken unless another is
+Everything that a fit decides by trying goes by this: some entries are left out (`tensorcep.cp.calibration.holdout`),
+quick fits of the others are scored by the log predictive density of those, and the first one is taken unless another is
 better beyond chance, by two standard errors of the mean difference.
 """
 
@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import THRESHOLDS, beyond_chance
-from tensorcep.core.components import EVEN, Components
+from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.executor import ALONE, Executor, threads_of
 from tensorcep.core.loop import LeftOut, Run
+from tensorcep.cp.calibration.holdout import Beside
 from tensorcep.cp.fitted.predict import observed_logpdf
-from tensorcep.cp.gibbs.held_out import Beside
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, problem_in_memory
 from tensorcep.cp.plan.plan import Engine, Plan
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior.components import EVEN, Components
 
 # After so many sweeps each time the entries left out are asked; a fit ends where their mean log score has not gained
 # for so many times. A learned prior can shrink what annealed sweeps have found and keep little of it.

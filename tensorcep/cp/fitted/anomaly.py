@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_values, fail_value
-from tensorcep.core.components import Components
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import belief_at, judged_entries, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
+from tensorcep.cp.posterior.components import Components
 from tensorcep.entries.tables import UNSAID
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")
 

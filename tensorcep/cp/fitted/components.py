@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from tensorcep.core.arviz import arviz_container
-from tensorcep.core.belief import Draws, Mixture, ModePrior, Posterior
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
-from tensorcep.core.summary import Summary
+from tensorcep.core.reporting import Summary, arviz_container
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.fitted.predict import (
@@ -24,12 +22,14 @@ from tensorcep.cp.fitted.predict import (
     sample_posterior,
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.priors.design import Design
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.regressed import with_features
+from tensorcep.priors.features import Design
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.regression import with_features
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.methods import methods_with
 
 # Cells at which more than this share have an R-hat above ALIKE, while the chains' disagreement is more than the second

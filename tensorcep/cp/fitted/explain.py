@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import Block, Layout, best_order
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import latent, pairs_at
 from tensorcep.cp.inputs.coordinates import by_mode, names_of, rows_of
+from tensorcep.cp.posterior.components import Components
 from tensorcep.priors.deviations import moments
 
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import Draws, Mixture
-from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict
+from tensorcep.cp.posterior.belief import Draws, Mixture
+from tensorcep.cp.posterior.components import Components
 from tensorcep.entries.tables import as_frame
-from tensorcep.priors.ahead import draw_at, laws_of, laws_of_mode, moments_at, n_lines
 from tensorcep.priors.graph import Net
+from tensorcep.priors.ou_process import draw_at, laws_of, laws_of_mode, moments_at, n_lines
 from tensorcep.priors.series import Clock
 
 

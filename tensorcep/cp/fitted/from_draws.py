@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, GammaNoise, Posterior
-from tensorcep.core.components import Components
 from tensorcep.core.packing import offsets, pack
-from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.fitted.alignment import CHUNK, Aligned, Layout, aligned_rows, layout_of
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, Posterior
+from tensorcep.cp.posterior.components import Components
 
 # The share of the variance of the latent values that a summary may miss.
 MOST_LEFT = 0.1

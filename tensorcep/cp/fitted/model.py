@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, Result
 from tensorcep.core.checks import warn_user
-from tensorcep.core.components import Components
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.alignment import (
@@ -34,10 +32,12 @@ from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.posterior.belief import Draws, Result
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.design import Design
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 

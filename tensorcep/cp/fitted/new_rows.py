@@ -31,22 +31,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws, Mixture, PointEstimate, Posterior, Result
-from tensorcep.core.components import Components
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.gibbs.streams import Stream, stream_key
-from tensorcep.cp.gibbs.sweep import columns_of_mode, draw_rows, room_for
+from tensorcep.core.random import Stream, stream_key
+from tensorcep.cp.gibbs.row_draw import columns_of_mode, draw_rows, room_for
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
 from tensorcep.cp.model.rows import diagonal
+from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
+from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.arrays import log_density, tilted_moments
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.zeros import presence
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.zero_inflation import presence
 
 
 def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:

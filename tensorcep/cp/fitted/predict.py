@@ -22,26 +22,26 @@ from tensorcep.core.checks import (
     check_unmasked,
     check_values,
     fail_value,
+    warn_of_infinite,
     warn_user,
 )
-from tensorcep.core.checks.messages import warn_of_infinite
-from tensorcep.core.components import Components, EntryTheta, draw_rows
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
+from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.products import moments_over
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.ordinal import probabilities_of_levels
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.uneven import NODES, strata, student_logpdf
-from tensorcep.likelihoods.uneven import nodes as nodes_of
+from tensorcep.likelihoods.parameters.scale_mixture import NODES, strata, student_logpdf
+from tensorcep.likelihoods.parameters.scale_mixture import nodes as nodes_of
 from tensorcep.priors.deviations import drawn, moments
 
 # Mean and variance of the latent value and the likelihood's parameter, (C, n) each.

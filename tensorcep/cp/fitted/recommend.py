@@ -28,7 +28,6 @@ from tensorcep.core.checks import (
     fail_value,
     warn_user,
 )
-from tensorcep.core.components import Components, draw_rows
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, Layout
@@ -48,6 +47,7 @@ from tensorcep.cp.inputs.coordinates import (
     rows_of_column,
 )
 from tensorcep.cp.inputs.side_information import check_no_deviations
+from tensorcep.cp.posterior.components import Components, draw_rows
 from tensorcep.entries.tables import as_frame
 from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.best import best_of_rows

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import Mixture, ModePrior, PointEstimate, Posterior, Result
 from tensorcep.core.checks import check_not_empty, check_values, fail_value
 from tensorcep.core.executor import Executor, ThreadExecutor, n_threads
 from tensorcep.core.packing import pack, unpack
@@ -28,12 +27,14 @@ from tensorcep.cp.fitted.new_rows import (
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, mode_of, names_of, packed_rows
 from tensorcep.cp.inputs.side_information import check_no_deviations, word_of
 from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.posterior.belief import Mixture, PointEstimate, Posterior, Result
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.graph import Net
+from tensorcep.priors.laws import ModePrior
 
 
 @dataclass(frozen=True, repr=False, eq=False)

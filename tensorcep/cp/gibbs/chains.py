@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Draws
-from tensorcep.core.components import stacked
 from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
+from tensorcep.core.random import Stream, generator, stream_key
+from tensorcep.cp.gibbs.coupled_rows import draw_series, fill_gaps
 from tensorcep.cp.gibbs.metropolis import Judge
-from tensorcep.cp.gibbs.series import draw_series, fill_gaps
+from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
 from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
-from tensorcep.cp.gibbs.streams import Stream, generator, stream_key
-from tensorcep.cp.gibbs.sweep import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
 from tensorcep.cp.model.active_columns import columns_of, free_problem
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
@@ -28,12 +26,14 @@ from tensorcep.cp.model.latent import latent_at
 from tensorcep.cp.model.memmap import by_row_of, in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
+from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior.components import stacked
 from tensorcep.cp.settings.sampling import Sampler
-from tensorcep.kernels import row_draws
 from tensorcep.kernels.rows import arrange
+from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.ahead import in_columns, lines_of_modes
-from tensorcep.priors.record import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
+from tensorcep.priors.base import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
+from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 
 class Chains(NamedTuple):
@@ -130,7 +130,7 @@ def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     Lam, eta = problem.prior.Lam, per_row(problem.prior.eta, problem.shape)
     line = per_row(np.arange(len(Lam)), problem.shape)
     rows, good = np.empty(eta.shape), np.empty(len(eta))
-    row_draws.draw_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, Stream.START + chain, rows, good)
+    draw_packed_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, Stream.START + chain, rows, good)
     return rows
 
 

@@ -27,21 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import Draws
+from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.core.scratch import room_of
-from tensorcep.core.sums import mean_square, variance
-from tensorcep.cp.gibbs.auxiliary import draw_cuts, draw_dispersion, draw_presence, draw_sites
-from tensorcep.cp.gibbs.chains import (
-    collect,
-    draw_factors,
-    draw_priors,
-    keep,
-    latent_of_chain,
-    start_chains,
-)
-from tensorcep.cp.gibbs.held_out import (
+from tensorcep.core.random import Stream, generator
+from tensorcep.cp.calibration.holdout import (
     Beside,
     HeldOut,
     hold_out,
@@ -52,32 +42,45 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
+from tensorcep.cp.calibration.predictive_noise import noise_law_of, with_factors
+from tensorcep.cp.calibration.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.gibbs.chains import (
+    collect,
+    draw_factors,
+    draw_priors,
+    keep,
+    latent_of_chain,
+    start_chains,
+)
 from tensorcep.cp.gibbs.metropolis import first_around
-from tensorcep.cp.gibbs.noise_law import noise_law_of, with_factors
-from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.gibbs.sites import RowNoise
-from tensorcep.cp.gibbs.state import GibbsState, without_lists
-from tensorcep.cp.gibbs.streams import Stream, generator
-from tensorcep.cp.gibbs.uneven import (
+from tensorcep.cp.gibbs.state import (
     EVEN_SHARE,
+    GibbsState,
     UnevenDraws,
+    draw_cuts,
+    draw_dispersion,
     draw_noise,
     draw_noise_of_entries,
     draw_noise_of_sums,
+    draw_presence,
+    draw_sites,
     draw_weights,
     even_draws,
     neighbour,
     of_held,
+    without_lists,
 )
 from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import Learned, learned_levels, learned_parameter, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import augmentation_in_use, train_score
+from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds
-from tensorcep.likelihoods.uneven import ALPHAS, same_size, seen_through
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, same_size, seen_through
+from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds
 
 # Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
 # is told by entries that the burn-in leaves out: by so many at most; how often, in sweeps; the steps of EM each time,

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
+from tensorcep.core.random import new_stream, start_stream, uniform
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import per_entry
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import exp
-from tensorcep.kernels.streams import new_stream, start_stream, uniform
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # What a chain remembers in the burn-in is the last one of so many parts of its past; then it forgets no more.
 PARTS = 10.0

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import on_scratch, room_of
+from tensorcep.core.compile import block_kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import block_kernel
-from tensorcep.core.scratch import on_scratch, room_of
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import unset
 from tensorcep.cp.model.memmap import StoredTargets, taken_off

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.compile import block_kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.jit import block_kernel
 from tensorcep.core.packing import offsets
-from tensorcep.kernels.streams import new_stream, normal, start_stream
+from tensorcep.core.random import new_stream, normal, start_stream
 
 # Fewer entries than so many for each row tell nothing of them.
 PER_ROW = 2.0

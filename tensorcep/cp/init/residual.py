@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from tensorcep.core.arrays import Running
 from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.chance import THRESHOLDS
-from tensorcep.core.components import Components
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import ALONE, Executor
-from tensorcep.core.sums import Running
 from tensorcep.cp.init.spectral import MIN_SIZE, most_vectors, spectral_start
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ENTRIES_AT_A_TIME
 from tensorcep.cp.model.subsets import of_telling
+from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import Result
 from tensorcep.core.checks import (
     check_choice,
     check_coords,
@@ -21,6 +20,7 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.packing import offsets
+from tensorcep.cp.posterior.belief import Result
 from tensorcep.entries.frames import frame_entries
 from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels, why_not_stored

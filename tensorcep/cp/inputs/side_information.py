@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user
-from tensorcep.core.components import Components
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.coordinates import by_mode, mode_of, names_of
 from tensorcep.cp.methods import refuse_unable
+from tensorcep.cp.posterior.components import Components
 from tensorcep.entries.labels import Labels
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.design import Design
-from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
-from tensorcep.priors.field import check_graph
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.features import Design, Features, Mode, designed, warn_of_rows_without
+from tensorcep.priors.gmrf import check_graph
 from tensorcep.priors.graph import Graph, Net, net, warn_of_nodes
+from tensorcep.priors.regression import MOST_DIRECT
 from tensorcep.priors.series import Clock, Series, clock
-from tensorcep.priors.slopes import MOST_DIRECT
 
 
 class Local(NamedTuple):

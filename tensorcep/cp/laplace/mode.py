@@ -9,7 +9,7 @@ the iteration safe.
 
 from __future__ import annotations
 
-from tensorcep.core.jit import call_loglik, inlined
+from tensorcep.core.compile import call_loglik, inlined
 from tensorcep.cp.messages.columns import offset_mean, table_products
 from tensorcep.kernels.lanes import symmetric_times_vector
 from tensorcep.kernels.rows import gather

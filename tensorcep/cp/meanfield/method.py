@@ -25,17 +25,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
-from tensorcep.core.betas import Beta
-from tensorcep.core.components import Thresholds
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.meanfield.columns import orders_of
-from tensorcep.cp.meanfield.rows import first_square, refresh_numbers, report, update_mode, whole_second_moments
+from tensorcep.cp.meanfield.row_update import first_square, refresh_numbers, report, update_mode, whole_second_moments
+from tensorcep.cp.meanfield.scale_mixture import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.sites import Sites, as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.meanfield.state import MeanFieldState
 from tensorcep.cp.meanfield.stored import Told, stored_sums
-from tensorcep.cp.meanfield.uneven import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
 from tensorcep.cp.model.latent import latent_at, relative_change
 from tensorcep.cp.model.memmap import by_row_of
@@ -52,10 +49,13 @@ from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
 from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
 from tensorcep.cp.model.subsets import tells
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior.components import Thresholds
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
-from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000

@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.betas import Beta
+from tensorcep.core.arrays import copied
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import copied
 from tensorcep.cp.model.entries import sum_squares
 from tensorcep.cp.model.latent import unset
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.zeros import weigh
+from tensorcep.likelihoods.parameters.zero_inflation import Beta, weigh
 
 
 class Sites(NamedTuple):

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.betas import Beta
-from tensorcep.core.scratch import beside
+from tensorcep.core.arrays import beside
 from tensorcep.cp.meanfield.columns import Orders
 from tensorcep.cp.meanfield.sites import Sites
 from tensorcep.cp.meanfield.stored import StoredSums
@@ -18,10 +17,11 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import PriorFactor
 from tensorcep.cp.model.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.thresholds import ThresholdLaw
-from tensorcep.likelihoods.uneven import Evenness
-from tensorcep.priors.blocks import Marginals
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.scale_mixture import Evenness
+from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.priors.solvers.chain import Marginals
 
 
 class UnevenFactors(NamedTuple):

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import Running, on_scratch, read_ahead
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import on_scratch, read_ahead
-from tensorcep.core.sums import Running
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_means, latent_of_groups

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.jit import block_kernel
+from tensorcep.core.compile import block_kernel
 from tensorcep.cp.model.columns import Places, encoded
 from tensorcep.kernels.slots import LANES, axpy, copy, multiply
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior, Posterior
-from tensorcep.core.mode_laws import Drift, Slopes
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.model.columns import CLAMPED, FreeColumns, encoded, padded_columns
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, diagonal, seen_rows
-from tensorcep.priors.record import of_mode
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.priors.base import of_mode
+from tensorcep.priors.laws import Drift, ModePrior, Slopes
 
 
 def columns_of(problem: Problem) -> FreeColumns:

@@ -11,18 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import lay_out, lexical_lines, list_rows
+from tensorcep.core.compile import block_kernel
 from tensorcep.core.executor import ALONE, Executor
-from tensorcep.core.jit import block_kernel
 from tensorcep.core.packing import offsets
-from tensorcep.core.sorting import lexical_lines
-from tensorcep.kernels.listing import lay_out, list_rows
 from tensorcep.kernels.slots import LANES
 
 
 def rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits.
 
-    Those are the lines that were sorted (`tensorcep.core.sorting.lexical_lines`).
+    Those are the lines that were sorted (`tensorcep.core.arrays.lexical_lines`).
     """
     size = n_blocks * order * LANES
     if room.dtype != np.int32:
@@ -53,7 +52,7 @@ class Entries(NamedTuple):
     Attributes
     ----------
     rows : (n_blocks, K, LANES) int32
-        Packed row of each mode (see `tensorcep.core.belief`). Padding lanes point at row 0.
+        Packed row of each mode (see `tensorcep.cp.posterior.belief`). Padding lanes point at row 0.
     y : (n_blocks, LANES) float64
     weight : (n_blocks, LANES) float64
         1 for an entry, 0 for padding.

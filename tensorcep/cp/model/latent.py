@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import beside, joined, leaves, total
+from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
-from tensorcep.core.jit import kernel
-from tensorcep.core.scratch import beside
-from tensorcep.core.sums import joined, leaves, total
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.products import padded_width, sums_at_cells

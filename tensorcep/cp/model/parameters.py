@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
+from tensorcep.core.arrays import LINES, beside, filled, room_of
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.core.components import Components, EntryTheta
 from tensorcep.core.executor import Executor
-from tensorcep.core.scratch import LINES, beside, filled, room_of
-from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.model.latent import latent_moments
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise
+from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameter import Gamma, Parameter
-from tensorcep.likelihoods.pooling import Pool, first_pool, pooled
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import Gamma, Parameter
+from tensorcep.likelihoods.parameters.dispersion import Pool, first_pool, pooled
+from tensorcep.likelihoods.parameters.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
 ENOUGH = 10_000
@@ -196,7 +195,7 @@ def learned_levels(likelihood: Likelihood) -> Levels | None:
 
 
 def told_of_theta(likelihood: Likelihood) -> dict[str, Any]:
-    """What the theta of draws under this likelihood holds, as fields of `tensorcep.core.belief.Draws`.
+    """What the theta of draws under this likelihood holds, as fields of `tensorcep.cp.posterior.belief.Draws`.
 
     Chains and the fits beside them must say the same of it: files are read by what it says.
     """

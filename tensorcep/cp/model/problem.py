@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.model.entries import Entries
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.record import RowPrior
+from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.base import RowPrior
 
 
 class FixedRows(NamedTuple):
@@ -34,9 +34,12 @@ class FixedRows(NamedTuple):
 
 
 class Uneven(NamedTuple):
-    """Noise that differs between the rows of a mode, or (None) between entries (`tensorcep.likelihoods.uneven`).
+    """Noise that differs between the rows of a mode, or (None) between entries.
 
-    Of counts it is the dispersion that differs, between the rows of a mode (`tensorcep.likelihoods.pooling`).
+    See `tensorcep.likelihoods.parameters.scale_mixture`.
+
+    Of counts it is the dispersion that differs, between the rows of a mode
+    (`tensorcep.likelihoods.parameters.dispersion`).
     """
 
     mode: int | None

@@ -13,19 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.mode_laws import RowSites
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, diagonal, initial_prior
 from tensorcep.kernels.rows import row_divergences, row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.priors.ahead import laws_of_mode, moments_at
-from tensorcep.priors.axis import LOG_2PI, Chained
-from tensorcep.priors.blocks import Marginals
-from tensorcep.priors.bonds import gap_moments
-from tensorcep.priors.coupled import Joint, in_place, marginals
-from tensorcep.priors.field import Field
-from tensorcep.priors.record import (
+from tensorcep.priors.base import (
     Conditional,
     Coupled,
     conditional_of_modes,
@@ -34,6 +27,11 @@ from tensorcep.priors.record import (
     moments_per_mode,
     of_rows,
 )
+from tensorcep.priors.coupled import Joint, in_place, marginals
+from tensorcep.priors.gmrf import Field, gap_moments
+from tensorcep.priors.laws import RowSites
+from tensorcep.priors.ou_process import LOG_2PI, Chained, laws_of_mode, moments_at
+from tensorcep.priors.solvers.chain import Marginals
 
 
 class PriorFactor(NamedTuple):

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import LEAF, Running
 from tensorcep.core.executor import Executor
-from tensorcep.core.sums import LEAF, Running
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.zeros import with_zeros
-from tensorcep.priors.record import Conditional, first_conditional, in_modes, per_row
+from tensorcep.likelihoods.parameters.zero_inflation import with_zeros
+from tensorcep.priors.base import Conditional, first_conditional, in_modes, per_row
 
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8

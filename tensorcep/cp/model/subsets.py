@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorcep.core.scratch import on_scratch
-from tensorcep.core.sums import weighted_mean
+from tensorcep.core.arrays import on_scratch, weighted_mean
 from tensorcep.cp.model.entries import Entries, all_coords, pack_entries
 from tensorcep.cp.model.memmap import Columns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # What an entry of a count may have beside its value: an exposure, or a number of trials.
 #

@@ -24,7 +24,7 @@ from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS, checked_method
 from tensorcep.cp.settings.sampling import Gibbs, Sampler
 from tensorcep.cp.targets.base import Chosen
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.fixed import Prior
 
 # One component for each entry that a row has on average, within these bounds; no more than the second largest mode has

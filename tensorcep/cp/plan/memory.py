@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tensorcep.core.arrays import memory_of_machine
 from tensorcep.core.checks import fail_value
-from tensorcep.core.memory import memory_of_machine
 from tensorcep.cp.model.memmap import PIECE, SORTING_BYTES
 from tensorcep.cp.model.subsets import MOST_SAMPLED
 from tensorcep.cp.settings.base import Memory, Size

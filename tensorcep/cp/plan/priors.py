@@ -8,20 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import room_of, weighted_mean
 from tensorcep.core.checks import check_choice, check_random_state, fail_value, word_or_range
 from tensorcep.core.packing import offsets
-from tensorcep.core.scratch import room_of
-from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
-from tensorcep.priors.drifting import with_series
+from tensorcep.priors.base import RowPrior
+from tensorcep.priors.coupled import with_series
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.record import RowPrior
-from tensorcep.priors.regressed import with_features
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.regression import with_features
 
 # Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
 Learner = Callable[[np.ndarray, np.ndarray], RowPrior]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import room_of
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod
-from tensorcep.core.scratch import room_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import (
     Clocks,
@@ -35,7 +35,7 @@ from tensorcep.cp.plan.priors import Rows, plan_rows
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Products of two numbers in the sums over the entries of one mode: some milliseconds, longer than threads take.
 WORTH_THREADS = 4e6

@@ -24,7 +24,7 @@ from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.cp.targets.base import Target
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
 

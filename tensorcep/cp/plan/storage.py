@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import Scratch, bytes_of
 from tensorcep.core.checks import check_shape, fail_value
-from tensorcep.core.memory import bytes_of
-from tensorcep.core.scratch import Scratch
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled

@@ -22,25 +22,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets, row_dims
-from tensorcep.core.uneven import Dispersion
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.fitted.predict import latent
-from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after
 from tensorcep.cp.model.problem import Problem, with_powers
 from tensorcep.cp.model.subsets import with_extents
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
 from tensorcep.cp.stream.deviations import PairRows, apart, first_pairs, joined, messages_to_pairs
 from tensorcep.cp.stream.row_priors import Chain, MapOfFeatures, ModeRows, messages_to, prior_by_others, smoothed
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.priors.design import Design
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
-from tensorcep.priors.learned import Expected
+from tensorcep.priors.normal_wishart import Expected
 
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
 GROWTH = 1.5

@@ -23,12 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import THRESHOLDS, beyond_chance
+from tensorcep.core.arrays import weighted_mean
 from tensorcep.core.checks import fail_value
+from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
-from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
@@ -38,11 +37,12 @@ from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, tell
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, learn, may_be_bold, posterior_of
 from tensorcep.cp.stream.prequential import MOST, WARNED, Predicted, Standing
 from tensorcep.cp.stream.reservoir import Kept
-from tensorcep.priors.record import per_row
+from tensorcep.priors.base import per_row
 
 # Entries that are kept: so many for each element of the factors, and not more than the last number.
 PER_ELEMENT, MOST_KEPT = 20, 100_000

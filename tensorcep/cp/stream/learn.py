@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import GammaNoise, Posterior, Result, first_member
 from tensorcep.core.checks import check_random_state, check_range, check_sizes, fail_value, warn_user
-from tensorcep.core.components import Components
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
@@ -38,6 +36,8 @@ from tensorcep.cp.methods import get_method, refuse_unable
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, given_int, is_auto
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior, Result, first_member
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf, prequential
 from tensorcep.cp.stream.adf import BatchProblem, StreamState
@@ -70,8 +70,8 @@ from tensorcep.entries.interop import column_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import split_given, split_observed
 from tensorcep.entries.tensor import SparseTensor
+from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.record import per_row
 
 # The kinds of data whose values may be as far as they will; those of labels are bounded.
 OPEN = ("values", "counts")

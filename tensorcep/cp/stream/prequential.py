@@ -16,20 +16,20 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.belief import Posterior
-from tensorcep.core.chance import THRESHOLDS
 from tensorcep.core.checks import printable, warn_user
-from tensorcep.core.components import Components
+from tensorcep.core.diagnostics import THRESHOLDS
+from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at
-from tensorcep.cp.model.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
 from tensorcep.cp.model.parameters import with_parameter
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.entries.batch import Batch
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # Entries that predictions are judged by where a warning is due; of those before the last ones only a share.
 WARNED, RECENT = 1000, 10_000
@@ -124,7 +124,7 @@ class Standing(NamedTuple):
         Of the constant, where it has one.
     shares : tuple of float
         Of labels, what each share of the model beside the constant has gained
-        (`tensorcep.cp.model.null_model`); empty before anything was predicted.
+        (`tensorcep.cp.calibration.null_model`); empty before anything was predicted.
     extent : float
         Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
     spread : float

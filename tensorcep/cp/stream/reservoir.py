@@ -16,13 +16,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise, Posterior
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fitted.new_rows import Natural, in_all
-from tensorcep.cp.messages.sent import Messages
+from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.model.subsets import telling
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
 from tensorcep.cp.stream.row_priors import moments_of
 from tensorcep.kernels.slots import LANES

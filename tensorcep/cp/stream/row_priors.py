@@ -23,28 +23,24 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.checks import fail_value
-from tensorcep.core.mode_laws import Drift, RowSites
 from tensorcep.core.packing import pack, unpack
-from tensorcep.core.records import Sized
+from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.rows import diagonal
 from tensorcep.kernels.rows import row_moments
-from tensorcep.priors.axis import Links, ends, in_time, weights
-from tensorcep.priors.blocks import Marginals
-from tensorcep.priors.bonds import Law, moments_of_all
-from tensorcep.priors.coupled import Known, joint, marginals
-from tensorcep.priors.design import Design
-from tensorcep.priors.drifting import SeriesPrior
-from tensorcep.priors.elimination import ordered
-from tensorcep.priors.field import scales_of
+from tensorcep.priors.base import Coupled
+from tensorcep.priors.coupled import Known, SeriesPrior, joint, marginals
+from tensorcep.priors.features import Design
+from tensorcep.priors.gmrf import Law, moments_of_all, scales_of
 from tensorcep.priors.graph import Net
-from tensorcep.priors.learned import MEAN_ROWS, Expected, LearnedPrior, inverse
-from tensorcep.priors.record import Coupled
-from tensorcep.priors.regressed import best_strength, solution
+from tensorcep.priors.laws import Drift, ModePrior, RowSites
+from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, LearnedPrior, inverse
+from tensorcep.priors.ou_process import Links, ends, in_time, weights
+from tensorcep.priors.regression import STRENGTH, Ready, Sums, best_strength, decomposed, scatter_at, solution
 from tensorcep.priors.series import MOST_PHASES, SAME_PHASE, Clock
-from tensorcep.priors.slopes import STRENGTH, Ready, Sums, decomposed, scatter_at
+from tensorcep.priors.solvers.chain import Marginals
+from tensorcep.priors.solvers.sparse import ordered
 
 # Shares of messages that are tried, until all rows together are a Gaussian.
 SHARES = (1.0, 0.5, 0.25, 0.0)

@@ -9,7 +9,7 @@ from tensorcep.cp.stream.adf import StreamState
 from tensorcep.cp.stream.prequential import Standing
 from tensorcep.cp.stream.reservoir import Kept, Reservoir
 from tensorcep.cp.stream.row_priors import ModeRows
-from tensorcep.priors.design import Design
+from tensorcep.priors.features import Design
 
 
 class Stream(NamedTuple):

@@ -13,18 +13,18 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
+from tensorcep.core.arrays import mean_square
 from tensorcep.core.checks import fail_value, warn_user
-from tensorcep.core.components import EntryTheta
 from tensorcep.core.settings import Settings
-from tensorcep.core.sums import mean_square
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
 from tensorcep.cp.inputs.weights import Weighted
 from tensorcep.cp.model.problem import Uneven
+from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior.components import EntryTheta
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tensor import SparseTensor
-from tensorcep.likelihoods.record import Likelihood
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
 

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import logit
 
+from tensorcep.core.arrays import beside, filled, weighted_mean
 from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value, warn_user
-from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import weighted_mean
 from tensorcep.cp.inputs.coordinates import mode_of, names_of, refuse_others
 from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
 from tensorcep.cp.methods import METHODS, refuse_unable
@@ -24,9 +23,9 @@ from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.inflated import zero_inflated
-from tensorcep.likelihoods.record import Likelihood
-from tensorcep.likelihoods.zeros import Zeros, presence
+from tensorcep.likelihoods.parameters.zero_inflation import Zeros, presence
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")

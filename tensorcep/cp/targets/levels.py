@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tensorcep.core.arrays import beside, filled, leaves
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, warn_user
-from tensorcep.core.scratch import beside, filled
-from tensorcep.core.sums import leaves
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.likelihoods.arrays import log_density
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
-from tensorcep.likelihoods.record import Likelihood
 
 
 def classes_of(y: Any) -> list[Any]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.belief import GammaNoise
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.arrays import leaves, mean_square, weighted_mean
 from tensorcep.core.checks import (
     LARGEST,
     check_choice,
@@ -18,19 +17,20 @@ from tensorcep.core.checks import (
     warn_user,
     word_or_range,
 )
-from tensorcep.core.components import EntryTheta
-from tensorcep.core.sums import leaves, mean_square, weighted_mean
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import Columns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
+from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior.components import EntryTheta
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
-from tensorcep.likelihoods.record import Likelihood
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3

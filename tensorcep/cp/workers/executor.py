@@ -21,23 +21,32 @@ import numpy as np
 
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import Kernel, ThreadExecutor
-from tensorcep.core.held import Call, Held
+from tensorcep.core.futures import Call, Held
 from tensorcep.core.packing import offsets
+from tensorcep.core.random import CHAINS
 from tensorcep.cp.gibbs.chains import draw_parts
 from tensorcep.cp.gibbs.sites import NOTHING
-from tensorcep.cp.gibbs.streams import CHAINS
-from tensorcep.cp.meanfield.update import update_chunks
+from tensorcep.cp.meanfield.row_update import update_chunks
 from tensorcep.cp.model.entries import sum_chunks, sum_squares
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.workers.drawing import Drawing, Room
-from tensorcep.cp.workers.entrywise import KernelName, blocks_of, cut, draw_blocks, name_of_kernel, square_blocks
-from tensorcep.cp.workers.parts import shared
-from tensorcep.cp.workers.passing import Passing
-from tensorcep.cp.workers.sent import SentRows, Sources
-from tensorcep.cp.workers.shelf import Shelf
-from tensorcep.cp.workers.store import Order
-from tensorcep.cp.workers.summing import Place, Summing
-from tensorcep.cp.workers.tasks import Draw, Range, ranges_of_mode, unless_one
+from tensorcep.cp.workers.ep_pass import Passing
+from tensorcep.cp.workers.partitions import shared
+from tensorcep.cp.workers.row_cache import SentRows, Sources
+from tensorcep.cp.workers.row_pass import Drawing, Place, Room, Summing
+from tensorcep.cp.workers.row_store import Order
+from tensorcep.cp.workers.site_files import Shelf
+from tensorcep.cp.workers.tasks import (
+    Draw,
+    KernelName,
+    Range,
+    blocks_of,
+    cut,
+    draw_blocks,
+    name_of_kernel,
+    ranges_of_mode,
+    square_blocks,
+    unless_one,
+)
 from tensorcep.kernels.rows import arrange, second_moments
 
 # Sources that were arranged last: those of one update at most.

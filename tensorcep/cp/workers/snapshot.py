@@ -6,21 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.executor import Executor
+from tensorcep.cp.calibration.holdout import HeldOut
 from tensorcep.cp.gibbs.chains import latent_of_chain
-from tensorcep.cp.gibbs.held_out import HeldOut
 from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.messages.state import MessageState, Pace, latent_values
+from tensorcep.cp.messages.sites import MessageState, Pace, latent_values
 from tensorcep.cp.model.latent import latent_at
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState
-from tensorcep.cp.workers.kept import Version
-from tensorcep.cp.workers.shelf import Shelf, Stored
+from tensorcep.cp.workers.site_files import Shelf, Stored, Version
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameter import Gamma
-from tensorcep.likelihoods.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.priors.laws import ModePrior
 
 
 class ChainsNow(NamedTuple):

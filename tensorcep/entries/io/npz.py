@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_shape, fail_value, reason_of
-from tensorcep.core.files import read_archive, write_archive
+from tensorcep.core.persist.archive import read_archive, write_archive
 from tensorcep.entries.labels import pack_labels, unpack_labels
 from tensorcep.entries.tensor import SparseTensor
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from tensorcep.core.checks import INT64_MAX, reason_of
+from tensorcep.core.checks import INT64_MAX, optional_module, reason_of
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.interop import optional_module
 from tensorcep.entries.io.layout import MISSING, Reading, chosen_columns
 from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.one_line import MOST_ROWS, TOO_MANY

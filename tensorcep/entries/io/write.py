@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_choice, fail_value, warn_user
-from tensorcep.core.files import atomic_write
-from tensorcep.entries.interop import column_names, optional_module
+from tensorcep.core.checks import check_choice, fail_value, optional_module, warn_user
+from tensorcep.core.persist.archive import atomic_write
+from tensorcep.entries.interop import column_names
 from tensorcep.entries.io.formats import written_format
 from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.npz import write_npz

@@ -8,15 +8,14 @@ from helpers.cases import each
 from helpers.problems import build, cells, problem, settings_of, twin_of
 from oracles import cep as oracle
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.cep.averaged import averaged_rows
-from tensorcep.cp.cep.closed import closed_chunks
 from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.cep.slots import cep_slots
-from tensorcep.kernels.layout import work_array
+from tensorcep.cp.cep.stochastic import averaged_rows, closed_chunks
+from tensorcep.cp.cep.update import cep_slots
+from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.kernels.lanes import work_array
 from tensorcep.priors.fixed import Prior
 
 FIXED = 1e12  # a prior precision at which a row does not move

@@ -9,8 +9,8 @@ from helpers.problems import NOISE, build, cells, fit, means, messages, problem
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import offsets, unpack
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.priors.fixed import Prior
 
 FIXED = 1e12  # a prior precision at which a row does not move

@@ -7,13 +7,12 @@ import pytest
 from helpers.cases import each
 from oracles import cep as oracle
 
-from tensorcep.core.jit import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, block_kernel
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, block_kernel
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.second_order import second_order
-from tensorcep.cp.cep.slots import Rule, cep_slots
-from tensorcep.cp.cep.update import first_order, first_order_message
-from tensorcep.ep.wasserstein import Tilted, project
-from tensorcep.kernels.layout import work_array
+from tensorcep.cp.cep.update import Rule, cep_slots, first_order, first_order_message
+from tensorcep.ep.projections import Tilted, project
+from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood

@@ -11,7 +11,7 @@ from oracles import cep as oracle
 import tensorcep as tc
 from tensorcep.core.packing import unpack
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.ep.wasserstein import Tilted, project
+from tensorcep.ep.projections import Tilted, project
 from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (8, 7, 6)

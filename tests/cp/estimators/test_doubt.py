@@ -11,14 +11,14 @@ from helpers.cases import each
 from scipy.special import ndtri
 
 import tensorcep as tc
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import LeftOut
+from tensorcep.cp.calibration.null_model import ConstantLaw
+from tensorcep.cp.calibration.shrinkage import MOST_DOUBT
 from tensorcep.cp.fit.diagnose import doubt_of
-from tensorcep.cp.gibbs.shrinkage import MOST_DOUBT
 from tensorcep.cp.model.entries import pack_entries
-from tensorcep.cp.model.null_model import ConstantLaw
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import known_at, with_extents
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP

@@ -13,8 +13,8 @@ import tensorcep as tc
 from tensorcep.cp.plan import memory, priors
 from tensorcep.cp.plan.auto import choose, with_numbers
 from tensorcep.cp.settings.base import size_of
+from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_lines, natural_prior
-from tensorcep.priors.record import per_row
 
 
 def planned(n_entries, shape, model=None, **params):

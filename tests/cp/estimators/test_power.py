@@ -11,7 +11,7 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.core.chance import THRESHOLDS
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.fit import select
 from tensorcep.cp.targets import real
 from tensorcep.metrics import coverage, rmse

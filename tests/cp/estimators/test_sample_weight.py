@@ -11,9 +11,8 @@ from helpers.cases import each
 from helpers.data import NAMES, SHAPE, entries, new
 
 import tensorcep as tc
-from tensorcep.cp.gibbs.streams import stream_key
+from tensorcep.core.random import new_stream, stream_key
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream
 from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.methods import CEP, PGVB, VMP, Gibbs, Laplace, PGGibbs

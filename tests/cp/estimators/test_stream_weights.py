@@ -10,9 +10,9 @@ from helpers.data import SHAPE, entries, new
 from helpers.problems import settings_of
 
 import tensorcep as tc
-from tensorcep.core.belief import GammaNoise, Posterior
 from tensorcep.core.packing import unpack
 from tensorcep.cp.methods import get_method
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.likelihoods import get_likelihood

@@ -9,12 +9,12 @@ from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of
 from helpers.samplers import COORDS, THETA_PRIOR
 from scipy.special import digamma, logsumexp
 
-from tensorcep.cp.gibbs import auxiliary
-from tensorcep.cp.gibbs.streams import generator
-from tensorcep.cp.gibbs.uneven import even_draws
+from tensorcep.core.random import generator
+from tensorcep.cp.gibbs import state
+from tensorcep.cp.gibbs.state import even_draws
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.likelihoods.pooling import told
-from tensorcep.likelihoods.uneven import ALPHAS, log_evidence
+from tensorcep.likelihoods.parameters.dispersion import told
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, log_evidence
 
 # Which row of the mode whose dispersion differs an entry is of.
 ROW = COORDS[:, 0]
@@ -74,6 +74,6 @@ def test_ranks_of_dispersions_of_rows_are_uniform():
 
 @pytest.mark.slow
 def test_ranks_of_dispersions_to_which_tables_are_added_are_not(monkeypatch):
-    monkeypatch.setattr(auxiliary, "told", lambda shape, rate: told(shape + 2.0, rate))
+    monkeypatch.setattr(state, "told", lambda shape, rate: told(shape + 2.0, rate))
     z = ranks(n=FEW)
     assert np.abs(z).max() > LIMIT, z

@@ -7,8 +7,8 @@ import pytest
 from helpers.coupled import coupled_z
 from helpers.samplers import CP, STRUCTURED
 
-from tensorcep.priors import field
-from tensorcep.priors.drifting import SeriesPrior
+from tensorcep.priors import gmrf
+from tensorcep.priors.coupled import SeriesPrior
 from tensorcep.priors.features import Mode
 from tensorcep.priors.graph import Graph, net
 
@@ -16,7 +16,7 @@ NET, _ = net(Graph([(0, 1), (1, 2, 3.0)]), Mode("s", None, 3))
 
 
 def joint_z(free, n):
-    of = field.field(NET, np.ones(3, dtype=bool), 10.0)
+    of = gmrf.field(NET, np.ones(3, dtype=bool), 10.0)
     weights = NET.matrix.toarray()
     laplacian = np.diag(weights.sum(axis=0)) - weights
 
@@ -30,8 +30,8 @@ def joint_z(free, n):
 
 @pytest.fixture(autouse=True)
 def few_lengths(monkeypatch):
-    monkeypatch.setattr(field, "LENGTHS", 4)
-    monkeypatch.setattr(field, "MOST_EDGES", 3.0)
+    monkeypatch.setattr(gmrf, "LENGTHS", 4)
+    monkeypatch.setattr(gmrf, "MOST_EDGES", 3.0)
 
 
 @pytest.mark.slow

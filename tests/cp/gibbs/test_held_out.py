@@ -13,10 +13,11 @@ from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs import places
-from tensorcep.cp.gibbs.chains import draw_factors
-from tensorcep.cp.gibbs.held_out import (
+from tensorcep.core.random import Stream, generator
+from tensorcep.cp.calibration import holdout
+from tensorcep.cp.calibration.holdout import (
     Beside,
+    held_places,
     hold_out,
     law_of_noise,
     promising,
@@ -26,8 +27,7 @@ from tensorcep.cp.gibbs.held_out import (
     update_held,
     weighed,
 )
-from tensorcep.cp.gibbs.places import held_places
-from tensorcep.cp.gibbs.streams import Stream, generator
+from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
@@ -292,9 +292,9 @@ def test_entries_left_out_of_very_many_are_drawn_by_themselves(rng, monkeypatch,
     y = np.where(rng.random(n) < ones, 1.0, -1.0)
     p = build(rng.integers(0, 9, (n, 2)), y, (9, 9), 2, likelihood)
     sorted_y = p.entries.y.ravel()[:n]
-    monkeypatch.setattr(places, "MOST_HELD", 400)
+    monkeypatch.setattr(holdout, "MOST_HELD", 400)
     for many, piece in ((n + 1, 1 << 20), (n, 1 << 20), (n, 608)):
-        monkeypatch.setattr(places, "MANY", many)
+        monkeypatch.setattr(holdout, "MANY", many)
         monkeypatch.setattr(memmap, "PIECE", piece)
         found[many, piece] = held_places(p)
     first, drawn, in_pieces = found.values()

@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 from tensorcep import CPCountRegressor, Gibbs, Series, load, simulate_cp
 from tensorcep.core.loop import run
+from tensorcep.cp.calibration.holdout import hold_out, promising
 from tensorcep.cp.gibbs import metropolis
-from tensorcep.cp.gibbs.held_out import hold_out, promising
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods import get_likelihood
@@ -55,7 +55,7 @@ def test_a_judge_without_the_exposures_fails_the_joint_test(monkeypatch):
         judge = right(*given)
         return judge._replace(told=judge.told._replace(known=np.zeros(0)))
 
-    monkeypatch.setattr("tensorcep.cp.gibbs.auxiliary.judge_of", wrong)
+    monkeypatch.setattr("tensorcep.cp.gibbs.state.judge_of", wrong)
     assert z_of("poisson", extent=np.linspace(0.1, 8.0, len(COORDS))) > LIMIT
 
 

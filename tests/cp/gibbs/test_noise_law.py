@@ -10,8 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import kurtosis, laplace, t
 
 from tensorcep import CPRegressor, load, metrics
-from tensorcep.core.belief import Draws
-from tensorcep.cp.gibbs.noise_law import (
+from tensorcep.cp.calibration.predictive_noise import (
     GAMMA_SHAPES,
     INVERSE_SHAPES,
     LOG_FACTORS,
@@ -22,6 +21,7 @@ from tensorcep.cp.gibbs.noise_law import (
     noise_law_of,
     with_factors,
 )
+from tensorcep.cp.posterior.belief import Draws
 
 X = np.linspace(-6.0, 6.0, 49)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.cp.gibbs.sweep import columns_of_mode, draw_rows, room_for
+from tensorcep.cp.gibbs.row_draw import columns_of_mode, draw_rows, room_for
 
 R, N, EACH = 2, 900, 90
 

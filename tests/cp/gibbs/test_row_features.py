@@ -20,15 +20,16 @@ from helpers.samplers import (
     z_of_means,
 )
 
-from tensorcep.core.belief import GammaNoise, ModePrior
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors import slopes
-from tensorcep.priors.design import design
-from tensorcep.priors.regressed import FeaturesPrior, with_features
+from tensorcep.priors import regression
+from tensorcep.priors.features import design
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.regression import FeaturesPrior, with_features
 
 # Features of the rows of the first mode, and a prior of their strength that keeps latent values moderate.
 X = design(np.array([[1.0, 0.0], [-1.0, 1.0], [0.5, -1.0]]), np.ones(3, dtype=bool), ("x", "z"))
@@ -90,7 +91,7 @@ def joint_z(free, n):
 @pytest.mark.slow
 @pytest.mark.parametrize(("free", "most_direct"), [(CP, 2000), (CP, 0), (STRUCTURED, 2000)])
 def test_sweeps_with_features_pass_the_joint_test(monkeypatch, free, most_direct):
-    monkeypatch.setattr(slopes, "MOST_DIRECT", most_direct)
+    monkeypatch.setattr(regression, "MOST_DIRECT", most_direct)
     assert np.abs(joint_z(free, 600)).max() < 4.5
 
 

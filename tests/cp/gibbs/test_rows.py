@@ -12,11 +12,10 @@ from oracles import gibbs as oracle
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
+from tensorcep.core.random import new_stream, normal, start_stream, stream_key
 from tensorcep.cp.gibbs.chains import draw_factors, start_chains
-from tensorcep.cp.gibbs.streams import stream_key
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.streams import new_stream, normal, start_stream
 from tensorcep.priors.fixed import Prior
 
 # Modes with four, three and two free columns; no two columns are free in the same modes.

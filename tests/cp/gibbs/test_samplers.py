@@ -17,7 +17,7 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 from tensorcep.priors.ard import ARDPrior
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.learned import LearnedPrior
+from tensorcep.priors.normal_wishart import LearnedPrior
 
 PAIRS = [
     ("gibbs", "gaussian"),

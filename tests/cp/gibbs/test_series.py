@@ -9,8 +9,8 @@ from helpers.ranks import FEW, LIMIT, Drawn, drawn_noise, of_cells, rank_z
 from helpers.samplers import CP, MEAN, STRUCTURED, learned_prior, new_data
 
 from tensorcep.entries.labels import Labels
-from tensorcep.priors import axis
-from tensorcep.priors.drifting import SeriesPrior, with_series
+from tensorcep.priors import ou_process
+from tensorcep.priors.coupled import SeriesPrior, with_series
 from tensorcep.priors.features import Mode
 from tensorcep.priors.series import Series, clock
 
@@ -50,15 +50,15 @@ def column_of(c, of):
 
 
 def joint_z(free, c, n, used=None):
-    of = axis.axis(c, np.ones(3, dtype=bool), 10.0)
+    of = ou_process.axis(c, np.ones(3, dtype=bool), 10.0)
     return coupled_z(free, c if used is None else used, of, column_of(c, of), n)
 
 
 @pytest.fixture(autouse=True)
 def moderate_seasons(monkeypatch):
     """Seasons with which latent values have moderate tails: chains then leave the tails soon; and few lengths."""
-    monkeypatch.setattr(axis, "LENGTHS", 5)
-    monkeypatch.setattr(axis, "STRENGTHS", np.array([1.0, 10.0]))
+    monkeypatch.setattr(ou_process, "LENGTHS", 5)
+    monkeypatch.setattr(ou_process, "STRENGTHS", np.array([1.0, 10.0]))
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_sweeps_that_take_groups_for_one_series_fail_the_joint_test():
 
 
 def ranks_z(name, **how):
-    c, of = CLOCKS[name], axis.axis(CLOCKS[name], np.ones(3, dtype=bool), 10.0)
+    c, of = CLOCKS[name], ou_process.axis(CLOCKS[name], np.ones(3, dtype=bool), 10.0)
     prior = with_series(learned_prior(CP), [c, None, None])
 
     def simulate(rng):

@@ -13,11 +13,11 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor
-from tensorcep.core.belief import Draws
+from tensorcep.cp.calibration.holdout import hold_out
+from tensorcep.cp.calibration.null_model import constant_law
+from tensorcep.cp.calibration.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.fitted.predict import latent, latent_quantiles, observed_moments
-from tensorcep.cp.gibbs.held_out import hold_out
-from tensorcep.cp.gibbs.shrinkage import is_shrunk, shrunk, with_constant
-from tensorcep.cp.model.null_model import constant_law
+from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN

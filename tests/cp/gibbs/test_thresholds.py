@@ -8,7 +8,7 @@ from helpers.problems import settings_of
 from helpers.samplers import COORDS, CP, SHAPE, draw_rows, latent, prior_of, z_of_means
 
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.gibbs import auxiliary
+from tensorcep.cp.gibbs import state
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
@@ -70,11 +70,11 @@ def test_thresholds_pass_the_joint_test():
 
 @pytest.mark.slow
 def test_thresholds_drawn_where_entries_count_twice_fail_the_joint_test(monkeypatch):
-    original = auxiliary.draw_thresholds
+    original = state.draw_thresholds
 
     def wrong(levels, now, entries, rng, executor):
         return original(levels, now, entries._replace(used=2.0 * entries.used), rng, executor)
 
-    monkeypatch.setattr(auxiliary, "draw_thresholds", wrong)
+    monkeypatch.setattr(state, "draw_thresholds", wrong)
     z = geweke_z()
     assert np.abs(z).max() > LIMIT, z

@@ -8,14 +8,14 @@ from helpers.problems import settings_of
 from helpers.samplers import COORDS, CP, SHAPE, THETA_PRIOR, draw_rows, latent, prior_of, z_of_means
 
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.gibbs import auxiliary
 from tensorcep.cp.gibbs import method as samplers
+from tensorcep.cp.gibbs import state
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.inflated import zero_inflated
-from tensorcep.likelihoods.zeros import Zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Zeros
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 
 # Of nine statistics 4.5 standard errors happen once in 15,000 runs.
@@ -78,9 +78,9 @@ def test_structural_zeros_pass_the_joint_test():
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", ["the mass is left out", "all entries tell the rows"])
 def test_planted_bugs_fail_the_joint_test(monkeypatch, bug):
-    presence, sites = auxiliary.presence, auxiliary.draw_sites
+    presence, sites = state.presence, state.draw_sites
     if bug == "the mass is left out":
-        monkeypatch.setattr(auxiliary, "presence", lambda y, log_mass, share: presence(y, 0.0 * log_mass, share))
+        monkeypatch.setattr(state, "presence", lambda y, log_mass, share: presence(y, 0.0 * log_mass, share))
     else:
         monkeypatch.setattr(samplers, "draw_sites", lambda *given: sites(*given[:5]))
     z = geweke_z()

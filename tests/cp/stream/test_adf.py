@@ -6,11 +6,11 @@ import numpy as np
 from helpers.problems import build, cells, settings_of
 from scipy.stats import norm
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
-from tensorcep.core.records import merge, read_as, split, tree_of
+from tensorcep.core.persist.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import uniform_means

@@ -13,7 +13,7 @@ from helpers.coupled import process_covariance
 import tensorcep as tc
 from tensorcep.core.packing import unpack
 from tensorcep.cp.stream import cold_start
-from tensorcep.priors import bonds
+from tensorcep.priors import gmrf
 from tensorcep.priors.graph import Net
 
 N, M, NOISE = 6, 14, 0.3
@@ -151,8 +151,8 @@ def test_columns_of_a_graph_by_themselves_keep_their_messages(batches, monkeypat
     """Where a factor of all columns takes too long, each has one of its own: means are the same at the same sites."""
     how = {"rank": 2, "method": "vmp"}
     both = []
-    for most in (bonds.MOST_WORK, 0.0):
-        monkeypatch.setattr(bonds, "MOST_WORK", most)
+    for most in (gmrf.MOST_BOND_WORK, 0.0):
+        monkeypatch.setattr(gmrf, "MOST_BOND_WORK", most)
         model = begun({0: "learned", 1: tc.Graph(PATH)}, "fit", batches, **how)
         for coords, y in batches[1:]:
             model.partial_fit(coords, y)

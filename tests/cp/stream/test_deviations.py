@@ -12,10 +12,10 @@ from helpers.cases import each
 from helpers.problems import settings_of
 
 import tensorcep as tc
-from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import cold_start, deviations, row_priors
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.cp.stream.learn import learn_arrival

@@ -12,11 +12,11 @@ from helpers.cases import each
 from scipy import sparse
 
 import tensorcep as tc
-from tensorcep.core.belief import ModePrior
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.stream.row_priors import some_rows
-from tensorcep.priors.learned import LearnedPrior
-from tensorcep.priors.regressed import with_features
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.regression import with_features
 
 N, M, KNOWN = 60, 25, 45
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-3}

@@ -6,8 +6,8 @@ import numpy as np
 from helpers.cases import each
 from helpers.problems import settings_of
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.cp.methods import get_method
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, revisit, revisited, slots_of_new

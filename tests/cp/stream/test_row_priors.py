@@ -8,9 +8,9 @@ from helpers.cases import each
 from helpers.coupled import process_covariance
 from helpers.problems import settings_of
 
-from tensorcep.core.belief import GammaNoise
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import row_priors
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.entries.labels import Labels

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core.held import LackingError, Told
-from tensorcep.cp.workers.store import Block, Order, Piece, Source, Store
+from tensorcep.core.futures import LackingError, Told
+from tensorcep.cp.workers.row_store import Block, Order, Piece, Source, Store
 
 FIRST = (0, 3, 5)
 ROWS = np.arange(10.0).reshape(5, 2)

@@ -12,16 +12,15 @@ from helpers.problems import problem, settings_of
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.meanfield import update as updating
+from tensorcep.cp.meanfield import row_update as updating
 from tensorcep.cp.meanfield.method import VMP
-from tensorcep.cp.meanfield.rows import update_mode
-from tensorcep.cp.meanfield.update import Update, update_chunks, update_natural
+from tensorcep.cp.meanfield.row_update import Update, update_chunks, update_mode, update_natural
 from tensorcep.cp.model.rows import RowState
-from tensorcep.cp.workers import updates
-from tensorcep.cp.workers.parts import Part, close_part, open_part
-from tensorcep.cp.workers.store import Block, Piece, Source, Store
+from tensorcep.cp.workers import row_pass
+from tensorcep.cp.workers.partitions import Part, close_part, open_part
+from tensorcep.cp.workers.row_pass import Made, update_ranges
+from tensorcep.cp.workers.row_store import Block, Piece, Source, Store
 from tensorcep.cp.workers.tasks import Given, ranges_of_mode
-from tensorcep.cp.workers.updates import Made, update_ranges
 from tensorcep.kernels.rows import row_divergences
 
 
@@ -52,8 +51,8 @@ def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.rand
 def test_ranges_of_rows_have_the_bits_of_one_process(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, left: bool
 ) -> None:
-    monkeypatch.setattr(updates, "ROWS_AT_A_TIME", at_a_time)
-    monkeypatch.setattr("tensorcep.core.nearby.SMALLEST", 0)
+    monkeypatch.setattr(row_pass, "ROWS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
     rows, by_row, chunks, y = state.rows, state.by_row, state.by_row.chunks[0], p.entries.y.ravel()
     first, numbers, means = tuple(offsets(p.shape).tolist()), state.numbers.copy(), rows.mean.copy()
@@ -83,7 +82,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     known = (rows.mean[:90], rows.cov[:90], state.sum_Z2[:90], state.sum_yz[:90], rows.good[:90], divergence)
     for one, array in zip(made[1:], known, strict=True):
         found = np.zeros_like(array)
-        updates.put(one, found)
+        row_pass.put(one, found)
         np.testing.assert_array_equal(found, array)
     check_kinds(made, rows)
 
@@ -92,7 +91,7 @@ def check_kinds(made: Made, rows: RowState) -> None:
     """What workers make of rows that others leave."""
     P, Q = rows.Lam.shape[1], rows.eta.shape[1]
     numbers = np.zeros((90, P + Q + 1))
-    updates.second_moments(0, 90, rows.mean, rows.cov, numbers)
+    row_pass.second_moments(0, 90, rows.mean, rows.cov, numbers)
     numbers[:, P:-1], numbers[:, -1] = rows.mean[:90], 1.0
     for kind, whole in (("means", rows.mean[:90]), ("seconds", numbers[:, :P]), ("numbers", numbers)):
         found = np.zeros((90, *made.width(kind)))

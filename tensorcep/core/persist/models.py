@@ -1,0 +1,198 @@
+"""Saving and loading fitted models: one .npz of plain arrays with a JSON header; nothing in it is pickled.
+
+The header has the class, the parameters and the fitted record without its arrays; the arrays lie beside it under their
+paths in the record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.checks import fail_value, reason_of
+from tensorcep.core.persist.archive import archive_kind, read_archive, write_archive
+from tensorcep.core.persist.records import RECORD, check_shapes, merge, read_as, split, tree_of
+
+KIND = "tensorcep.model"
+VERSION = 2
+# What files of factor models said they were under format version 1, which is not read.
+FACTOR_KIND = "tensorcep.factor_model"
+
+Arrays = dict[str, np.ndarray]
+# What readers raise where a file makes no sense.
+UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
+
+
+class StoredModel(NamedTuple):
+    """What a model file holds: class name, parameters as JSON has them, the whole header, and arrays by name."""
+
+    path: str
+    class_name: str
+    params: dict[str, Any]
+    header: dict[str, Any]
+    arrays: Arrays
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    model: Any,
+    fitted: Any,
+    extra: Mapping[str, Any] | None = None,
+    *,
+    read: Callable[[StoredModel], Any],
+) -> None:
+    """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
+
+    Parameters
+    ----------
+    extra : dict, optional
+        Further fields of the header.
+    read : callable
+        What a load reads the file with; it is tried on what is to be written.
+
+    Raises
+    ------
+    ValueError
+        If an array holds objects, or `load` would refuse the file; an earlier file at `path` is then as it was.
+    """
+    tree, arrays = split(tree_of(fitted))
+    header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
+    _check_readable(path, model, header, arrays, read)
+    write_archive(path, KIND, VERSION, header, arrays)
+
+
+def _check_readable(
+    path: str | os.PathLike[str], model: Any, header: Any, arrays: Arrays, read: Callable[[StoredModel], Any]
+) -> None:
+    """Refuse to write what a load would not take: found there, the fit is lost.
+
+    Raises
+    ------
+    ValueError
+    """
+    again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
+    views = {name: np.asarray(array).view() for name, array in arrays.items()}
+    for view in views.values():
+        view.flags.writeable = False  # the model goes on with these arrays
+    try:
+        model._check_parameters()
+        read(StoredModel(os.fspath(path), again["class"], again["params"], again, views))
+    except UNREADABLE as error:
+        raise ValueError(
+            f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
+            f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
+        ) from None
+
+
+def _stored_params(model: Any) -> dict[str, Any]:
+    """The parameters that are plain values or dataclasses of such; the others have done their work."""
+    kept = {}
+    for name, value in model.get_params(deep=False).items():
+        with contextlib.suppress(TypeError):
+            kept[name] = tree_of(value, records=False)
+    return kept
+
+
+def open_model(path: str | os.PathLike[str]) -> StoredModel:
+    """Read what `write_model` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is truncated, incomplete, of another kind, or of another version.
+    """
+    kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
+    header, arrays = read_archive(path, kind, VERSION)
+    if header["version"] < VERSION:
+        fail_value(
+            f"'{os.fspath(path)}' holds a model of format version {header['version']}, which this tensorcep does not "
+            f"read, only version {VERSION}; fit the model again and save it."
+        )
+    with complete(path):
+        class_name, params = read_as(str, header["class"], "class"), dict(header["params"])
+        return StoredModel(os.fspath(path), class_name, params, header, arrays)
+
+
+def parameters(stored: StoredModel, records: Mapping[str, type]) -> dict[str, Any]:
+    """The parameters of a saved model; `records` are the dataclasses that they may be, by name."""
+    return {name: _parameter(value, records) for name, value in stored.params.items()}
+
+
+def _parameter(value: Any, records: Mapping[str, type]) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict) and RECORD in value:
+        fields = {name: _parameter(item, records) for name, item in value.items() if name != RECORD}
+        return records[value[RECORD]](**fields)
+    return {name: _parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+@contextlib.contextmanager
+def complete(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of whatever goes wrong while a file's content is put together which file it is.
+
+    Raises
+    ------
+    ValueError
+        In place of the errors of missing and of wrong content.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        raise ValueError(f"'{os.fspath(path)}' is not a complete model ({reason_of(error)}); save it again.") from None
+
+
+def fitted_record(stored: StoredModel, kind: Any) -> Any:
+    """The fitted record of this type that a file holds, its shapes checked."""
+    record = read_as(kind, merge(stored.header["fitted"], stored.arrays), "")
+    check_shapes(record)
+    return record
+
+
+def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
+    """Write a fitted estimator that has no record: these attributes and the trace.
+
+    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans.
+
+    Raises
+    ------
+    ValueError
+        If an array holds objects other than text.
+    """
+    values = {name: text_array(getattr(model, name)) for name in names}
+    fitted = {**values, "trace_": getattr(model, "trace_", {})}
+    write_model(path, model, fitted, read=lambda stored: read_attributes(stored, names))
+
+
+def text_array(values: Any) -> Any:
+    """Objects that are all text, as an array of text; anything else as it is."""
+    if isinstance(values, np.ndarray) and values.dtype.hasobject and all(isinstance(v, str) for v in values.ravel()):
+        return values.astype(str)
+    return values
+
+
+def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]:
+    """What `write_attributes` wrote of these names, by name.
+
+    Raises
+    ------
+    One of `UNREADABLE`
+        If something is missing or wrong, or has another name.
+    """
+    fitted = dict(fitted_record(stored, dict[str, Any]))
+    check_names(fitted, (*names, "trace_"))
+    return fitted
+
+
+def check_names(fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse attributes of other names than these: a file decides about values, never about methods."""
+    odd = sorted(set(fitted) - set(known))
+    if odd:
+        raise ValueError(f"it has no attribute {odd[0]!r}")

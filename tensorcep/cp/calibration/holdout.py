@@ -1,0 +1,385 @@
+"""Entries left out by chains: which, what chains say of them, and how much each chain then counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from tensorcep.core.diagnostics import THRESHOLDS
+from tensorcep.core.random import Stream, generator
+from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.latent import latent_of_draws
+from tensorcep.cp.model.memmap import pieces
+from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.subsets import places_telling, usual_weight
+from tensorcep.cp.posterior.components import EVEN
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
+
+# Which entries are left out: in the burn-in of chains, by pilots, and where columns are chosen.
+
+# More entries left out say no more about a handful of chains.
+MOST_HELD = 50_000
+ROUNDING = 1e-6  # of a share of a number that should be whole
+# From so many entries on those that are left out are drawn by themselves, and not the first of all in any order.
+MANY = 500_000
+
+
+def held_places(problem: Problem) -> np.ndarray:
+    """The places of the entries to leave out; none when there are too few entries.
+
+    Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
+    that tell, the more often the more they weigh: means over them are then weighted ones.
+    """
+    n, rng = len(problem.entries.permutation), generator(problem.seed, Stream.HELD_OUT)
+    y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
+    weight = weights_of_entries(problem)
+    if n >= MANY and weight is None:
+        return _drawn(y, of_labels, rng)
+    order = rng.permutation(places_telling(problem))
+    if weight is not None:
+        order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
+    above = y[order] > 0.0 if of_labels else np.ones(len(order), dtype=bool)
+    parts = [part for part in (order[above], order[~above]) if len(part)]
+    sizes = _sizes([len(part) for part in parts])
+    held = np.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)] or [order])
+    return held if len(held) >= THRESHOLDS.fewest_of_all else held[:0].copy()
+
+
+def _sizes(counts: list[int]) -> list[int]:
+    """How many entries of each part to leave out, of parts of so many.
+
+    Without those of few entries these are overfitted, and nothing says so.
+    """
+    bar = THRESHOLDS
+    share = bar.share_of(min(counts, default=0))
+    share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
+    share = min(share, MOST_HELD / max(1, sum(counts)))
+    return [int(share * count + ROUNDING) for count in counts]
+
+
+def _drawn(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
+    """The places to leave out of very many values (n,), each class of labels by itself, in memory of a piece."""
+    n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(len(y))) if of_labels else 0
+    counts = [count for count in (n_above, len(y) - n_above) if count]
+    ranks = [np.sort(rng.choice(n, size, replace=False)) for n, size in zip(counts, _sizes(counts), strict=True)]
+    if len(counts) == 1:
+        return ranks[0]
+    return np.concatenate([_places_of(ranks[0], y, True), _places_of(ranks[1], y, False)])
+
+
+def _places_of(ranks: np.ndarray, y: np.ndarray, above: bool) -> np.ndarray:
+    """The places of those values, counted by ascending ranks, that are above 0, or that are not."""
+    found, seen = [], 0
+    for at in pieces(len(y)):
+        places = np.flatnonzero((y[at] > 0.0) == above)
+        first, last = np.searchsorted(ranks, [seen, seen + len(places)])
+        found.append(at.start + places[ranks[first:last] - seen])
+        seen += len(places)
+    return np.concatenate(found)
+
+
+# Entries that chains leave out in the burn-in: what they say of the noise, and how far each chain is to be believed.
+#
+# For models with about as many parameters as entries the conditional of the noise precision given the rows is no guide:
+# the rows can follow every entry, the residuals shrink, the precision grows, and a chain ends where it interpolates. In
+# the burn-in all chains therefore leave some entries out, and the noise is what their residuals say. With f a draw of
+# such an entry's latent value and m its mean over the chain, E[(y - f)^2] = noise + 2 var and E[(y - m)^2] = noise +
+# var, hence noise = 2 E[(y - m)^2] - E[(y - f)^2]. Entries count by the information that they have on it, 1 / (noise +
+# var)^2: a few of rows that hardly anything is known of would otherwise make the noise large, and a chain in large
+# noise never gets to know them. After the burn-in these entries take part, and the noise keeps its law.
+#
+# Chains do not mix: a factorisation has many modes, some of them much worse than others. At the end of the burn-in
+# every chain counts as much as makes the mixture of all of them predict the entries left out best (stacking: Yao,
+# Vehtari and Gelman 2022, "Stacking for non-mixing Bayesian computations"), and chains that count for nothing end
+# there.
+#
+# The draws of several chains together spread more than those of one. Predictions, which are means over all of them,
+# therefore have a smaller noise: the squared error of the mean over the chains less that spread.
+
+# Running means, of the latent values and of the noise, are over about this many sweeps.
+WINDOW = 20
+# The two expectations are estimates; their difference counts as at least this fraction of the second.
+LEAST_SHARE = 0.25
+# A chain ends after these shares of the burn-in if it then predicts less than such a share of what the best one does;
+# after the first one only with so many entries left out, of which each sweep is long and the best one is soon known.
+TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
+# Logs of what the noise variance of a fit beside chains may be multiplied by where values are hidden by a limit.
+LOG_RATIOS = (-2.0, 2.0)
+# The steps that find the weights, at most; the log score within which they find the best; and the least weight with
+# which a chain goes on.
+STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
+
+
+class HeldOut(NamedTuple):
+    """Entries that are left out.
+
+    Attributes
+    ----------
+    place : (n,) int64
+        Their places in the lanes of `Entries`, counted through all blocks.
+    rows : (n, K) int64
+        Their packed rows.
+    y : (n,) float64
+    mean, spread : (C, n) float64
+        Running means and variances of their latent values in each chain.
+    noise : (C,) float64
+        Present estimates of the noise variance, given one chain.
+    factor : (C, n) float64
+        Running means of what multiplies the precisions of the entries, where noise differs; else 1.
+    noise_ratio : float
+        The noise variance given all draws, beside that given one chain.
+    log_density : (C, n) float64
+        Log of the sum, over the sweeps of the second half of the burn-in, of the density of the value.
+    weights : (C,) float64 or None
+        What each chain counts; None until the end of the burn-in.
+    beside : (B,) float64
+        What each of the fits beside the chains counts.
+    score, mean_of_all, spread_of_all : (n,) float64
+        Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
+    share, constant : float
+        What all together count beside the constant, and its latent value.
+    constant_theta : float, or (m,) float64
+        Its parameter of the likelihood; of ordered levels its thresholds.
+    constant_shape : float
+        Where noise differs, the shape of its factors' law.
+    doubt : float
+        Variance of latent values beside the constant, held by its noise.
+    known : (n,) float64
+        What is known of their latent values beside the rows.
+    """
+
+    place: np.ndarray
+    rows: np.ndarray
+    y: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    noise: np.ndarray
+    factor: np.ndarray
+    noise_ratio: float
+    log_density: np.ndarray
+    weights: np.ndarray | None
+    beside: np.ndarray
+    score: np.ndarray
+    mean_of_all: np.ndarray
+    spread_of_all: np.ndarray
+    share: float = 1.0
+    constant: float = 0.0
+    constant_theta: Any = 1.0
+    constant_shape: float = EVEN
+    doubt: float = 0.0
+    known: np.ndarray = np.zeros(1)
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight, that of anything beside the chains included."""
+        return 1.0 if self.weights is None else float(max(self.weights.max(), self.beside.max(initial=0.0)))
+
+    @property
+    def alive(self) -> np.ndarray:
+        """The chains that go on."""
+        return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
+
+    @property
+    def tells_noise(self) -> bool:
+        """Whether they are enough for the noise."""
+        return len(self.place) >= THRESHOLDS.fewest
+
+
+class HeldNoise(NamedTuple):
+    """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
+
+    Where each entry has a factor `shape` (C, 1) is that of the factors' law; else None.
+    """
+
+    factor: np.ndarray
+    shape: np.ndarray | None
+
+
+class Beside(NamedTuple):
+    """What another fit, to the same entries, says of those that were left out.
+
+    Attributes
+    ----------
+    log_density, mean, spread : (n,) float64
+        Log predictive density of the value; mean and variance of its latent value.
+    noise : float
+        Its noise variance.
+    alpha : float
+        Of noise that differs, the shape of its factors' law.
+    """
+
+    log_density: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    noise: float
+    alpha: float = EVEN
+
+
+def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
+    """Entries to leave out, and the noise to start with; None when there are too few entries."""
+    place = held_places(problem)
+    if not len(place):
+        return None
+    zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
+    unknown = zeros[0] + np.nan
+    return HeldOut(
+        place=place,
+        rows=rows_of(problem.entries, place),
+        y=y,
+        known=problem.entries.known.ravel()[place] if len(problem.entries.known) else zeros[0],
+        mean=zeros,
+        spread=zeros,
+        noise=np.full(n_chains, noise),
+        factor=np.ones_like(zeros),
+        noise_ratio=1.0,
+        log_density=np.full_like(zeros, -np.inf),
+        weights=None,
+        beside=zeros[0, :0],
+        score=unknown,
+        mean_of_all=unknown,
+        spread_of_all=unknown,
+    )
+
+
+def update_held(
+    held: HeldOut,
+    sweep: int,
+    burn_in: int,
+    factors: np.ndarray,
+    given: tuple[np.ndarray, np.ndarray],
+    likelihood: Likelihood,
+    uneven: HeldNoise | None = None,
+) -> HeldOut:
+    """The estimates after the sweep of this number, counted from 0.
+
+    Parameters
+    ----------
+    held : HeldOut
+    sweep, burn_in : int
+    factors : (C, n_rows, R) float64
+    given : (C, n), (C, n) float64
+        What kernels take as y and theta of the entries left out.
+    likelihood : Likelihood
+    uneven : HeldNoise, optional
+    """
+    f = np.empty_like(held.mean)
+    latent_of_draws(factors, held.rows, f)
+    f += held.known
+    share = 1.0 / min(sweep + 1, WINDOW)
+    mean = held.mean + share * (f - held.mean)
+    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
+    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
+    now = factor if uneven is None else uneven.factor
+    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
+    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
+    telling /= telling.sum(axis=1, keepdims=True)
+    of_mean = np.sum(telling * now * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    density = held.log_density
+    if sweep >= burn_in // 2:
+        shape = None if uneven is None else uneven.shape
+        density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
+    share = share if uneven is None or uneven.shape is None else 0.0  # they tell it in another way (`gibbs.uneven`)
+    noise = held.noise + share * (noise - held.noise)
+    return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
+
+
+def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
+    """The chains that are not far behind the best, by the variance of the values left out that their means explain.
+
+    They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
+    will do, after some sweeps of the burn-in.
+    """
+    trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
+    least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
+    if not least or len(held.mean) < 2:
+        return np.arange(len(held.mean))
+    y = np.log(held.y + 0.5) if likelihood.extent == "exposure" else held.y
+    y = y - y.mean()
+    means = held.mean - held.mean.mean(axis=1, keepdims=True)
+    scale = np.sqrt((means**2).sum(axis=1) * (y @ y))
+    gain = np.divide(means @ y, scale, out=np.zeros(len(means)), where=scale > 0.0) ** 2
+    return np.flatnonzero(gain >= least[0] * gain.max())
+
+
+def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
+    """What is known of these chains."""
+    mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "factor", "log_density")}
+    return held._replace(**mine)
+
+
+def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
+    """What chains and what is beside them (`before` if nothing tells) count after the burn-in; the noise given all."""
+    C, others = len(held.mean), np.broadcast_to(before, len(beside))
+    of_chains = held.log_density - np.log(options.burn_in - options.burn_in // 2)
+    log_density = np.stack([*of_chains, *(one.log_density for one in beside)])
+    weights = np.append(np.full(C, (1.0 - others.sum()) / C), others)
+    weights = stacking_weights(log_density, weights) if options.weights == "stacked" else weights
+    means = np.stack([*held.mean, *(one.mean for one in beside)])
+    spreads = np.stack([*held.spread, *(one.spread for one in beside)])
+    noise = float(weights @ np.array([*held.noise, *(one.noise for one in beside)]))
+    mean, factor = weights @ means, held.factor.mean(axis=0)
+    of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
+    spread_of_all = weights @ (spreads + (means - mean) ** 2)
+    spread = float(np.mean(factor * spread_of_all))
+    rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
+    score = logsumexp(log_density, axis=0, b=weights[:, None])
+    held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
+    return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
+
+
+def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
+    """The noise precision of a chain given what the entries left out say."""
+    half = 0.5 * len(held.place)
+    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))
+
+
+def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
+    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best.
+
+    It takes the place of `HeldOut.noise_ratio` where a limit hides what residuals would tell.
+    """
+    logz, alpha, beta = np.empty((3, len(y)))
+    counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
+
+    def loss(log_ratio: float) -> float:
+        each = []
+        for one in (beside[i] for i in counted):
+            theta = np.full(len(y), np.exp(-log_ratio) / one.noise)
+            likelihood.tilted(y, one.mean, one.spread, theta, logz, alpha, beta)
+            each.append(logz.copy())
+        return -float(logsumexp(each, axis=0, b=weights[counted, None]).sum())
+
+    return float(np.exp(minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded").x))
+
+
+def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
+
+    They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
+    chosen (Akaike), and 0 for components that hardly count. A density that is no number counts as 0, and a value that
+    no component holds for possible tells nothing.
+    """
+    C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
+    log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
+    if not log_density.size:
+        return before
+    density = np.exp(log_density - log_density.max(axis=0))
+    weights = np.full(C, 1.0 / C)
+    for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
+        gain = (density / (weights @ density)).mean(axis=1)
+        weights = weights * gain
+        if len(density.T) * (gain.max() - 1.0) < STACKING_TOL:  # no weights have a score that is higher by more
+            break
+    with np.errstate(divide="ignore"):
+        gain = np.log(weights @ density).sum() - np.log(before @ density).sum()
+    if gain <= C - 1.0:
+        return before
+    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
+    return weights / weights.sum()

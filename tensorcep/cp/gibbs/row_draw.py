@@ -1,0 +1,276 @@
+"""The compiled Gibbs step of the factor rows of one mode.
+
+Given the other modes, entry n of row i says N(target_n / weight_n; z_n'u + c_n, 1 / (precision weight_n)) of the row u,
+where z_n is the elementwise product of the rows of the other modes in the columns that are free in this mode, and c_n
+the sum of those products in the columns that are clamped to 1 in it (no such columns: c_n = 0). The row's conditional
+is Gaussian with precision prior + precision sum_n weight_n z_n z_n' and natural mean
+prior + precision sum_n (target_n - weight_n c_n) z_n.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorcep.core.compile import block_kernel, inlined
+from tensorcep.core.executor import Rooms
+from tensorcep.core.random import new_stream, normal, start_stream
+from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
+from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
+from tensorcep.kernels.rows import gather
+from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
+
+# Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
+CHUNK = 64
+
+
+class ModeColumns(NamedTuple):
+    """Columns of the factors in one mode.
+
+    Attributes
+    ----------
+    free : (Q,) int64
+        Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
+    order : (W,) int64
+        How sources of `draw_rows` are laid out: free ones, those that are clamped to 1, and -1 up to a whole tile.
+    clamped : (W,) float64
+        1 for these, 0 for others; nothing where none is clamped.
+    """
+
+    free: np.ndarray
+    order: np.ndarray
+    clamped: np.ndarray
+
+
+def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
+    """The columns of every mode."""
+    parts = zip(columns.free_index, columns.clamped_index, strict=True)
+    return tuple(columns_of_mode(mine, rest[rest >= 0]) for mine, rest in parts)
+
+
+def columns_of_mode(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
+    Q, used = len(free), len(free) + len(rest)
+    order = np.concatenate([free, rest, np.full(padded(used) - used, -1)])
+    place = np.arange(len(order))
+    return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
+
+
+def free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
+    """The free columns of rows (n, R), (n, Q)."""
+    used = columns.free >= 0
+    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
+
+
+class Slots(NamedTuple):
+    """Where things lie in the lane array of one thread, one row per lane."""
+
+    A: int  # the sums over the entries of each row (`Room.gram`), packed
+    Lam: int
+    x: int
+    t: int
+    inv_diag: int
+    ok: int
+    spare: int
+    one: int
+    precision: int
+    size: int
+
+
+@cache
+def slots_for(R: int) -> Slots:
+    """Slots of the lane array for R free columns."""
+    P = R * (R + 1) // 2
+    return layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
+
+
+class Room(NamedTuple):
+    """Work space of one thread.
+
+    Attributes
+    ----------
+    lanes : (slots, LANES)
+    z, weighted : (CHUNK, W)
+        Products of the other modes' rows, and the same times the entry's weight.
+    rest : (CHUNK,)
+        Targets less weight times c.
+    gram : (LANES, S + 1, S)
+        Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
+    squares : (LANES,)
+        Sums of the squares of the rest, each divided by its weight.
+    prior_row : (LANES,) int32
+    stream : (4,) uint64
+    """
+
+    lanes: np.ndarray
+    z: np.ndarray
+    weighted: np.ndarray
+    rest: np.ndarray
+    gram: np.ndarray
+    squares: np.ndarray
+    prior_row: np.ndarray
+    stream: np.ndarray
+
+
+def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
+    """Work space for R free columns of a mode, and where things lie in it."""
+    W, S, at = len(columns.order), padded(R), slots_for(R)
+    lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
+    rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int32)
+    return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
+
+
+def rooms_of(R: int, columns: tuple[ModeColumns, ...]) -> tuple[Rooms, ...]:
+    """Work space for every mode, which one sweep after the other takes."""
+    return tuple(Rooms(partial(room_for, R, mine)) for mine in columns)
+
+
+@inlined
+def product_of_others(q, R, others, source, clamped, z):
+    """z[q] = elementwise product of the rows `others` of the source; gives the sum of its clamped columns."""
+    width = source.shape[1]
+    o, i = q * width, others[0] * width
+    if len(others) == 1:
+        for p in range(width):
+            z[q, p] = source[others[0], p]
+    else:
+        multiply_rows(z, o, source, i, source, others[1] * width, width)
+    for k in range(2, len(others)):
+        multiply_rows(z, o, z, o, source, others[k] * width, width)
+    if len(clamped) == 0:
+        return 0.0
+    first = R // COLUMNS * COLUMNS
+    return dot_row(z, o + first, clamped, first, width - first)
+
+
+@block_kernel
+def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
+    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest.
+
+    A loop that adds up writes no array: its rounding would depend on where arrays happen to lie
+    (`tensorcep.core.compile`).
+    """
+    base, weight, target = entries
+    z, wz, rest = room.z, room.weighted, room.rest
+    S, squares = gram.shape[1], 0.0
+    gram[:] = 0.0
+    for first in range(begin, end, CHUNK):
+        n = min(CHUNK, end - first)
+        for q in range(n):
+            rest[q] = product_of_others(q, R, others[first + q], source, clamped, z)
+        if len(weight):
+            for q in range(n):
+                w = weight[first - base + q]
+                rest[q] = target[first - base + q] - w * rest[q]
+                for p in range(S):
+                    wz[q, p] = w * z[q, p]
+            for q in range(n):
+                squares += rest[q] * rest[q] / weight[first - base + q]
+            add_outer_products(n, R, wz, z, rest, gram)
+        else:
+            for q in range(n):
+                rest[q] = target[first - base + q] - rest[q]
+            for q in range(n):
+                squares += rest[q] * rest[q]
+            add_outer_products(n, R, z, z, rest, gram)
+    return squares
+
+
+@block_kernel
+def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
+    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
+
+    The first D columns are free, others are columns of zeros. The arguments are those of `draw_rows`.
+    """
+    R, D = len(columns.free), eta.shape[1]
+    start, end, others = lists
+    gram = room.gram[0]
+    S = gram.shape[1]
+    for i in range(first, last):
+        j = offset + i
+        squares[i] = sum_row(start[j], end[j], others, source, columns.clamped, entries, R, room, gram)
+        for a in range(D):
+            eta[i, a] = gram[S, a]
+            for b in range(a + 1):
+                Lam[i, a * (a + 1) // 2 + b] = gram[a, b]
+
+
+@block_kernel
+def _to_lanes(used, R, gram, w, A):
+    """The packed lower triangles of gram[:used], of R lines, to slots from A of their lanes; then the last line."""
+    S = gram.shape[2]
+    size = (S + 1) * S
+    for lane in range(0, LANES, 4):
+        f0, f1 = min(lane, used - 1) * size, min(lane + 1, used - 1) * size
+        f2, f3 = min(lane + 2, used - 1) * size, min(lane + 3, used - 1) * size
+        for r in range(R + 1):
+            line = r if r < R else S
+            for c in range(0, min(r + 1, R), 4):  # what a tile writes beyond its line, the next line overwrites
+                o, at = A + r * (r + 1) // 2 + c, line * S + c
+                tile_in(w, o, lane, gram, f0 + at, f1 + at, f2 + at, f3 + at)
+
+
+@block_kernel
+def draw_rows(
+    first, last, offset, lists, source, columns, entries, prior_Lam, prior_eta, precision, key, fit, factors, room, at
+):
+    """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R).
+
+    `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
+    rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
+    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
+    `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
+    `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
+    `fit`.
+    """
+    R, P = prior_eta.shape[1], prior_Lam.shape[1]
+    w, s = room.lanes, room.stream
+    start, end, others = lists
+    w[at.one] = 1.0
+    for group in range(first, last, LANES):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + group // LANES)
+        used = min(LANES, last - group)
+        w[at.ok] = 1.0
+        for lane in range(LANES):
+            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_Lam) - 1)
+        for lane in range(used):
+            i = offset + group + lane
+            squares = sum_row(start[i], end[i], others, source, columns.clamped, entries, R, room, room.gram[lane])
+            room.squares[lane] = squares
+        _to_lanes(used, R, room.gram, w, at.A)
+        for lane in range(LANES):
+            w[at.precision, lane] = precision[min(group + min(lane, used - 1), len(precision) - 1)]
+        gather(room.prior_row, prior_Lam, w, at.Lam)
+        axpy(w, at.Lam, at.Lam, at.A, P, at.precision)
+        for lane in range(LANES):
+            room.prior_row[lane] = min(group + min(lane, used - 1), len(prior_eta) - 1)
+        gather(room.prior_row, prior_eta, w, at.x)
+        axpy(w, at.x, at.x, at.A + P, R, at.precision)
+        cholesky(w, at.Lam, at.inv_diag, at.ok, R)
+        solve_lower(w, at.Lam, at.inv_diag, at.x, R)
+        for r in range(R):
+            for lane in range(LANES):
+                w[at.x + r, lane] += normal(s)
+        solve_upper(w, at.Lam, at.inv_diag, at.x, at.spare, R)
+        _store_rows(group, used, offset, factors, columns.free, room.squares, fit, w, at, R)
+
+
+@block_kernel
+def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
+    """Write the new rows of one group and their share of the fit; a row without a factorisation stays as it is."""
+    P = R * (R + 1) // 2
+    for r in range(R):
+        scale(w, at.t + r, at.x + r, 1, at.one)
+    w[at.Lam : at.Lam + P] = 0.0
+    add_outer(w, at.Lam, at.x, at.t, at.Lam, R)
+    trace_product(w, at.A, at.Lam, at.spare, R)
+    dot(w, at.t, at.A + P, at.x, R)
+    for lane in range(used):
+        fit[group + lane] = squares[lane]
+        if w[at.ok, lane] > 0.0:
+            for r in range(R):
+                if free[r] >= 0:
+                    factors[offset + group + lane, free[r]] = w[at.x + r, lane]
+            fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]

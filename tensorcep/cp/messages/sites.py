@@ -1,0 +1,330 @@
+"""What entries have sent to rows, and the state of message passing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.arrays import beside, on_scratch
+from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.packing import unpack
+from tensorcep.cp.messages.columns import Columns
+from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.latent import latent_of_entries, move_latent
+from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
+from tensorcep.cp.model.rows import RowState, diagonal, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
+from tensorcep.cp.posterior.components import Thresholds
+from tensorcep.cp.settings.messages import bytes_of_cavities
+from tensorcep.kernels.lanes import work_array
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.priors.base import Conditional, RowPrior
+from tensorcep.priors.coupled import Joint
+from tensorcep.priors.solvers.chain import Marginals
+
+# The messages of the entries, their sums, and the first ones, which say nothing yet.
+
+# Blocks of entries on scratch that are counted at a time.
+BLOCKS = 1 << 12
+
+
+class Messages(NamedTuple):
+    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
+
+    Attributes
+    ----------
+    Lam : (n_blocks, K, P, LANES)
+    eta : (n_blocks, K, R, LANES)
+    a, b : (n_blocks, LANES) float64
+        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+
+class First(NamedTuple):
+    """Messages that say nothing yet: their precision, and the (a, b) of those to the noise."""
+
+    precision: float
+    a: float
+    b: float
+
+
+class Sums(NamedTuple):
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    noise: np.ndarray
+    skipped: np.ndarray
+    counts: np.ndarray
+
+
+def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> First:
+    """What every entry sends first."""
+    if problem.noise_prior is None:
+        return First(precision, 0.0, 0.0)
+    y, weights = problem.entries.y, problem.weights
+    mean_square = float(np.vdot(y, np.multiply(weights, y, out=beside(y)))) / max(1.0, weights.sum())
+    return First(precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))))
+
+
+def total_of(each: float, problem: Problem) -> float:
+    """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
+    weights = problem.weights
+    part = np.minimum(weights, 1.0, out=beside(weights))
+    part *= each
+    part *= np.maximum(weights, 1.0, out=beside(weights))
+    return float(part.sum())
+
+
+def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executor: Executor) -> Messages:
+    """The first messages, with no blocks unless they are stored here."""
+    n_blocks, K, _ = problem.entries.rows.shape
+    n_blocks = 0 if executor.keeps_state or not stored else n_blocks
+    messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
+    if stored:
+        executor.run(send_first, 0, n_blocks, first, problem.weights, messages)
+    return messages
+
+
+def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Messages:
+    """Messages that are all zero."""
+    Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
+    eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
+    return Messages(Lam, eta, *(np.zeros((n_blocks if to_noise else 0, LANES)) for _ in range(2)))
+
+
+def send_first(first: int, last: int, what: First, weights: np.ndarray, messages: Messages) -> None:
+    """Have the entries of the blocks first:last send their first messages, in place."""
+    part = np.minimum(weights[first:last], 1.0)
+    if what.precision:
+        messages.Lam[first:last, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+    if len(messages.a):
+        messages.a[first:last], messages.b[first:last] = what.a * part, what.b * part
+
+
+def unsend(messages: Messages, problem: Problem) -> None:
+    """Take back what was sent to rows that are not learned."""
+    for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
+
+
+def empty_sums(problem: Problem) -> Sums:
+    """Sums of no messages."""
+    entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
+    C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
+    counts = np.zeros(n_rows)
+    size = BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
+    for first in range(0, len(entries.rows), size):
+        rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
+        weight = np.broadcast_to(weights[:, None, :], rows.shape)
+        counts += np.bincount(rows.ravel(), weight.ravel(), minlength=n_rows)
+    return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
+
+
+# What a message-passing method knows between two sweeps, and how it begins and ends.
+
+# A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
+MAX_VARIANCE_RATIO = 1e3
+
+
+class Cavities(NamedTuple):
+    """Moments of the rows of every entry without its own message, kept from one pass to the next.
+
+    A pass changes the rows of one mode: without these it would compute the moments of all the others again.
+
+    Attributes
+    ----------
+    moments : (n_blocks, K, P + R + 1, LANES) float64
+        Covariance, mean, and whether there are such; no blocks where none are kept.
+    fresh : (K,) float64
+        1 for modes whose moments are those of the present rows and messages.
+    """
+
+    moments: np.ndarray
+    fresh: np.ndarray
+
+    def after(self, modes: tuple[int, int]) -> None:
+        """A pass has read the moments of all modes, and then changed the rows of these."""
+        self.fresh[:] = 1.0
+        self.fresh[modes[0] : modes[1]] = 0.0
+
+    def drop(self) -> None:
+        """All rows have changed."""
+        self.fresh[:] = 0.0
+
+
+class Pace(NamedTuple):
+    """The share of an update that is taken, the most that it may be, and the change of the last sweep."""
+
+    step: float
+    ceiling: float = 1.0
+    change: float = np.inf
+
+
+class MessageState(NamedTuple):
+    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones.
+
+    Attributes
+    ----------
+    prior : Conditional
+        What `row_prior` says of the rows at present.
+    noise : tuple of float
+        (a, b) of the posterior of the noise precision.
+    learned : Learned or None
+        What is learned of the likelihood beside a noise precision.
+    law : Gamma
+        Law of its parameter, which stays at the likelihood's own where nothing is learned.
+    f : (n_blocks, LANES)
+        Latent values of the entries at the rows' means.
+    sweeps : int
+        Sweeps done.
+    max_variance : float
+        The largest variance that a row may have.
+    rule : NamedTuple
+        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    cavities : Cavities
+    rooms : Rooms
+        Work arrays of the kernel.
+    joint : tuple of Links, Bonds or None
+        Of each mode the prior of its rows together, where they are coupled and it has been learned.
+    found : tuple of Marginals or None
+        The moments that such rows had last.
+    cut : ThresholdLaw or None
+        Law of the thresholds between ordered levels, at whose middle messages are computed.
+    """
+
+    messages: Messages
+    sums: Sums
+    rows: RowState
+    row_prior: RowPrior
+    prior: Conditional
+    noise: tuple[float, float]
+    learned: Learned | None
+    law: Gamma
+    f: np.ndarray
+    sweeps: int
+    pace: Pace
+    max_variance: float
+    columns: Columns
+    rule: Any
+    cavities: Cavities
+    rooms: Rooms
+    joint: tuple[Joint | None, ...]
+    found: tuple[Marginals | None, ...]
+    cut: ThresholdLaw | None = None
+
+    @property
+    def thetas(self) -> np.ndarray:
+        """The parameter of every entry, (n_blocks, LANES), where it is learned beside a noise precision."""
+        return np.ascontiguousarray(self.learned.groups.per_entry(self.law.mean))  # type: ignore[union-attr]
+
+
+def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
+    """Room for the moments of every entry, if it is little; nothing is known yet."""
+    slots = R * (R + 1) // 2 + R + 1
+    kept = n_blocks if bytes_of_cavities(LANES * n_blocks, K, R) else 0
+    return Cavities(lane_zeros((kept, K, slots, LANES)), np.zeros(K))
+
+
+def first_state(
+    problem: Problem,
+    executor: Executor,
+    *,
+    columns: Columns,
+    rule: Any,
+    slots: Callable[[int, int], Any],
+    pace: Pace,
+    dtype: str,
+    precision: float = 0.0,
+    noise_message: tuple[float, float] | None = None,
+    stored: bool = True,
+    keeps_cavities: bool = False,
+) -> MessageState:
+    """Rows at the starting means with the prior's precision, and messages that say nothing yet.
+
+    `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
+    1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
+    `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
+    """
+    in_free = learning(free_problem(problem))
+    first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
+    messages = sent_first(in_free, first, dtype, stored, executor)
+    rows = rows_at_prior(in_free)
+    R, keeps = in_free.rank, keeps_cavities and not executor.keeps_state
+    n_kept = len(in_free.entries.rows) if keeps else 0
+    if precision:
+        rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
+    if in_free.start is not None:
+        rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
+    fix_rows(rows, in_free)
+    unsend(messages, in_free)
+    refresh_rows(rows, 0, len(rows.good), executor)
+    noise = (0.0, 1.0)
+    if problem.noise_prior is not None:
+        a, b = problem.noise_prior
+        noise = (a + total_of(first.a, in_free), b + total_of(first.b, in_free))
+    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
+    return MessageState(
+        messages=messages,
+        sums=sums,
+        rows=rows,
+        row_prior=in_free.prior,
+        prior=initial_prior(in_free),
+        noise=noise,
+        learned=learned,
+        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
+        f=latent_values(rows.mean, problem, executor),
+        sweeps=0,
+        pace=pace,
+        max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
+        columns=columns,
+        rule=rule,
+        cavities=first_cavities(n_kept, len(in_free.shape), R),
+        rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
+        joint=(None,) * len(problem.shape),
+        found=(None,) * len(problem.shape),
+        cut=first_thresholds(problem),
+    )
+
+
+def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
+    """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
+    if problem.free is not None:
+        mean = all_means(mean, problem.free, problem.shape)
+    return latent_of_entries(problem.entries, mean, executor)
+
+
+def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
+    """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
+    mean = state.rows.mean
+    if problem.free is not None:
+        mean = all_means(mean, problem.free, problem.shape)
+    return move_latent(state.f, problem.entries, mean, executor, problem.power)
+
+
+def finish(state: MessageState, problem: Problem) -> Posterior:
+    """The posterior is prior x messages, as the rows hold it."""
+    learned = {} if state.learned is None else state.learned.result(state.law)
+    if problem.noise_prior is not None:
+        learned["noise"] = GammaNoise(*state.noise)
+    if state.cut is not None:
+        learned["thresholds"] = Thresholds(*state.cut)
+    rows = with_unseen_rows(state.rows, problem._replace(prior=state.row_prior), state.prior, state.found)
+    sites = sites_by_mode([None if own is None else own.of for own in state.joint], state.found)
+    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned, "sites": sites})

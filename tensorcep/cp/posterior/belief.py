@@ -1,0 +1,376 @@
+"""Posteriors, draws, mixtures and point estimates of the rows of all modes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.packing import first_row, row_dims
+from tensorcep.core.persist.records import Sized
+from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined, whole_of
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.priors.laws import Deviations, ModePrior, RowSites, joined_deviations
+
+# What a posterior says of noise that differs between rows of a mode, or between entries, and of dispersions.
+
+
+class Dispersion(NamedTuple):
+    """Gamma posteriors of the dispersion r of negative-binomial counts: shapes a and rates b, both (m,).
+
+    m is 1 when all entries share one (`mode` is None), otherwise the rows of that mode. `mean` and `shape` are those of
+    the Gamma law that rows have in common, where it was learned.
+    """
+
+    mode: int | None
+    a: Annotated[np.ndarray, Sized("m")]
+    b: Annotated[np.ndarray, Sized("m")]
+    mean: float | None = None
+    shape: float | None = None
+
+    def theta(self, first: int) -> EntryTheta:
+        """The parameter of entries; the mode's first row is `first`."""
+        both = None if self.mean is None else np.array([[self.mean, self.shape]], dtype=float)
+        law = (self.a[None], self.b[None])
+        return EntryTheta((self.a / self.b)[None], self.mode, first, law, uneven=both, sure=True)
+
+    def of_new(self, n: int) -> Dispersion:
+        """The same with n more rows: of the common law, or of the mean of those there are."""
+        if self.mean is None or self.shape is None:
+            more = self.a.mean(), self.b.mean()
+        else:
+            more = self.shape, self.shape / self.mean
+        a, b = (np.append(part, np.full(n, new)) for part, new in zip((self.a, self.b), more, strict=True))
+        return self._replace(a=a, b=b)
+
+
+class UnevenNoise(NamedTuple):
+    """Factors of mean one, Gamma(shape, shape) beforehand, that multiply the noise precision.
+
+    Attributes
+    ----------
+    mode : int or None
+        The mode whose rows have a factor each; None where every entry has one.
+    shape : float
+    a, b : (s,) float64
+        Shapes and rates of the Gamma posteriors of the rows' factors; nothing where entries have them.
+    """
+
+    mode: int | None
+    shape: float
+    a: Annotated[np.ndarray, Sized("s")]
+    b: Annotated[np.ndarray, Sized("s")]
+
+    def theta(self, a: float, b: float, first: int) -> EntryTheta:
+        """The parameter of entries where Gamma(a, b) is the law of the precision; the mode's first row is `first`."""
+        tau = a / b
+        both = np.array([[tau, self.shape]])
+        if self.mode is None:
+            return EntryTheta(np.array([[tau]]), gamma=(np.array([[a]]), np.array([[b]])), uneven=both)
+        law = (self.a[None], (self.b / tau)[None])
+        return EntryTheta((tau * self.a / self.b)[None], self.mode, first, law, uneven=both)
+
+
+# What methods return of the factor rows, all modes packed in one array, and how each says it as components.
+#
+# Row i of mode k is packed row ``offsets[k] + i``. A precision matrix is packed by its lower triangle, row by row
+# (P = R*(R+1)//2 numbers).
+
+
+class GammaNoise(NamedTuple):
+    """Gamma posterior of a noise precision: shape a and rate b."""
+
+    a: float
+    b: float
+
+    @property
+    def precision(self) -> float:
+        """Posterior mean of the precision."""
+        return self.a / self.b
+
+    @property
+    def variance(self) -> float:
+        """Posterior mean of the noise variance, E[1/tau] (b / a where that mean does not exist)."""
+        return self.b / (self.a - 1.0) if self.a > 1.0 else self.b / self.a
+
+
+class Posterior(NamedTuple):
+    """What the deterministic methods return: the natural parameters of every factor row, and the noise.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows of each mode.
+    rank : int
+    Lam : (n_rows, P) float64
+        Packed precision of each row.
+    eta : (n_rows, R) float64
+        Natural mean (precision times mean) of each row.
+    noise : GammaNoise or None
+        Posterior of the Gaussian noise precision; None for likelihoods without one.
+    seen : (n_rows,) bool
+        Whether a training entry touches the row.
+    dispersion : Dispersion or None
+        Posterior of the dispersion of negative-binomial counts.
+    mode_prior : ModePrior or None
+        The learned prior of the rows of each mode; None where the prior was given.
+    thresholds : Thresholds or None
+        Posterior of the thresholds between ordered levels.
+    uneven : UnevenNoise or None
+        How the noise differs; None where it is the same everywhere.
+    zeros : Beta or None
+        Posterior of the share of structural zeros among counts.
+    deviations : Deviations or None
+        What pairs of rows add to latent values.
+    sites : tuple of RowSites or None
+        What the entries say of the rows of each mode that is a series or a graph; none where none is.
+    doubt : float or None
+        Variance of latent values that rows do not show, as entries left out tell; the noise holds it already.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> posterior = CPRegressor(1, method="vmp", interactions="cp", random_state=0).fit(tensor).posterior_
+    >>> posterior.shape, posterior.rank, posterior.eta.shape
+    ((8, 6, 4), 1, (18, 1))
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    Lam: Annotated[np.ndarray, Sized("n P")]
+    eta: Annotated[np.ndarray, Sized("n R")]
+    noise: GammaNoise | None
+    seen: Annotated[np.ndarray, Sized("n", "b")]
+    dispersion: Dispersion | None = None
+    mode_prior: ModePrior | None = None
+    thresholds: Thresholds | None = None
+    uneven: UnevenNoise | None = None
+    zeros: Beta | None = None
+    deviations: Deviations | None = None
+    sites: tuple[RowSites | None, ...] = ()
+    doubt: float | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        mode = None if self.uneven is None else self.uneven.mode
+        factors = 0 if mode is None else self.shape[mode]
+        return {
+            **row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode),
+            "s": factors,
+        }
+
+    @property
+    def theta(self) -> EntryTheta | None:
+        """The likelihood's parameter; None where nothing was learned of it."""
+        if self.noise is not None and self.uneven is not None:
+            mode = self.uneven.mode
+            return self.uneven.theta(self.noise.a, self.noise.b, first_row(self.shape, mode))
+        if self.noise is not None:
+            a, b = (np.array([[value]]) for value in self.noise)
+            return EntryTheta(np.array([[1.0 / self.noise.variance]]), gamma=(a, b))
+        if self.thresholds is not None:
+            return self.thresholds.theta
+        if self.dispersion is None:
+            return None if self.zeros is None else EntryTheta(np.ones((1, 1))).with_share(self.zeros)
+        theta = self.dispersion.theta(first_row(self.shape, self.dispersion.mode))
+        return theta if self.zeros is None else theta.with_share(self.zeros)
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
+        mean, cov = gaussians([self], unseen)
+        return Components(mean, cov, self.theta, deviations=self.deviations, doubt=_doubts([self]))
+
+
+class Draws(NamedTuple):
+    """What a sampler returns: draws of every factor row and of the likelihood's parameter.
+
+    Attributes
+    ----------
+    shape, rank : tuple of int, int
+    rows : (n_chains, n_draws, n_rows, R) float64 or float32
+    theta : (n_chains, n_draws, m) float64 or None
+        Draws of the noise precision or the dispersion: m = 1, or one per row of `theta_mode`; or of thresholds.
+    theta_mode : int or None
+        The mode whose rows have a parameter of their own; None when all entries share one.
+    seen : (n_rows,) bool
+    unknown : (n_chains, n_draws, K, R) float64 or None
+        A draw of one more row of each mode, where the rows' prior is learned; None where it was given.
+    n_thresholds : int
+        0 where there are none.
+    drifts : (n_chains, n_draws, n, R) float64 or None
+        Draws of the parameters of every mode that is a series: of each level, log precision and length, and the season
+        (see `Drift`); None where none is.
+    uneven : (n_chains, n_draws, 2) float64 or None
+        Of noise or a dispersion that differs: draws of what factors of mean one multiply, and of the shape of their
+        law. `theta` has the parameters of the rows of `theta_mode`, or the first of these.
+    has_share : bool
+        Whether counts have structural zeros: `theta` is then a dispersion and their share.
+    deviations : Deviations or None
+        What pairs of rows add to latent values, in the draws of one chain after the other.
+    doubt : (n_chains, n_draws) float64 or None
+        Variances of latent values that rows do not show; the noise variances of `theta` hold them already.
+    factors : (n_chains, n_draws) float64 or None
+        Where new observations are not normal about the latent values: what multiplies their precision in each draw.
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> draws = CPRegressor(1, method="gibbs", max_iter=60, random_state=0).fit(tensor).posterior_
+    >>> draws.rows.ndim, draws.rows.shape[2]
+    (4, 18)
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    rows: Annotated[np.ndarray, Sized("chains draws n R")]
+    theta: Annotated[np.ndarray, Sized("chains draws m")] | None
+    theta_mode: int | None
+    seen: Annotated[np.ndarray, Sized("n", "b")]
+    unknown: Annotated[np.ndarray, Sized("chains draws K R")] | None = None
+    drifts: Annotated[np.ndarray, Sized("chains draws _ R")] | None = None
+    n_thresholds: int = 0
+    uneven: Annotated[np.ndarray, Sized("chains draws two")] | None = None
+    has_share: bool = False
+    deviations: Deviations | None = None
+    doubt: Annotated[np.ndarray, Sized("chains draws")] | None = None
+    factors: Annotated[np.ndarray, Sized("chains draws")] | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        sizes = row_dims(self.shape, self.rank, self.theta_mode)
+        return {**sizes, "m": self.n_thresholds or (2 if self.has_share else sizes["m"]), "two": 2}
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
+        values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
+        whole = whole_of(self.rows, more)
+        if unseen is not None and whole is not None:
+            values, more = whole.reshape(-1, *whole.shape[2:]), None
+        elif unseen is not None and more is None:
+            more = draw_rows(*unseen.moments(), len(values), np.random.default_rng(0))
+        if unseen is not None and more is not None:
+            more = more.reshape(len(values), *more.shape[-2:]).astype(values.dtype, copy=False)
+            values = np.concatenate([values, more], axis=1)
+        theta = None
+        if self.theta is not None:
+            each = self.theta.reshape(-1, self.theta.shape[-1])
+            uneven = None if self.uneven is None else self.uneven.reshape(-1, 2)
+            factors = None if self.factors is None else self.factors.ravel()
+            first = first_row(self.shape, self.theta_mode)
+            theta = EntryTheta(each, self.theta_mode, first, uneven=uneven, factors=factors)
+        doubt = None if self.doubt is None else self.doubt.ravel()
+        return Components(values, None, theta, len(self.rows), self.deviations, doubt=doubt)
+
+    def within(self, belief: Components) -> Draws:
+        """The same draws as a part of the array of their components, so that they are stored once."""
+        return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
+
+
+class PointEstimate(NamedTuple):
+    """What an optimiser returns: one value of every factor row, without uncertainty.
+
+    Attributes
+    ----------
+    shape, rank : tuple of int, int
+    rows : (n_rows, R) float64
+    theta : float or None
+        Estimate of the noise precision; None for likelihoods without one.
+    seen : (n_rows,) bool
+
+    Examples
+    --------
+    >>> from tensorcep import CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> point = CPRegressor(1, method="wopt", interactions="cp", random_state=0).fit(tensor).posterior_
+    >>> point.shape, point.rows.shape
+    ((8, 6, 4), (18, 1))
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    rows: Annotated[np.ndarray, Sized("n R")]
+    theta: float | None
+    seen: Annotated[np.ndarray, Sized("n", "b")]
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return row_dims(self.shape, self.rank)
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One point, and the mean of one more row per mode."""
+        rows = self.rows if unseen is None else np.concatenate([self.rows, unseen.mean[0]])
+        theta = None if self.theta is None else EntryTheta(np.array([[self.theta]]))
+        return Components(rows[None], None, theta)
+
+
+class Mixture(NamedTuple):
+    """Equally likely posteriors, of runs from different starts; the first is the one that fits its data best.
+
+    A product of factors has many equivalent and many nearly as good explanations; each run finds one of them, and what
+    they disagree in is uncertain.
+
+    Attributes
+    ----------
+    members : tuple of Posterior
+        At least one, all of one shape and rank.
+
+    Examples
+    --------
+    >>> from tensorcep import CEP, CPRegressor, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method=CEP(n_ensemble=2, n_starts=2), interactions="cp", random_state=0).fit(tensor)
+    >>> len(model.posterior_.members)
+    2
+    """
+
+    members: tuple[Posterior, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of each mode."""
+        return self.members[0].shape
+
+    @property
+    def rank(self) -> int:
+        """Number of columns."""
+        return self.members[0].rank
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Whether a training entry touches the row, (n_rows,) bool."""
+        return self.members[0].seen
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of every member's arrays."""
+        return self.members[0].dims()
+
+    def components(self, unseen: Components | None = None) -> Components:
+        """One Gaussian for each member."""
+        mean, cov = gaussians(self.members, unseen)
+        thetas = [member.theta for member in self.members]
+        deviations = joined_deviations([member.deviations for member in self.members])
+        theta = joined([theta for theta in thetas if theta is not None])
+        return Components(mean, cov, theta, deviations=deviations, doubt=_doubts(self.members))
+
+
+Result = Posterior | Draws | PointEstimate | Mixture
+
+
+def _doubts(members: Sequence[Posterior]) -> np.ndarray | None:
+    doubts = [member.doubt for member in members if member.doubt is not None]
+    return np.array(doubts) if len(doubts) == len(members) else None
+
+
+def with_doubt(result: Posterior | Mixture, doubt: float) -> Posterior | Mixture:
+    """The same with this doubt of latent values."""
+    if isinstance(result, Mixture):
+        return Mixture(tuple(member._replace(doubt=doubt) for member in result.members))
+    return result._replace(doubt=doubt)
+
+
+def first_member(result: Result) -> Posterior | Draws | PointEstimate:
+    """The best posterior of a mixture; any other result as it is."""
+    return result.members[0] if isinstance(result, Mixture) else result

@@ -1,0 +1,154 @@
+"""Entries of a range of rows of one mode, in files that the workers of a cluster map: written once, named by content.
+
+A row's sum runs over its entries in their order, wherever it is made. So ranges of whole rows can be summed on any
+number of workers, to the bits of one process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from tensorcep.core.checks import fail_value, reason_of
+from tensorcep.core.persist.archive import atomic_write
+from tensorcep.kernels.slots import LANES
+
+Record = TypeVar("Record", bound=tuple[Any, ...])
+Item = TypeVar("Item")
+
+# A range has about so many entries, and each mode so many ranges, if it is not said.
+ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
+
+
+class Part(NamedTuple):
+    """The entries of a range of rows of one mode, by row.
+
+    Attributes
+    ----------
+    start : (n + 1,) int64
+        Row i has the places start[i]:start[i + 1] of the arrays below.
+    others : (N, K - 1) int32
+        Packed rows of the entries in the other modes.
+    value : (N,) float64
+        Nothing where what the entries say changes.
+    """
+
+    start: np.ndarray
+    others: np.ndarray
+    value: np.ndarray
+
+
+def parts_for(n_entries: int) -> int:
+    """Ranges of each mode: a power of two, from the number of entries alone."""
+    wanted = min(MOST, max(FEWEST, n_entries // ENTRIES))
+    return 1 << (wanted - 1).bit_length()
+
+
+def cuts_of(start: np.ndarray, n_parts: int) -> np.ndarray:
+    """Rows at which a mode is cut into at most so many ranges of about as many entries, at whole groups of LANES.
+
+    Rows of a group share a random stream.
+    """
+    n, places = len(start) - 1, start[0] + np.arange(1, n_parts) * (start[-1] - start[0]) // n_parts
+    inner = -(-np.searchsorted(start, places) // LANES) * LANES
+    return np.unique(np.concatenate([[0], np.minimum(inner, n), [n]]))
+
+
+def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:
+    """The items, in their order, in a list for each worker, or fewer."""
+    n = max(1, min(len(items), len(workers)))
+    return [list(items[i * len(items) // n : (i + 1) * len(items) // n]) for i in range(n)]
+
+
+def write_part(folder: Path, part: Any) -> str:
+    """Write a record of arrays into the folder, unless it is there; gives its path.
+
+    Raises
+    ------
+    OSError
+        If there is no room for it.
+    """
+    sums = {name: _sum(array) for name, array in part._asdict().items()}
+    path = folder / _sum(np.frombuffer(json.dumps(sums).encode(), dtype=np.uint8))
+    if path.is_dir():
+        return str(path)
+    size, free = sum(array.nbytes for array in part), shutil.disk_usage(folder).free
+    if size > free:
+        raise OSError(f"'{folder}' has room for {free:,} bytes, and {size:,} are needed; free some, or name another.")
+    temporary = folder / f".{path.name}"
+    shutil.rmtree(temporary, ignore_errors=True)  # what a killed process left
+    try:
+        temporary.mkdir()
+        for name, array in part._asdict().items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        with atomic_write(temporary / "sums.json") as handle:
+            handle.write(json.dumps(sums).encode())
+        temporary.rename(path)
+    except OSError as error:
+        reason = reason_of(error)
+        raise OSError(f"cannot write {size:,} bytes into '{folder}' ({reason}); free some, or name another.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return str(path)
+
+
+def _sum(array: np.ndarray) -> str:
+    found = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
+    if array.nbytes:
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+_OPEN: dict[str, Any] = {}
+_LOCK = threading.Lock()
+
+
+def open_part(path: str, kind: type[Record]) -> Record:
+    """A record of this type, mapped into memory; its content is checked when a process opens it first.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or not there.
+    """
+    with _LOCK:
+        if path not in _OPEN:
+            _OPEN[path] = _opened(path, kind)
+        found: Record = _OPEN[path]
+        return found
+
+
+def close_part(path: str) -> None:
+    """Give the memory of a record back that has been read; the system has its files, and reads them again."""
+    with _LOCK:
+        found = _OPEN.get(path, ())
+    for array in found:
+        mapped = array.base
+        while isinstance(mapped, np.ndarray):
+            mapped = mapped.base
+        if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _opened(path: str, kind: Any) -> Any:
+    hint = "remove the folder, and fit again"
+    try:
+        sums = json.loads(Path(path, "sums.json").read_bytes())
+        # copies on writing: arrays that must not be written are of another type, for which kernels compile again
+        arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in kind._fields}
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"the entries in '{path}' cannot be read ({reason_of(error)}); {hint}.") from None
+    part = kind(**{name: np.asarray(array) for name, array in arrays.items()})
+    damaged = [name for name, array in part._asdict().items() if sums.get(name) != _sum(array)]
+    if damaged:
+        fail_value(f"the entries in '{os.path.join(path, damaged[0])}.npy' are damaged (another checksum); {hint}.")
+    return part

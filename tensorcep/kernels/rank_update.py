@@ -1,0 +1,264 @@
+"""Sums of outer products of many vectors: rank-n updates of a symmetric matrix, a tile of it at a time in registers.
+
+The same sums in lanes (`tensorcep.kernels.lanes.add_outer`) hold LANES matrices at once, which from about ten columns
+on are larger than the first-level cache. Here there is one matrix, and a tile of it stays in registers over all n
+vectors, so that multiply-adds, not loads and stores, set the pace.
+
+To the operations arrays are flat: a vector is an array and the place of its first number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from tensorcep.core.compile import block_kernel, emitted_by
+from tensorcep.core.cpu import target
+from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_product
+
+# A tile has ROWS x COLUMNS numbers: eight registers, which leaves half of AVX2's for the operands. Every number is
+# summed over the vectors in their order, whatever the tile.
+COLUMNS = 8
+ROWS = 8 if target().wide else 4
+VECTOR = ir.VectorType(ir.DoubleType(), COLUMNS)
+
+
+def padded(n: int) -> int:
+    """The next multiple of COLUMNS: vectors and the matrix are stored with so many columns."""
+    return -(-n // COLUMNS) * COLUMNS
+
+
+def _number(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
+    """Pointer to a number of a flat array."""
+    return builder.gep(array, [builder.add(start, ir.Constant(start.type, offset))], inbounds=True)
+
+
+def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
+    """Pointer to COLUMNS numbers."""
+    return builder.bitcast(_number(builder, array, start, offset), VECTOR.as_pointer())
+
+
+def everywhere(builder: Any, number: Any) -> Any:
+    """One number in all places of a vector."""
+    nothing, mask = (
+        ir.Constant(VECTOR, ir.Undefined),
+        ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [0] * COLUMNS),
+    )
+    x = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(x, nothing, mask)
+
+
+def data_of(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
+    """The arguments, arrays as pointers to their first numbers."""
+    return [
+        context.make_array(kind)(context, builder, value=value).data if isinstance(kind, types.Array) else value
+        for kind, value in zip(signature.args, args, strict=True)
+    ]
+
+
+def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
+    """Emit the sums of a tile, its last line's factors in an array of their own if there is one.
+
+    `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
+    start, step).
+    """
+
+    def body(q: Any, totals: list[Any]) -> list[Any]:
+        column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)
+        first = builder.add(x[1], builder.mul(q, x[2]))
+        lines = [builder.mul(x[3], ir.Constant(first.type, r)) for r in range(ROWS)]
+        rows = [_number(builder, x[0], builder.add(first, line)) for line in lines]
+        rows += [] if factors is None else [_number(builder, factors, q)]
+        pairs = zip(totals, rows, strict=True)
+        return [
+            emit_add_product(builder, total, everywhere(builder, builder.load(row, align=8)), column)
+            for total, row in pairs
+        ]
+
+    totals = emit_loop(builder, n, [builder.load(pointer, align=8) for pointer in tile], body)
+    for pointer, total in zip(tile, totals, strict=True):
+        builder.store(total, pointer, align=8)
+
+
+def _lines(builder: Any, out: Any, o: Any, stride: Any) -> list[Any]:
+    return [vector_at(builder, out, builder.add(o, builder.mul(stride, ir.Constant(o.type, r)))) for r in range(ROWS)]
+
+
+def _tile_sums(
+    n: Any, x: Any, i: Any, x_step: Any, line: Any, y: Any, j: Any, y_step: Any, out: Any, o: Any, stride: Any
+) -> Any:
+    signature = types.void(types.intp, x, *[types.intp] * 3, y, *[types.intp] * 2, out, *[types.intp] * 2)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        n, x, i, x_step, line, y, j, y_step, out, o, stride = data_of(context, builder, signature, args)
+        _sums(_lines(builder, out, o, stride), builder, n, (x, i, x_step, line), (y, j, y_step))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _edge_sums(
+    n: Any, x: Any, i: Any, y: Any, factors: Any, width: Any, out: Any, o: Any, line: Any, stride: Any
+) -> Any:
+    signature = types.void(types.intp, x, types.intp, y, factors, types.intp, out, types.intp, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        n, x, i, y, factors, width, out, o, line, stride = data_of(context, builder, signature, args)
+        tile = [*_lines(builder, out, o, stride), vector_at(builder, out, line)]
+        _sums(tile, builder, n, (x, i, width, ir.Constant(i.type, 1)), (y, i, width), factors)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@emitted_by(_tile_sums)
+def add_tile(n, x, i, x_step, line, y, j, y_step, out, o, stride):
+    """Add to a tile the sums over q < n of x[i + q * x_step + r * line] y[j + q * y_step + c], r < ROWS, c < COLUMNS.
+
+    It begins at out[o], and its lines are `stride` apart. Arrays have two dimensions, and are flat here.
+    """
+    for r in range(ROWS):
+        for c in range(COLUMNS):
+            for q in range(n):
+                a, b, to = i + q * x_step + r * line, j + q * y_step + c, o + r * stride + c
+                product = x[a // x.shape[1], a % x.shape[1]] * y[b // y.shape[1], b % y.shape[1]]
+                out[to // out.shape[1], to % out.shape[1]] += product
+
+
+@emitted_by(_edge_sums)
+def _add_edge(n, x, i, y, factors, width, out, o, line, stride):
+    """As `add_tile` of lines of `width` from i on, and out[line + c] += sum over q < n of factors[q] y[q, i + c]."""
+    add_tile(n, x, i, width, 1, y, i, width, out, o, stride)
+    for c in range(COLUMNS):
+        for q in range(n):
+            out[line // stride, line % stride + c] += factors[q] * y[q, i + c]
+
+
+@block_kernel
+def add_outer_products(n, R, x, y, factors, out):
+    """Add sums over the first n rows of x and y (m, W), and numbers of factors (m,), to out (S + 1, S).
+
+    The lower triangle of out[:R, :R] gains the outer products x[q] y[q]', the last line factors[q] y[q]. S is `padded`
+    R and W at least that. Other numbers of `out` change, too.
+    """
+    width, stride = y.shape[1], out.shape[1]
+    for b in range(0, R, COLUMNS):
+        _add_edge(n, x, b, y, factors, width, out, b * stride + b, stride * stride + b, stride)
+        for a in range(b + ROWS, R, ROWS):
+            add_tile(n, x, a, width, 1, y, b, width, out, a * stride + b, stride)
+
+
+def _product(out: Any, o: Any, x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
+    signature = types.void(out, types.intp, x, types.intp, y, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out, o, x, i, y, j, n = data_of(context, builder, signature, args)
+
+        def body(q: Any, totals: list[Any]) -> list[Any]:
+            at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
+            product = emit_product(builder, *(builder.load(pointer, align=8) for pointer in pointers))
+            builder.store(product, vector_at(builder, out, builder.add(o, at)), align=8)
+            return totals
+
+        emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@emitted_by(_product)
+def multiply_rows(out, o, x, i, y, j, n):
+    """out[o + p] = x[i + p] y[j + p] for p < n, a multiple of COLUMNS; arrays (m, W) of which a row holds it all."""
+    for p in range(n):
+        product = x[i // x.shape[1], i % x.shape[1] + p] * y[j // y.shape[1], j % y.shape[1] + p]
+        out[o // out.shape[1], o % out.shape[1] + p] = product
+
+
+def _prefetch(x: Any, i: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        place = builder.bitcast(_number(builder, *data_of(context, builder, signature, args)), byte)
+        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp), codegen
+
+
+@emitted_by(_prefetch)
+def read_ahead(x, i):
+    """Have the cache line of number i of x fetched; it may be beyond the array."""
+
+
+def _scaled(combine: Any) -> Any:
+    """A rule for out[o + p] = combine(out[o + p], factor, x[i + p])."""
+
+    def rule(out: Any, o: Any, x: Any, i: Any, factor: Any, n: Any) -> Any:
+        signature = types.void(out, types.intp, x, types.intp, types.float64, types.intp)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            out, o, x, i, factor, n = data_of(context, builder, signature, args)
+            factors = everywhere(builder, factor)
+
+            def body(q: Any, totals: list[Any]) -> list[Any]:
+                at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+                to, of = (vector_at(builder, a, builder.add(first, at)) for a, first in ((out, o), (x, i)))
+                builder.store(combine(builder, to, factors, builder.load(of, align=8)), to, align=8)
+                return totals
+
+            emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return rule
+
+
+@emitted_by(_scaled(lambda builder, to, f, x: emit_add_product(builder, builder.load(to, align=8), f, x)))
+def add_row(out, o, x, i, factor, n):
+    """out[o + p] += factor * x[i + p] for p < n, as `multiply_rows`."""
+    for p in range(n):
+        product = factor * x[i // x.shape[1], i % x.shape[1] + p]
+        out[o // out.shape[1], o % out.shape[1] + p] += product
+
+
+@emitted_by(_scaled(lambda builder, to, f, x: emit_product(builder, f, x)))
+def scale_row(out, o, x, i, factor, n):
+    """out[o + p] = factor * x[i + p] for p < n, as `multiply_rows`."""
+    for p in range(n):
+        out[o // out.shape[1], o % out.shape[1] + p] = factor * x[i // x.shape[1], i % x.shape[1] + p]
+
+
+def _scalar(x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
+    signature = types.float64(x, types.intp, y, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        x, i, y, j, n = data_of(context, builder, signature, args)
+
+        def body(q: Any, totals: list[Any]) -> list[Any]:
+            at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
+            return [emit_add_product(builder, *totals, *(builder.load(pointer, align=8) for pointer in pointers))]
+
+        nothing = ir.Constant(VECTOR, [0.0] * COLUMNS)
+        (total,) = emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [nothing], body)
+        numbers = [builder.extract_element(total, ir.Constant(ir.IntType(32), c)) for c in range(COLUMNS)]
+        while len(numbers) > 1:
+            numbers = [builder.fadd(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+        return numbers[0]
+
+    return signature, codegen
+
+
+@emitted_by(_scalar)
+def dot_row(x, i, y, j, n):
+    """The sum of x[i + p] y[j + p] over p < n, as `multiply_rows` for x (m, W); y is flat."""
+    total = 0.0
+    for p in range(n):
+        total += x[i // x.shape[1], i % x.shape[1] + p] * y[j + p]
+    return total

@@ -1,0 +1,252 @@
+"""The dispersion of negative-binomial counts: its law, learned over all entries or by row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, digamma, polygamma
+
+from tensorcep.core.compile import block_kernel, inlined, kernel
+from tensorcep.core.random import start_stream
+from tensorcep.kernels.polya_gamma import draw_crt
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import logistic
+from tensorcep.likelihoods.parameters.base import Counting, Gamma, Parameter
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, Groups, fitted, log_prior
+
+# The common law of dispersions that rows of a mode have one each: r = r0 lambda, lambda ~ Gamma(alpha, alpha).
+#
+# Entries add l (tables of a Chinese restaurant) to the shape and s (softpluses) to the rate of the law of their r. With
+# lambda integrated out they have the density of `tensorcep.likelihoods.parameters.scale_mixture`, in which n / 2 is l,
+# S / 2 is s and tau is r0: what learns the noise of rows learns their dispersions. Rows of few entries shrink to r0,
+# and one without any has the common law.
+#
+# Source: Zhou and Carin (2015), Negative binomial process count and mixture modeling, IEEE Trans. PAMI 37, for l and s.
+
+# Where alpha starts in `ALPHAS`: dispersions are then about the same.
+FIRST = len(ALPHAS) - 1
+
+
+class Pool(NamedTuple):
+    """What is known of the common law.
+
+    Attributes
+    ----------
+    of : tuple of float
+        Shape and rate of the Gamma prior of r0.
+    found : Evenness
+        r0, and alpha, which is one of `ALPHAS`.
+    """
+
+    of: tuple[float, float]
+    found: Evenness
+
+    @property
+    def law(self) -> tuple[float, float]:
+        """Shape and rate of the common law."""
+        return self.found.alpha, self.found.alpha / self.found.tau
+
+    @property
+    def log_prior(self) -> float:
+        """The log density of log r0 and of alpha beforehand."""
+        return log_prior(self.found.tau, self.of)
+
+
+def first_pool(of: tuple[float, float], start: float) -> Pool:
+    """The common law to begin with."""
+    return Pool(of, Evenness(start, FIRST, 1.0))
+
+
+def told(shape: np.ndarray, rate: np.ndarray) -> Groups:
+    """What entries add to shapes and rates (m,), as groups of entries whose noise differs."""
+    return Groups(2.0 * shape, 2.0 * rate)
+
+
+def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:
+    """The best common law given what entries added to the laws of all r under the one before; and these under it."""
+    a, b = pool.law
+    shape, rate = np.maximum(law.a - a, 0.0), np.maximum(law.b - b, 0.0)
+    pool = pool._replace(found=fitted(told(shape, rate), pool.of, pool.found.tau, pool.found.place))
+    a, b = pool.law
+    return pool, Gamma(a + shape, b + rate)
+
+
+# The dispersion r of negative-binomial counts: a Gamma prior, and what the entries say of it.
+#
+# Samplers and PG-VB count the tables of a Chinese restaurant (Zhou and Carin 2015). Where only Gaussian marginals of
+# the latent values are known, `law_of_dispersion` fits r to them together with one shift c of all its f, since the mean
+# count r e^f stays where it was only if f follows r, which takes the rows several sweeps. Earlier entries, which the
+# prior of a batch speaks for, have said as much of the level of f as of r, and c is as little free.
+
+# E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+_NODES = tuple(zip(NODES.tolist(), WEIGHTS.tolist(), strict=True))
+# Entries whose sums over the nodes stay in the cache.
+AT_ONCE = 256
+# Newton steps of (log r, c), the last of them; how near to its best c is for a step of r; the least curvature believed.
+MAX_NEWTON, CLOSE, NEAR, LEAST_CURVATURE = 30, 1e-6, 0.1, 1e-3
+# How far log r may go at a time: what is left of the level of f is the rows' to follow.
+MOST_STEP = 0.4
+
+
+@block_kernel
+def draw_tables(first, last, y, used, r, key, tables, s):
+    """tables ~ CRT(y, r) of each entry."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            tables[b, lane] = draw_crt(s, y[b, lane], r[b, lane]) if used[b, lane] > 0.0 else 0.0
+
+
+@inlined
+def _add_node(z, w, f, sd, p, pq, soft):
+    """What one node adds; over entries, which vectorises."""
+    for i in range(f.shape[0]):
+        x = f[i] + sd[i] * z
+        big, small, tail = logistic(x)
+        p[i] += w * big
+        pq[i] += w * big * small
+        soft[i] += w * (tail + max(x, 0.0))
+
+
+@kernel
+def expected_logistic(f, sd, p, pq, soft):
+    """Write E[p], E[p (1 - p)] and E[log(1 + e^x)] of p = 1 / (1 + e^-x), x ~ N(f, sd^2)."""
+    for first in range(0, f.shape[0], AT_ONCE):
+        at = slice(first, min(first + AT_ONCE, f.shape[0]))
+        p[at], pq[at], soft[at] = 0.0, 0.0, 0.0
+        for j in range(len(_NODES)):
+            _add_node(_NODES[j][0], _NODES[j][1], f[at], sd[at], p[at], pq[at], soft[at])
+
+
+def expected_tables(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return the expected number of tables, E[CRT(y, r)]."""
+    return np.asarray(r * (digamma(r + y) - digamma(r)))
+
+
+def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
+    """Return log(1 + e^f), or its tangent bound at E[f] = f and E[f^2] = square."""
+    if square is None:
+        return np.logaddexp(0.0, f)
+    xi = np.sqrt(square)
+    return np.asarray(0.5 * f + (0.5 * xi + np.log1p(np.exp(-xi))))
+
+
+def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return log Gamma(y + r) - log Gamma(r) - log y!, by the beta function, which differs less at large r."""
+    some = np.maximum(y, 1.0)
+    return np.asarray(np.where(y > 0.0, -np.log(some) - betaln(r, some), 0.0))
+
+
+def law_of_dispersion(
+    y: np.ndarray,
+    m: np.ndarray,
+    v: np.ndarray,
+    share: float | np.ndarray,
+    prior: tuple[float, float],
+    start: np.ndarray | float,
+    used: np.ndarray | float = 1.0,
+    group: np.ndarray | None = None,
+    earlier: float = 0.0,
+) -> Gamma:
+    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
+
+    Parameters
+    ----------
+    y, m, v : (n,) float64
+    share : float or (k,) float64
+        What share of all its entries they are; the others are taken to be like them.
+    prior : tuple of float
+        Shape and rate of the Gamma prior.
+    start : (k,) float64, or float
+        Where the search starts; log r goes no further than MOST_STEP from there.
+    used : (n,) float64 or float
+        How far each count is one of this law.
+    group : (n,) int64, optional
+        Which r each count has; None where there is but one.
+    earlier : float
+        The part of the prior's rate that earlier entries have added.
+    """
+    start = np.atleast_1d(start)
+    entries = _Entries(y, m, np.sqrt(v), share, used, group, *_alike(y, used, group))
+    n = len(start)
+    log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
+    curvature = np.full(n, LEAST_CURVATURE)
+    for _ in range(MAX_NEWTON):
+        slope, slope_c, bend, cross, bend_c = _derivatives(entries, shift, np.exp(log_r), prior, earlier)
+        bend_c = np.maximum(bend_c, LEAST_CURVATURE)
+        curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
+        # elsewhere the best c is not known yet, nor what r would gain
+        near = going & (np.abs(slope_c) < NEAR * bend_c)
+        step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
+        step = np.where(near, step, 0.0)
+        log_r += step
+        far = np.abs(log_r - np.log(start)) > 2.0 * MOST_STEP
+        going &= ~(near & ((np.abs(step) < CLOSE) | far))
+        if not going.any():
+            break
+        shift += np.where(going, np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0), 0.0)
+    r = np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP))
+    return Gamma(curvature, curvature / r)
+
+
+class _Entries(NamedTuple):
+    """What `law_of_dispersion` is given of the entries; the distinct counts of a law, and how many there are."""
+
+    y: np.ndarray
+    m: np.ndarray
+    sd: np.ndarray
+    share: float | np.ndarray
+    used: float | np.ndarray
+    group: np.ndarray | None
+    counts: np.ndarray
+    law: np.ndarray
+    times: np.ndarray
+
+
+def _alike(y: np.ndarray, used: np.ndarray | float, group: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """The distinct counts, the number of their law, and how many there are; of several laws every count by itself."""
+    times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
+    if group is not None:
+        return y, group, times
+    count, place = np.unique(y, return_inverse=True)
+    return count, np.zeros(len(count), dtype=np.int64), np.bincount(place, times, minlength=len(count))
+
+
+def _derivatives(
+    entries: _Entries, shift: np.ndarray, r: np.ndarray, prior: tuple[float, float], earlier: float
+) -> tuple[np.ndarray, ...]:
+    """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
+    y, group, counts, law = entries.y, entries.group, entries.counts, entries.law
+    p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
+    expected_logistic(entries.m + (shift[0] if group is None else shift[group]), entries.sd, p, pq, soft)
+    mine = y + (r[0] if group is None else r[group])
+
+    def total(values: np.ndarray) -> np.ndarray:
+        each = entries.used * values
+        return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=len(r))
+
+    def of_counts(values: np.ndarray) -> np.ndarray:
+        return np.bincount(law, entries.times * values, minlength=len(r))
+
+    more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
+    in_r = (of_counts(more[0]) - total(soft)) / entries.share + prior[0] / r - prior[1]
+    twice_r = of_counts(more[1]) / entries.share + prior[0] / r**2
+    told = r * r * of_counts(more[1]) / entries.share
+    twice_c = total(mine * pq) / entries.share
+    held = twice_c * r * earlier / np.maximum(told, LEAST_CURVATURE)
+    in_c = total(y - mine * p) / entries.share - held * shift
+    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c + held
+
+
+# From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
+DISPERSION = Parameter(
+    "dispersion",
+    prior=(1.0, 0.1),
+    start=1.0,
+    by_row=True,
+    counting=Counting(expected_tables, draw_tables, softplus, log_constant),
+    law_of_marginals=law_of_dispersion,
+)

@@ -1,0 +1,105 @@
+"""Beta distribution of a share, and its part of a lower bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, digamma, entr, expit
+
+
+class Beta(NamedTuple):
+    """Beta law of a share: a counts what has the property, b what has it not."""
+
+    a: float
+    b: float
+
+    @property
+    def mean(self) -> float:
+        """E[p]."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def variance(self) -> float:
+        """Var[p]."""
+        return self.mean * (1.0 - self.mean) / (self.a + self.b + 1.0)
+
+    @property
+    def log_means(self) -> tuple[float, float]:
+        """E[log p] and E[log (1 - p)]."""
+        both = digamma(self.a + self.b)
+        return float(digamma(self.a) - both), float(digamma(self.b) - both)
+
+    def divergence(self, prior: tuple[float, float]) -> float:
+        """Divergence from the Beta prior of these two numbers."""
+        log_p, log_q = self.log_means
+        rest = (self.a - prior[0]) * log_p + (self.b - prior[1]) * log_q
+        return float(betaln(*prior) - betaln(self.a, self.b) + rest)
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """A draw, never 0 nor 1."""
+        return float(np.clip(rng.beta(self.a, self.b), np.finfo(float).tiny, 1.0 - np.finfo(float).eps))
+
+
+# Structural zeros of counts: an entry is 0, whatever its latent value, with a probability that is learned.
+#
+# P(y | f) = pi [y = 0] + (1 - pi) p(y | f), the share pi having a Beta prior. Given which zeros are structural, the
+# others are counts of the likelihood p, and pi is known by how many there are of each. A zero is not structural with
+# the probability (1 - pi) p(0 | f) / P(0 | f): samplers draw that, mean-field methods take it as the weight of the
+# entry.
+#
+# Source: Lambert (1992), Zero-inflated Poisson regression, Technometrics 34; Neelon (2019), Bayesian zero-inflated
+# negative binomial regression based on Polya-Gamma mixtures, Bayesian Analysis 14, for the sampler.
+
+
+class Zeros(NamedTuple):
+    """What is learned of structural zeros: their share, by its Beta prior, and where it starts."""
+
+    prior: tuple[float, float] = (1.0, 1.0)
+    start: float = 0.1
+
+    def first_law(self, n: int) -> Beta:
+        """The law to begin with, of n entries."""
+        return self.law_of(n * self.start, n * (1.0 - self.start))
+
+    def law_of(self, n_structural: float, n_others: float) -> Beta:
+        """The law given how many entries are structural zeros, and how many are not."""
+        return Beta(self.prior[0] + n_structural, self.prior[1] + n_others)
+
+
+def with_zeros(y: np.ndarray, log_mass: np.ndarray, share: float | np.ndarray) -> np.ndarray:
+    """log P(y) of counts with a share of structural zeros, from the log mass of the others."""
+    with np.errstate(divide="ignore"):
+        own, log_share = np.log1p(-np.asarray(share)) + log_mass, np.log(share)
+    return np.where(y > 0.0, own, np.logaddexp(log_share, own))
+
+
+def presence(y: np.ndarray, log_mass: np.ndarray, share: float) -> np.ndarray:
+    """The probability that each count is no structural zero, from the log mass of such at its latent value."""
+    return np.where(y > 0.0, 1.0, expit(np.log1p(-share) - np.log(share) + log_mass))
+
+
+def weigh(
+    y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], law: Beta, parts: tuple[np.ndarray, ...]
+) -> np.ndarray:
+    """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
+
+    Parameters
+    ----------
+    y : array
+    moments : tuple of two arrays like y
+        E[f] and E[f^2].
+    law : Beta
+        Of the share.
+    parts : tuple of four arrays like y
+        Weight, target, spread and constant of `Augmentation.expected`. To the constant is added what the indicators add
+        to a lower bound: their entropy and their expected log probability.
+    """
+    weight, target, _, constant = parts
+    log_share, log_rest = law.log_means
+    log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
+    present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
+    for part in parts:
+        part *= present
+    constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
+    return present

@@ -1,0 +1,201 @@
+"""What a prior of the rows is made of, and the prior that every row has at present."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tensorcep.core.arrays import sum_of_lines
+from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.priors.laws import ModePrior, Slopes
+
+
+class Coupled(NamedTuple):
+    """Moments of the rows of a series, in the order of its axis: variances (n, R), and covariances of neighbours."""
+
+    variance: np.ndarray
+    cross: np.ndarray
+
+
+class RowPrior(Protocol):
+    """What is known of the rows of all modes before their data; a file of this room each.
+
+    A prior may have parameters of its own, which are learned from the rows that have entries: their posterior follows
+    from the rows' moments (`learn`) and gives the prior that the rows should have (`expectation`, or `draw` for
+    samplers) and what it adds to a lower bound (`bound`). A prior without them is as it begins.
+
+    Attributes
+    ----------
+    Lam, eta : (n, P), (n, R) float64
+        Natural parameters to begin with: a line for each row, or one for each mode where all its rows share it (see
+        `per_row`).
+    learned : bool
+        Whether it has parameters that are learned.
+    """
+
+    @property
+    def Lam(self) -> np.ndarray: ...
+    @property
+    def eta(self) -> np.ndarray: ...
+    @property
+    def learned(self) -> bool: ...
+
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
+        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
+
+        `coupled` has an item for each mode whose rows have an axis.
+        """
+
+    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
+        """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
+
+    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
+        """A draw of the rows' prior given draws of the rows, (n_k, R) per mode."""
+
+    def bound(self, posterior: Any) -> float:
+        """What the parameters add to a lower bound that takes their expectation for the rows' prior."""
+
+    def for_rows(self, seen: Sequence[np.ndarray]) -> RowPrior:
+        """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
+
+    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
+        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
+
+        With `natural` the same of natural means, precision times mean.
+        """
+
+    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
+        """What the prior means of some rows (n_k,) bool of mode k vary by, in units of the rows' own covariance, (n,).
+
+        None where their prior does not depend on features.
+        """
+
+    def axis(self, k: int) -> Any:
+        """The rows of mode k as a series (`axis.Axis`) or a graph (`field.Field`); None where they are independent."""
+
+    def links(self, k: int, modes: ModePrior) -> Any:
+        """The prior of the rows with entries of mode k where they are coupled (`coupled.Joint`); None where not."""
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
+        """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
+
+
+def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, scale and what is free of the columns index (K, Q) of arrays (K, R); padding (-1) is N(0, 1), not free."""
+    used, take = index >= 0, np.maximum(index, 0)
+    mean, scale = (np.take_along_axis(a, take, axis=1) for a in (mean, scale))
+    return mean * used, np.where(used, scale, 1.0), used
+
+
+def clocks_of(prior: RowPrior) -> tuple[Any, ...]:
+    """Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one."""
+    return tuple(getattr(prior, "clocks", ()))
+
+
+class Conditional(NamedTuple):
+    """The prior that the rows have at present.
+
+    Attributes
+    ----------
+    Lam, eta : (n, P), (n, R) float64
+        Natural parameters: a line for each row, or one for each mode (see `per_row`).
+    modes : ModePrior or None
+        The same per mode, where it is learned.
+    seen : (n_rows,) bool
+        Rows that it is learned from: those with entries, and those of a graph that are not integrated out.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    modes: ModePrior | None
+    seen: np.ndarray
+
+
+def per_row(lines: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """A line for each row, of such lines or of one for each mode."""
+    return np.repeat(lines, shape, axis=0) if len(lines) == len(shape) else lines
+
+
+def of_mode(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
+    """A line for each row of mode k, or one for all of them."""
+    return lines[k : k + 1] if len(lines) == len(shape) else lines[slice(*offsets(shape)[k : k + 2])]
+
+
+def for_kernel(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
+    """Lines of which line min(i, last) is that of packed row i, a row of mode k."""
+    return lines[k : k + 1] if len(lines) == len(shape) else lines
+
+
+def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
+    """The prior to begin with."""
+    if not prior.learned:
+        return Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
+    first = offsets(shape)[:-1]  # all rows of a mode begin with the same prior
+    Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
+    precision = unpack(Lam, eta.shape[1])
+    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
+    known = seen.copy()
+    for k, start in enumerate(first):  # rows of a graph without entries may be among those that it learns from
+        of = prior.axis(k)
+        if of is not None:
+            known[start + of.place] = True
+    return Conditional(Lam, eta, ModePrior(mean, precision), known)
+
+
+def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:
+    """The prior of every row from that of its mode."""
+    return Conditional(pack(modes.precision), np.einsum("kij,kj->ki", modes.precision, modes.mean), modes, seen)
+
+
+def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
+    """The flags (n_rows,) of the rows of each mode."""
+    return [flags[a:b] for a, b in itertools.pairwise(offsets(shape))]
+
+
+def of_rows(
+    lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
+) -> np.ndarray:
+    """Prior means, or natural ones, of all rows, (n_rows, R), where those of a mode differ; else the modes' lines."""
+    shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
+    if all(shift is None for shift in shifts):
+        return lines
+    means = np.repeat(lines, shape, axis=0)
+    for own, shift in zip(itertools.pairwise(offsets(shape)), shifts, strict=True):
+        if shift is not None:
+            means[slice(*own)] += shift
+    return means
+
+
+def moments_per_mode(
+    mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Means (n, R) of the rows of each mode that have entries, and the sum of their covariances (R, R)."""
+    own = [slice(a, b) for a, b in itertools.pairwise(offsets(shape))]
+    sums = [unpack(sum_of_lines(cov[k], seen[k]), mean.shape[1]) for k in own]
+    return [mean[k][seen[k]] for k in own], sums
+
+
+def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
+    """The fraction `step` of the way from the old to the new natural parameters; of a series the new ones."""
+    if step == 1.0:
+        return new
+    precision = old.precision + step * (new.precision - old.precision)
+    natural_old, natural_new = (np.einsum("kij,kj->ki", p.precision, p.mean) for p in (old, new))
+    natural = natural_old + step * (natural_new - natural_old)
+    mean = np.linalg.solve(precision, natural[..., None])[..., 0]
+    slopes = (_damped_slopes(k, old, new, precision[k], step) for k in range(len(new.slopes)))
+    return ModePrior(mean, precision, tuple(slopes), new.drifts)
+
+
+def _damped_slopes(k: int, old: ModePrior, new: ModePrior, precision: np.ndarray, step: float) -> Slopes | None:
+    """The slopes of mode k whose natural ones are the fraction `step` of the way from the old ones, at first 0."""
+    found, before = new.slopes[k], old.slopes[k] if old.slopes else None
+    if found is None:
+        return None
+    natural = step * found.coef @ new.precision[k]
+    if before is not None:
+        natural = natural + (1.0 - step) * before.coef @ old.precision[k]
+    return found._replace(coef=np.linalg.solve(precision, natural.T).T)

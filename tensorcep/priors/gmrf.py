@@ -1,0 +1,490 @@
+"""Rows on a graph: a Gaussian Markov random field, its law, draws and marginals."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from tensorcep.core.checks import fail_value
+from tensorcep.core.packing import pack, unpack
+from tensorcep.priors.graph import Net
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import MEAN_ROWS
+from tensorcep.priors.solvers.chain import Marginals
+from tensorcep.priors.solvers.sparse import Order, factor, inverted, ordered, perturb, solve_by_gradients, solved
+
+# The field of a mode that is a graph: which rows are coupled, and what they say of each other at every length.
+#
+# A column of the rows of a graph is a level and x, a Gaussian Markov field of precision lam K,
+#
+#     K = S (I + g L) S,
+#
+# L the graph's Laplacian and S the diagonal matrix with which every row of x alone has the variance 1 / lam. The length
+# is sqrt(g), about as many edges as a field goes together over; g = 0 is rows that do not depend on each other.
+#
+# Rows without entries are integrated out, one after the other, each of which then couples its neighbours; but for those
+# that would couple too many, such as the root of a tree, which are rows like any other. Those of a part of the graph
+# without any entry are left out.
+#
+# Source: Rue and Held (2005), Gaussian Markov Random Fields; Leroux, Lei and Breslow (2000); for a variance that means
+# the same everywhere, Sorbye and Rue (2014).
+
+# Lengths of the grid beside 0, in edges the least and the largest, which is at most so many times the rows of a part.
+LENGTHS, LEAST_EDGES, MOST_EDGES, MOST_RANGES = 12, 0.3, 300.0, 3.0
+# The prior shape of a precision, as of a series.
+SHAPE = 0.5
+# Products that a factor of numbers may take: some seconds.
+MOST_WORK = 2e9
+
+
+class Field(NamedTuple):
+    """The rows of a graph, made once; those that have entries, and few others, in n rows and E edges.
+
+    Attributes
+    ----------
+    clock : Net
+    place : (n,) int64
+        These rows of the mode, ascending.
+    order : (n,) int64
+        All of them in order.
+    left, right : (E,) int64
+        The ends of each edge among them, left < right, by left.
+    lengths : (L,) float64
+        sqrt(g).
+    own, between : (L, n), (L, E) float64
+        The diagonal of K, and less its elements at edges.
+    rest : (L, n) float64
+        The diagonal without what its edges add to it.
+    total : (L, n) float64
+        K summed over the columns.
+    scale : (L, N) float64
+        S of all N rows of the mode.
+    log_det : (L,) float64
+        log |K|.
+    strengths, mean_rows, shape, gram, values, vectors
+        As in `axis.Axis`, without a season.
+    pattern, whole : Order
+        Of a factor for these rows, and for all rows of the mode.
+    gaps : Gaps
+    """
+
+    clock: Net
+    place: np.ndarray
+    order: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    lengths: np.ndarray
+    own: np.ndarray
+    between: np.ndarray
+    rest: np.ndarray
+    total: np.ndarray
+    scale: np.ndarray
+    log_det: np.ndarray
+    strengths: np.ndarray
+    mean_rows: float
+    shape: float
+    gram: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+    pattern: Order
+    whole: Order
+    gaps: Gaps
+
+    @property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of all edges."""
+        return self.left, self.right
+
+
+def check_graph(net: Net, name: Any) -> None:
+    """Refuse a graph whose factors would take too long.
+
+    Raises
+    ------
+    ValueError
+    """
+    if ordered(net.n, net.left, net.right, MOST_WORK) is None:
+        fail_value(
+            f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
+            f"{len(net.left)} edges; keep those of each row's nearest neighbours."
+        )
+
+
+def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
+    """Prepare the rows of a graph, of which those `seen` (n,) have entries; None where these are less than two.
+
+    `strength` is how many times as much as by default the prior of the parameters counts.
+    """
+    if seen.sum() < 2:
+        return None
+    lengths = lengths_of(net)
+    whole: Any = ordered(net.n, net.left, net.right)
+    (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
+    left = integrated_out(net, seen, lengths**2)
+    place, a, b = left.place, left.left, left.right
+    s, n = scale[:, place], len(left.place)
+    between, rest = left.weight * s[:, a] * s[:, b], left.rest * s * s
+    own, total = left.rest.copy(), left.rest * s
+    for i in range(L):
+        for one, other in ((a, b), (b, a)):
+            own[i] += np.bincount(one, left.weight[i], n)
+            total[i] += np.bincount(one, left.weight[i] * (s[i, one] - s[i, other]), n)
+    own, total = own * s * s, total * s
+    pattern: Any = whole if n == net.n else ordered(n, a, b)
+    if n < net.n:
+        log_det = np.array([factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)])
+    return Field(
+        clock=net,
+        place=place,
+        order=np.arange(n),
+        left=a,
+        right=b,
+        lengths=lengths,
+        own=own,
+        between=between,
+        rest=rest,
+        total=total,
+        scale=scale,
+        log_det=log_det,
+        strengths=np.ones(1),
+        mean_rows=strength * MEAN_ROWS,
+        shape=strength * SHAPE,
+        gram=total.sum(axis=1)[:, None],
+        values=np.zeros((L, 0)),
+        vectors=np.zeros((L, 0, 0)),
+        pattern=pattern,
+        whole=whole,
+        gaps=gaps_of(left, scale),
+    )
+
+
+def scales_of(net: Net, whole: Order, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
+    scale, log_det = zip(*(_scaled(net, whole, length) for length in lengths.tolist()), strict=True)
+    return np.stack(scale), np.array(log_det)
+
+
+def _scaled(net: Net, whole: Order, length: float) -> tuple[np.ndarray, float]:
+    """S of all rows, (n,), and log |K|."""
+    if length == 0.0:
+        return np.ones(net.n), 0.0
+    own = 1.0 + length**2 * net.matrix.sum(axis=1)
+    found = factor(whole, own[:, None, None], length**2 * net.weight[:, None])
+    variance = inverted(found)[0][:, 0, 0]
+    return np.sqrt(variance), found.log_det + float(np.log(variance).sum())
+
+
+def lengths_of(net: Net) -> np.ndarray:
+    """The lengths of the grid, by how many rows the largest part of the graph has."""
+    _, part = connected_components(net.matrix, directed=False)
+    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))
+    return np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
+
+
+# Rows of a graph given their prior and what their entries say: a joint draw, or the moments of all of them.
+#
+# A draw solves one perturbed system by conjugate gradients. Moments come from the Cholesky factor in blocks of all
+# columns; where that takes too long, columns are independent of each other in the approximation: their means are the
+# same then, and each has a factor of its own.
+
+# Products of numbers that a factor in blocks may take, some half a second, and numbers that it may hold.
+MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
+# Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
+TOL, MOST_STEPS = 1e-12, 20_000
+NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."
+
+
+class Bonds(NamedTuple):
+    """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns.
+
+    Attributes
+    ----------
+    of : Field
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
+    rest : (n, D) float64
+        The diagonal without what edges add to it.
+    which : (D,) int64
+        The number of the length that counts most.
+    """
+
+    of: Field
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+    rest: np.ndarray
+    which: np.ndarray
+
+
+class Law(NamedTuple):
+    """The law of all rows of a graph: mean, precision and length (D,) of each column, and its S (N, D)."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    length: np.ndarray
+    scale: np.ndarray
+
+
+def bonds(of: Field, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Bonds:
+    """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1, D)."""
+    own, between, rest = (np.ascontiguousarray(part.T @ scale) for part in (of.own, of.between, of.rest))
+    return Bonds(of, own, of.total.T @ (level[:, 0] + scale * centre), between, rest, scale.argmax(axis=0))
+
+
+def draw(prior: Bonds, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
+    """A draw (n, D) of the rows whose entries say Lam (n, P), eta (n, D), at one length; the same for the same key.
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    of, D = prior.of, prior.own.shape[1]
+    Lam, right = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
+    scale = np.ascontiguousarray(of.scale[:, of.place][prior.which].T)
+    if not perturb(Lam, prior.rest, of.left, of.right, prior.between, scale, key, right):
+        raise FloatingPointError(NOT_POSITIVE)
+    return _solution(_with_prior(Lam, prior.own), of.left, of.right, prior.between, right)
+
+
+def marginals(prior: Bonds, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of the rows whose entries say Lam (n, P), eta (n, D).
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    D = prior.own.shape[1]
+    Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D]
+    of, right = prior.of, eta + prior.field
+    found = _moments(of.pattern, (of.left, of.right), _with_prior(Lam, prior.own), prior.between, right)
+    return found._replace(told=(Lam, eta))
+
+
+def gap_moments(of: Field, modes: ModePrior, k: int, told: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given what others are told.
+
+    All rows at once at the parameters `modes`, each column at one length; `told` as `marginals` was, of the first
+    columns, or None.
+    """
+    drift: Any = modes.drifts[k]
+    net, R = of.clock, len(drift.length)
+    out = np.ones(net.n, dtype=bool)
+    out[of.place] = False
+    scale = of.scale[np.argmin(np.abs(of.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
+    Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
+    if told is not None:
+        P, D = told[0].shape[1], told[1].shape[1]
+        Lam[of.place, :P] = told[0]
+        eta[of.place, :D] += told[1]
+    law = Law(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
+    found = moments_of_all(net, of.whole, law, Lam, eta)
+    return found.mean[out], found.cov[out]
+
+
+def moments_of_all(net: Net, whole: Order, law: Law, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
+
+    Raises
+    ------
+    FloatingPointError
+        If the joint precision is not positive definite.
+    """
+    scale, length = law.scale, law.length
+    own = law.precision * scale**2 * (1.0 + length**2 * net.matrix.sum(axis=1)[:, None])
+    weight, field = law.precision * length**2 * net.weight[:, None], law.precision * scale**2
+    for one, other in ((net.left, net.right), (net.right, net.left)):
+        np.add.at(field, one, weight * scale[one] * (scale[one] - scale[other]))
+    between = weight * scale[net.left] * scale[net.right]
+    return _moments(whole, (net.left, net.right), _with_prior(Lam, own), between, eta + field * law.mean)
+
+
+def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Packed blocks with this on their diagonals."""
+    D, out = own.shape[1], Lam.copy()
+    out[:, np.arange(D) * (np.arange(D) + 3) // 2] += own
+    return out
+
+
+def _solution(
+    Lam: np.ndarray, left: np.ndarray, right: np.ndarray, between: np.ndarray, field: np.ndarray
+) -> np.ndarray:
+    """The solution (n, D) by conjugate gradients."""
+    out = np.empty_like(field)
+    if solve_by_gradients(Lam, left, right, between, field, TOL, MOST_STEPS, out) < 0:
+        raise FloatingPointError(NOT_POSITIVE)
+    return out
+
+
+def _moments(
+    order: Order, ends: tuple[np.ndarray, np.ndarray], Lam: np.ndarray, between: np.ndarray, field: np.ndarray
+) -> Marginals:
+    """The moments of rows of this joint precision and natural mean (n, D)."""
+    D, numbers = field.shape[1], len(order.rows) + len(field)
+    if D == 1 or (order.work * D**3 <= MOST_BOND_WORK and numbers * D * D <= MOST_NUMBERS):
+        found = factor(order, unpack(Lam, D), between)
+        mean, (cov, cross) = solved(found, field), inverted(found)
+        return Marginals(mean, pack(cov), cross.copy(), found.log_det)
+    mean = _solution(Lam, *ends, between, field)
+    cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
+    for d in range(D):
+        found, at = factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
+        log_det += found.log_det
+        own, edges = inverted(found)
+        cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
+    return Marginals(mean, cov, cross, log_det, apart=True)
+
+
+# Rows of a graph without entries: integrated out of its field, and what is then known of them given the others.
+#
+# A row that is integrated out couples its neighbours. With y = S x (`priors.field`) the precision of y is always a
+# diagonal `rest` and a Laplacian with positive weights, so that nothing is ever subtracted.
+
+# Neighbours of a row that is integrated out, at most.
+MOST_COUPLED = 16
+
+
+class Gaps(NamedTuple):
+    """Rows that were integrated out, u of them in this order, and what each depends on: neighbours that come later.
+
+    Attributes
+    ----------
+    row : (u,) int64
+    start : (u + 1,) int64
+        Where the neighbours of each begin.
+    other : (m,) int64
+    share : (L, m) float64
+        How much of a neighbour's distance from the level a row is expected to have.
+    spread : (L, u) float64
+        Its variance given them, times lam.
+    """
+
+    row: np.ndarray
+    start: np.ndarray
+    other: np.ndarray
+    share: np.ndarray
+    spread: np.ndarray
+
+
+class Left(NamedTuple):
+    """What is left of the precision of y at each of L lengths, and the rows that were integrated out.
+
+    Attributes
+    ----------
+    place : (n,) int64
+        Rows that are left, ascending.
+    left, right : (E,) int64
+        Edges among these, left < right, by left.
+    rest, weight : (L, n), (L, E) float64
+    steps : list
+        Of each row that was integrated out the row, its neighbours (k,), their weights (k, L), and its pivot (L,).
+    """
+
+    place: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    rest: np.ndarray
+    weight: np.ndarray
+    steps: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
+
+
+def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Left:
+    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
+    L, n = len(multiples), net.n
+    if seen.all():
+        each = multiples[:, None] * net.weight
+        return Left(np.arange(n), net.left, net.right, np.ones((L, n)), each, [])
+    _, part = connected_components(net.matrix, directed=False)
+    known = np.isin(part, part[seen])
+    rest, near = np.ones((n, L)), _neighbours(net, multiples)
+    none = np.zeros(0, dtype=np.int64), np.zeros((0, L)), np.ones(L)
+    steps: list[Any] = [(row, *none) for row in np.flatnonzero(~known).tolist()]
+    heap = [(len(near[row]), row) for row in np.flatnonzero(known & ~seen).tolist()]
+    heapq.heapify(heap)
+    is_left = known.copy()
+    while heap:
+        degree, row = heapq.heappop(heap)
+        if not is_left[row] or degree != len(near[row]):
+            continue
+        if degree > MOST_COUPLED:
+            break
+        is_left[row] = False
+        steps.append(_step(row, near, rest))
+        for other in steps[-1][1].tolist():
+            if not seen[other]:
+                heapq.heappush(heap, (len(near[other]), other))
+    return _left(is_left, near, rest, steps)
+
+
+def _neighbours(net: Net, multiples: np.ndarray) -> list[dict[int, np.ndarray]]:
+    """The weights (L,) of the edges of each row, by neighbour."""
+    near: list[dict[int, np.ndarray]] = [{} for _ in range(net.n)]
+    for a, b, weight in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
+        near[a][b] = near[b][a] = weight * multiples
+    return near
+
+
+def _step(
+    row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Integrate a row out."""
+    others, L = sorted(near[row]), rest.shape[1]
+    weights = np.array([near[row][other] for other in others]).reshape(-1, L)
+    pivot = rest[row] + weights.sum(axis=0)
+    share = weights / pivot
+    for i, a in enumerate(others):
+        rest[a] += share[i] * rest[row]
+        del near[a][row]
+        for j in range(i):
+            b = others[j]
+            near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
+    near[row] = {}
+    return row, np.array(others, dtype=np.int64), weights, pivot
+
+
+def _left(is_left: np.ndarray, near: list[dict[int, np.ndarray]], rest: np.ndarray, steps: list[Any]) -> Left:
+    """What is left, in arrays."""
+    place, L = np.flatnonzero(is_left), rest.shape[1]
+    number = np.cumsum(is_left) - 1
+    edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
+    weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
+    ends = number[np.array(edges, dtype=np.int64).reshape(-1, 2)]
+    return Left(place, ends[:, 0].copy(), ends[:, 1].copy(), rest[place].T.copy(), np.ascontiguousarray(weight), steps)
+
+
+def gaps_of(left: Left, scale: np.ndarray) -> Gaps:
+    """The rows that were integrated out, x = y / scale (L, N)."""
+    L, steps = len(scale), left.steps
+    row = np.array([step[0] for step in steps], dtype=np.int64)
+    start = np.append(0, np.cumsum([len(step[1]) for step in steps])).astype(np.int64)
+    other = np.concatenate([np.zeros(0, dtype=np.int64), *(step[1] for step in steps)])
+    share = [(weights / pivot).T * scale[:, others] / scale[:, [one]] for one, others, weights, pivot in steps]
+    spread = [1.0 / (step[3] * scale[:, step[0]] ** 2) for step in steps]
+    alone = [np.where(len(step[1]) == 0, 1.0, own) for step, own in zip(steps, spread, strict=True)]
+    return Gaps(
+        row,
+        start,
+        other,
+        np.concatenate([np.zeros((L, 0)), *share], axis=1),
+        np.array(alone).reshape(-1, L).T,
+    )
+
+
+def draw_gaps(gaps: Gaps, rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
+    """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
+
+    In each of S draws column r has the length number which (S, R), the level (S, R) and noise (S, u, R), which is
+    divided by the root of lam.
+    """
+    for i in range(len(gaps.row) - 1, -1, -1):
+        own = slice(gaps.start[i], gaps.start[i + 1])
+        found = np.sqrt(gaps.spread[:, i])[which] * noise[:, i]
+        for place in range(own.start, own.stop):
+            found = found + gaps.share[:, place][which] * (rows[:, gaps.other[place]] - level)
+        rows[:, gaps.row[i]] = level + found

@@ -1,0 +1,613 @@
+"""Rows along an axis: an Ornstein-Uhlenbeck process and a season, its law, parameters and forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from tensorcep.core.packing import pack, unpack
+from tensorcep.priors.deviations import SAME_TIME, neighbours
+from tensorcep.priors.graph import Net
+from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.normal_wishart import MEAN_ROWS
+from tensorcep.priors.series import Clock
+from tensorcep.priors.solvers.neighbours import (
+    expected_parts,
+    moments_of,
+    neighbour_lines,
+    neighbour_sums,
+    solve_banded,
+)
+
+# The axis of a mode that is a series: which rows are neighbours, and what they say of each other at every length.
+#
+# The rows with entries of a column, in the order of their times, are a level and a season, and x, a stationary
+# Ornstein-Uhlenbeck process of variance 1 / lam whose correlation falls as exp(-distance / length). With rho of two
+# neighbours so far apart,
+#
+#     precision of x = lam K,   K = v I + sum over pairs a, b of w1 (e_a e_a' + e_b e_b') - w2 (e_a e_b' + e_b e_a'),
+#
+# w1 = v rho^2 / (1 - rho^2) and w2 = v rho / (1 - rho^2); v = 1 on a line, and coth(circle / (2 length)) on a circle.
+#
+# Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, sec. 4.2.1 and B.2; Rue and Held
+# (2005).
+
+# Lengths of the grid, in median steps the least, in ranges the largest; on a circle in its own lengths. Beyond the
+# largest one a process is a random walk.
+LENGTHS, LEAST_STEPS, MOST_RANGES, MOST_CIRCLES, WALK = 24, 0.3, 30.0, 3.0, 1000.0
+# Precisions of a season beside that of the process, of the grid.
+STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)
+# The prior shape of a precision.
+SHAPE = 0.5
+# As how many rows the prior of a level counts that is 0.
+NO_LEVEL = 1e12
+# Decimals to which steps are the same.
+SAME_STEP = 9
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Grid(NamedTuple):
+    """Lengths and, for each of them, how neighbours so far apart depend on each other.
+
+    Attributes
+    ----------
+    lengths : (L,) float64
+        0 for rows that do not depend on each other.
+    own : (L,) float64
+        v.
+    near, between : (L, J) float64
+        w1 and w2 of the J distinct distances.
+    """
+
+    lengths: np.ndarray
+    own: np.ndarray
+    near: np.ndarray
+    between: np.ndarray
+
+
+class Axis(NamedTuple):
+    """The rows with entries of a mode on its axis, made once.
+
+    Attributes
+    ----------
+    clock : Clock
+    place : (n,) int64
+        These rows of the mode, in the order of their times.
+    order : (n,) int64
+        The same among the rows with entries alone.
+    closed : bool
+        Whether the last row is a neighbour of the first one.
+    phase : (n,) int64
+        Which of the P phases each row has.
+    which : (E,) int64
+        Which of the J distances each row and the next one are apart; on a circle the last one and the first one, too.
+    grid : Grid
+    log_det : (L,) float64
+        log |K|.
+    strengths : (S,) float64
+    mean_rows, shape : float
+        As how many rows the prior of the level counts, and the prior shape of lam.
+    gram : (L, P) float64
+        K summed over the rows of a phase and all rows.
+    values, vectors : (L, P), (L, P, P) float64
+        Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none.
+    """
+
+    clock: Clock
+    place: np.ndarray
+    order: np.ndarray
+    closed: bool
+    phase: np.ndarray
+    which: np.ndarray
+    grid: Grid
+    log_det: np.ndarray
+    strengths: np.ndarray
+    mean_rows: float
+    shape: float
+    gram: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+
+    @property
+    def n_phases(self) -> int:
+        """P, one without a season."""
+        return len(self.clock.phases)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The lengths of the grid, (L,)."""
+        return self.grid.lengths
+
+    @property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are neighbours, (E,) and (E,)."""
+        return ends(len(self.place), self.closed)
+
+
+def weights(lengths: np.ndarray, distances: np.ndarray, circle: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """v (L,), w1 and w2 (L, J)."""
+    with np.errstate(divide="ignore", over="ignore"):
+        apart = distances / lengths[:, None]
+        own = 1.0 / np.tanh(0.5 * circle / lengths) if circle > 0.0 else np.ones(len(lengths))
+        return own, own[:, None] / np.expm1(2.0 * apart), own[:, None] * 0.5 / np.sinh(np.minimum(apart, 700.0))
+
+
+def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The lengths of the grid of rows at these times whose neighbours are these steps apart."""
+    span = float(times.max() - times.min())
+    if clock.kind == "rw":
+        return np.array([WALK * (clock.circle or span)])
+    most = MOST_CIRCLES * clock.circle if clock.circle else MOST_RANGES * span
+    found = np.geomspace(LEAST_STEPS * float(np.median(steps)), most, LENGTHS)
+    return np.append(0.0, found) if clock.kind == "auto" else found
+
+
+def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
+    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour.
+
+    `strength` is how many times as much as by default the prior of the parameters counts.
+    """
+    rows = np.flatnonzero(seen)
+    if len(rows) < 2:
+        return None
+    order, apart, closed = in_time(clock, rows)
+    place = rows[order]
+    times = clock.times[place]
+    if not np.isfinite(apart).any():
+        return None
+    lengths = lengths_of(clock, times, apart[np.isfinite(apart)])
+    if closed:
+        apart = np.append(apart, clock.circle - times[-1] + times[0])
+    distances, which = np.unique(np.round(apart, SAME_STEP), return_inverse=True)
+    grid = Grid(lengths, *weights(lengths, distances, clock.circle if closed else 0.0))
+    phase = np.maximum(clock.phase_of(times), 0)
+    level = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS
+    prior, nothing = (level, strength * SHAPE), 3 * (np.empty(0),)
+    begun = (clock, place, order, closed, phase, which.ravel().astype(np.int64), grid)
+    return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
+
+
+def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The order of rows (n,) by groups and times, how far each is from the one before it, and whether on a circle.
+
+    Rows of two groups are infinitely far apart; the distance that closes a circle is left out.
+    """
+    group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
+    order = np.lexsort((clock.times[rows], group))
+    group = group[order]
+    apart = np.where(group[1:] == group[:-1], np.diff(clock.times[rows[order]]), np.inf)
+    return order, apart, clock.circle > 0.0 and len(rows) > 2
+
+
+def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are neighbours, (E,) and (E,)."""
+    left = np.arange(n if closed else n - 1)
+    return left, (left + 1) % n
+
+
+def _with_tables(begun: Axis) -> Axis:
+    """The axis with what its lengths need: determinants, and K in the phases."""
+    grid, n = begun.grid, len(begun.place)
+    L, own = len(grid.lengths), np.empty((n, 1))
+    log_det = np.log1p(grid.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
+    for i in range(L if begun.closed else 0):
+        own[:] = grid.own[i]
+        near, between = (part[i][begun.which][:, None] for part in (grid.near, grid.between))
+        for side in begun.pairs:
+            own[side] += near
+        log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
+    gram = times_k(begun, *_counts(begun))  # (L, P, P)
+    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
+    if not begun.clock.seasonal:
+        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
+    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
+    tables = (totals, np.maximum(values, 0.0), vectors)
+    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=tables[0], values=tables[1], vectors=tables[2])
+
+
+def _counts(of: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sums of `neighbour_sums`, of rows that are 1 in the column of their phase and 0 in others."""
+    P, J, (left, right) = of.n_phases, of.grid.near.shape[1], (of.phase[end] for end in of.pairs)
+    own = np.diag(np.bincount(of.phase, minlength=P).astype(np.float64))
+    near, between = np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):
+        np.add.at(near, (of.which, one, one), 1.0)
+        np.add.at(between, (of.which, one, other), 1.0)
+    return own, near, between
+
+
+def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Sums over phases of K times numbers, for each length, (L, P, R), of what `neighbour_sums` makes of these."""
+    P, grid = of.n_phases, of.grid
+    near, between = (part.reshape(grid.near.shape[1], -1) for part in (near, between))
+    apart = (grid.near @ near - grid.between @ between).reshape(len(grid.own), P, -1)
+    return np.asarray(grid.own[:, None, None] * own + apart)
+
+
+class Links(NamedTuple):
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
+
+    Attributes
+    ----------
+    of : Axis
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean, in the order of the times.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
+    """
+
+    of: Axis
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+
+
+def links(of: Axis, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
+    """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
+    P, grid, (L, D) = of.n_phases, of.grid, scale.shape
+    each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
+    each = each + scale[:, None] * centre
+    tables = [grid.own @ scale, grid.near.T @ scale, grid.between.T @ scale, np.einsum("l,lpd->pd", grid.own, each)]
+    tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (grid.near, -grid.between)]
+    n, E = len(of.place), len(of.which)
+    own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
+    neighbour_lines(of.which, of.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
+    return Links(of, own, field, between)
+
+
+def folded(n: int) -> np.ndarray:
+    """The places of a circle's rows in an order in which neighbours are at most two apart."""
+    order = np.empty(n, dtype=np.int64)
+    order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
+    return order
+
+
+def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The solution (n, D) of each column's system, and the log determinants of their matrices, (D,).
+
+    These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
+    """
+    n, D = own.shape
+    order = folded(n) if closed else np.arange(n)
+    place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
+    place[order] = np.arange(n)
+    bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)
+    bands[0] = own[order]
+    low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
+    bands[high - low, low] = -between
+    solve_banded(bands, found, np.ones(D), log_det)
+    return found[place], log_det
+
+
+class Chained(NamedTuple):
+    """Links (or `bonds.Bonds`), the log determinant of each column's precision, (D,), and the prior means (n, D)."""
+
+    links: Any
+    log_det: np.ndarray
+    mean: np.ndarray
+
+    def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
+        """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
+        prior, moments = self.links, moments_of(rows, variance, cross)
+        given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
+        square, linear = expected_parts(*given, *moments)
+        return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
+
+
+def chained(prior: Links) -> Chained:
+    """The prior with its means and determinants, column by column."""
+    mean, log_det = solved(prior.own, prior.between, prior.field, prior.of.closed)
+    return Chained(prior, log_det, mean)
+
+
+# What the rows of a series say of its parameters: level, season, scale and length of every column.
+#
+# With K as in `priors.axis` the prior is mu ~ N(centre, 1 / (m lam)), s_p ~ N(0, 1 / (strength lam)), lam ~ Gamma, and
+# length and strength one of a grid. Given both all of this is conjugate, so that their posterior is a table: samplers
+# draw from it, and mean-field methods have it as a factor, exactly.
+
+
+class Sums(NamedTuple):
+    """Sums over the rows of a mode less the centre of their level, in D columns.
+
+    Attributes
+    ----------
+    squares : (L, D)
+        x'Kx for each length.
+    in_phase : (L, P, D)
+        K times the rows, summed over each phase.
+    """
+
+    squares: np.ndarray
+    in_phase: np.ndarray
+
+
+def sums(of: Axis, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> Sums:
+    """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
+    grid = of.grid
+    found = neighbour_sums(moments_of(rows, variance, cross), of.which, of.phase, of.n_phases, grid.near.shape[1])
+    square, near, between = found[0]
+    squares: np.ndarray = grid.own[:, None] * square[0]
+    squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
+    return Sums(squares, times_k(of, *found[1]))
+
+
+class Table(NamedTuple):
+    """The posterior of a mode's parameters given length (L) and strength (S), in D columns.
+
+    Attributes
+    ----------
+    log_z : (L, S, D)
+        Log of the prior of both times what the rows say, all else integrated out.
+    a : float
+    b : (L, S, D)
+        Of the Gamma law of lam.
+    level : (L, D)
+        K times the rows, summed.
+    season : (L, P, D)
+        The same by phase in the eigenvectors, the level integrated out.
+    """
+
+    log_z: np.ndarray
+    a: float
+    b: np.ndarray
+    level: np.ndarray
+    season: np.ndarray
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The posterior of length and strength, (L, S, D)."""
+        return np.asarray(np.exp(self.log_z - self.log_sum))
+
+    @property
+    def log_sum(self) -> np.ndarray:
+        """Log evidence of each column, (D,)."""
+        return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
+
+
+def table(of: Any, found: Sums, rate: np.ndarray) -> Table:
+    """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
+    L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
+    whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)
+    square = found.squares - level**2 / whole[:, None]
+    rest = found.in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
+    season = of.vectors.swapaxes(1, 2) @ rest if P else np.zeros((L, 0, rest.shape[2]))
+    kept = of.values[:, None, :] + of.strengths[:, None]  # (L, S, P)
+    square = square[:, None] - np.einsum("lsp,lpd->lsd", 1.0 / kept, season**2)
+    log_det = of.log_det + np.log(of.mean_rows / whole)
+    log_det = log_det[:, None] + P * np.log(of.strengths) - np.log(kept).sum(axis=2)
+    a, b = of.shape + 0.5 * n, rate + 0.5 * np.maximum(square, 0.0)
+    constant = of.shape * np.log(rate) + gammaln(a) - gammaln(of.shape) - 0.5 * n * LOG_2PI - np.log(L * S)
+    return Table(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
+
+
+def levels(of: Any, known: Table, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+    """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
+
+    The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
+    """
+    kept = of.values[:, None, :] + of.strengths[:, None]
+    season = np.einsum("lsd,lsp->lpd", shares, 1.0 / kept) * known.season
+    if noise is not None:
+        season = season + np.einsum("lsd,lsp->lpd", shares, kept**-0.5) * noise[1]
+    season = of.vectors @ season if season.shape[1] else season
+    whole = of.gram.sum(axis=1)[:, None] + of.mean_rows
+    total = shares.sum(axis=1)
+    level = (total * known.level - (np.einsum("lp,lpd->ld", of.gram, season) if season.shape[1] else 0.0)) / whole
+    if noise is not None:
+        level = level + total * noise[0] / np.sqrt(whole)
+    return np.concatenate([level[:, None], season], axis=1)
+
+
+# Rows of a series at other times: between the rows that are known, or beyond them.
+#
+# Given its neighbours a row of an Ornstein-Uhlenbeck process does not depend on any other. With K as in `priors.axis`
+# its precision is lam (v + w1 left + w1 right), and its mean beyond level and season the neighbours', with weights w2
+# beside that. Far beyond the last row it is that of any row.
+
+# Log precision of a column that does not vary.
+CONSTANT = 200.0
+
+
+class Laws(NamedTuple):
+    """The parameters of a series in S draws, or the one of a posterior.
+
+    Attributes
+    ----------
+    mean, precision, length : (S, R) float64
+    season : (S, P, R) float64
+        No phases without a season.
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    length: np.ndarray
+    season: np.ndarray
+
+    def levels(self, phase: int) -> np.ndarray:
+        """Level and season of a row, (S, R); of a phase that is not known the level."""
+        return self.mean + self.season[:, phase] if self.season.shape[1] and phase >= 0 else self.mean
+
+    def more(self, phase: int) -> np.ndarray | float:
+        """What the season of a phase that is not known varies by, (S, R)."""
+        return np.asarray((self.season**2).mean(axis=1)) if self.season.shape[1] and phase < 0 else 0.0
+
+
+def lines_of(laws: Laws) -> np.ndarray:
+    """The laws as lines, (S, 3 + P, R), as `Draws.drifts` has them."""
+    first = (laws.mean, np.log(laws.precision), laws.length)
+    return np.concatenate([np.stack(first, axis=1), laws.season], axis=1)
+
+
+def constant_lines(clock: Clock | Net, row: np.ndarray) -> np.ndarray:
+    """The lines (3 + P, R) of a series all of whose rows are this one (R,)."""
+    lines = np.zeros((n_lines(clock), len(row)))
+    lines[0], lines[1] = row, CONSTANT
+    return lines
+
+
+def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | Net | None, ...]) -> np.ndarray:
+    """The lines (n, R) of all series and graphs, one after the other."""
+    parts = []
+    for k, clock in enumerate(clocks):
+        if clock is not None and modes.drifts and modes.drifts[k] is not None:
+            parts.append(lines_of(laws_of_mode(modes, k))[0])
+        elif clock is not None:  # too few rows with entries for a series
+            parts.append(constant_lines(clock, modes.mean[k]))
+            parts[-1][1] = np.log(np.diagonal(modes.precision[k]))
+    return np.concatenate(parts)
+
+
+def in_columns(
+    lines: np.ndarray, clocks: tuple[Clock | Net | None, ...], places: Sequence[np.ndarray], free: np.ndarray
+) -> np.ndarray:
+    """Lines (..., n, Q) of all series as lines of R columns, at these places (Q,) in each mode, -1 for nowhere.
+
+    Other columns are 0 for good, or 1 where they are not free, (K, R) bool.
+    """
+    out, at = np.empty((*lines.shape[:-1], free.shape[1])), 0
+    for k, clock in enumerate(clocks):
+        if clock is not None:
+            own, used = slice(at, at + n_lines(clock)), places[k] >= 0
+            out[..., own, :] = constant_lines(clock, np.where(free[k], 0.0, 1.0))
+            out[..., own, places[k][used]] = lines[..., own, :][..., used]
+            at = own.stop
+    return out
+
+
+def laws_of(lines: np.ndarray) -> Laws:
+    """The laws in lines (S, 3 + P, R)."""
+    lines = lines.astype(np.float64)
+    return Laws(lines[:, 0], np.exp(lines[:, 1]), lines[:, 2], lines[:, 3:])
+
+
+def n_lines(clock: Clock | Net) -> int:
+    """Lines of a mode."""
+    return 3 + (len(clock.phases) if isinstance(clock, Clock) and clock.seasonal else 0)
+
+
+def laws_of_mode(modes: ModePrior, k: int) -> Laws:
+    """The parameters of a mode that is a series, those of one draw."""
+    drift: Any = modes.drifts[k]
+    parts = (modes.mean[k], np.diagonal(modes.precision[k]), drift.length, drift.season)
+    return Laws(*(np.asarray(part)[None] for part in parts))
+
+
+class Places(NamedTuple):
+    """New times in order, and their neighbours among the known ones.
+
+    Attributes
+    ----------
+    order : (q,) int64
+    left, right : (q,) int64
+        Places among the known times; below 0 for none, of a group without any another number than of others.
+    from_left, to_right : (q,) float64
+        Distances; infinite where there is none.
+    phase : (q,) int64
+    """
+
+    order: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    from_left: np.ndarray
+    to_right: np.ndarray
+    phase: np.ndarray
+
+
+def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> Places:
+    """Where new times (q,) lie among the known ones (n,); of groups see `Clock.at`."""
+    if known.ndim == 2:
+        near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
+        order = np.lexsort((times[:, 1], times[:, 0]))
+        from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
+        return Places(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
+    by_time, n = np.argsort(known, kind="stable"), len(known)
+    start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
+    have, new = known[by_time] - start, times - start
+    new = np.mod(new, circle) if circle else new
+    after = np.searchsorted(have, new, side="right")
+    left, right = after - 1, after
+    if circle:
+        from_left, to_right = new - have[left], np.append(have, circle)[right] - new
+        right = right % n
+    else:
+        padded = np.concatenate([[-np.inf], have, [np.inf]])
+        from_left, to_right = new - padded[after], padded[after + 1] - new
+        right = np.where(right < n, right, -1)
+    left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
+    from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
+    return Places(np.argsort(new, kind="stable"), left, right, from_left, to_right, clock.phase_of(times))
+
+
+def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the neighbours at these distances count, and the variance that is left: (S, R) each."""
+    flat, shape = laws.length.ravel(), laws.length.shape
+    own, near, between = weights(flat, np.array([left, right]), clock.circle)
+    total = own + near.sum(axis=1)
+    counts = (between / total[:, None]).T.reshape(2, *shape)
+    return counts[0], counts[1], 1.0 / (total.reshape(shape) * laws.precision)
+
+
+def draw_at(
+    clock: Clock, known: np.ndarray, rows: np.ndarray, laws: Laws, times: np.ndarray, noise: np.ndarray, joint: bool
+) -> np.ndarray:
+    """Rows at new times, (S, q, R), in each draw of the known ones (S, n, R).
+
+    With `joint` they are draws together; otherwise each is one by itself, given the known rows. `noise` is standard
+    normal, (S, q, R).
+    """
+    out, at = np.empty_like(noise), places(clock, known, times)
+    phases, before, times = clock.phase_of(known), -1, times.reshape(len(times), -1)[:, -1]
+    for i in at.order.tolist():
+        left, distance = at.left[i], at.from_left[i]
+        follows = joint and before >= 0 and at.left[before] == left and at.right[before] == at.right[i]
+        if follows:
+            distance = max(float(times[i] - times[before]) % (clock.circle or np.inf), SAME_TIME)
+        of_left, of_right, variance = _shares(clock, laws, distance, at.to_right[i])
+        value = laws.levels(at.phase[i])
+        if follows:
+            value = value + of_left * (out[:, before] - laws.levels(at.phase[before]))
+        elif left >= 0:
+            value = value + of_left * (rows[:, left] - laws.levels(phases[left]))
+        if at.right[i] >= 0:
+            value = value + of_right * (rows[:, at.right[i]] - laws.levels(phases[at.right[i]]))
+        out[:, i] = value + np.sqrt(variance + laws.more(at.phase[i])) * noise[:, i]
+        before = i
+    return out
+
+
+def moments_at(
+    clock: Clock, known: np.ndarray, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means (q, R) and packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments.
+
+    The covariance of two neighbours follows from those of both, as their joint precision has the prior's coupling.
+    """
+    at, R = places(clock, known, times), mean.shape[1]
+    means, covs, phases = np.empty((len(times), R)), np.empty((len(times), R, R)), clock.phase_of(known)
+    for i in range(len(times)):
+        sides = (at.left[i], at.right[i])
+        *counts, variance = (part[0] for part in _shares(clock, laws, at.from_left[i], at.to_right[i]))
+        value, spread = laws.levels(at.phase[i])[0], np.diag(variance + laws.more(at.phase[i]) * np.ones(R))
+        for side, share in zip(sides, counts, strict=True):
+            if side >= 0:
+                value = value + share * (mean[side] - laws.levels(phases[side])[0])
+                spread = spread + share[:, None] * unpack(cov[side], R) * share
+        if min(sides) >= 0:
+            _, _, between = weights(laws.length[0], np.array([at.from_left[i] + at.to_right[i]]), clock.circle)
+            both = _covariance(unpack(cov[sides[0]], R), unpack(cov[sides[1]], R), laws.precision[0] * between[:, 0])
+            both = counts[0][:, None] * both * counts[1]
+            spread = spread + both + both.T
+        means[i], covs[i] = value, spread
+    return means, pack(covs)
+
+
+def _covariance(left: np.ndarray, right: np.ndarray, coupling: np.ndarray) -> np.ndarray:
+    """The covariance of two Gaussian rows with these covariances whose joint precision couples them by -coupling."""
+    roots = [np.linalg.cholesky(side) for side in (left, right)]
+    U, g, V = np.linalg.svd(roots[0].T @ (coupling[:, None] * roots[1]))
+    y = 2.0 * g / (1.0 + np.sqrt(1.0 + 4.0 * g * g))
+    return np.asarray(roots[0] @ (U * y) @ V @ roots[1].T)
