@@ -16,13 +16,14 @@ from tensorcep.core.checks import check_flag, warn_user
 from tensorcep.core.loop import Run, current_host
 from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
 from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
-from tensorcep.cp.fit.select import plan_fit
+from tensorcep.cp.fit.select import select
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_labels
 from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.plan.resolve import resolve
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
@@ -171,7 +172,7 @@ def resolve_call(spec: FitSpec, before: FitResult | None, read: Read, call: FitC
     how: dict[str, Any] = {"extent": read.extent, "power": read.power}
     is_plain = read.power is None and read.extent is None
     limit = read.limit if is_plain else None
-    plan = plan_fit(spec.knowing(read.coding), read.entries, read.source, limit=limit, **how)
+    plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, limit=limit, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
     return Ready(read, plan, start, is_plain)
 
