@@ -301,10 +301,10 @@ def moments(rows: Natural, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
     return mean, cov
 
 
-# Newton's steps at most; full ones, after which they are halved, as variances, which count as given in a step, could lead
-# back and forth; the largest squared change of a latent value, times its entry's weight, at which they end, and the same
-# for draws; how far a step may move a latent value, but for values with a noise precision, whose log likelihood curves
-# nowhere more than a Gaussian's.
+# Newton's steps at most; full ones, after which they are halved, as variances, which count as given in a step, could
+# lead back and forth; the largest squared change of a latent value, times its entry's weight, at which they end, and
+# the same for draws; how far a step may move a latent value, but for values with a noise precision, whose log
+# likelihood curves nowhere more than a Gaussian's.
 STEPS, FULL, SETTLED, SETTLED_OF_DRAW, LONGEST = 100, 12, 1e-10, 1e-2, 2.0
 
 
