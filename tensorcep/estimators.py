@@ -11,7 +11,7 @@ from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
 from tensorcep.core.persist.models import StoredModel, complete, open_model, parameters
 from tensorcep.core.persist.models import read_attributes as read_plain
-from tensorcep.cp.estimators.store import read_result
+from tensorcep.cp.estimators.store import drop_projection, read_result
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.factor_models.store import read_attributes as read_factor_model
@@ -85,6 +85,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     stored = open_model(path)
     family = _family(stored)
     cls = family.classes[stored.class_name]
+    drop_projection(stored)
     with complete(path):
         fitted = family.read(stored, family.own(cls))
         params = parameters(stored, family.settings)

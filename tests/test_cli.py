@@ -536,14 +536,14 @@ def test_cli_fit_passes_every_option_on(work: Path, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(CPClassifier, "fit", kept)
     options = "--rank 3 --likelihood logit --schedule parallel --damping 0.7 --max-iter 4 --tol 0.5 --seed 9"
-    options += " --zero-rate 0.25 --prior ard --interactions main+cp --projection w2"
+    options += " --zero-rate 0.25 --prior ard --interactions main+cp"
     args = ["fit", work / "probit.tns", "-o", tmp_path / "m", *options.split(), "--dtype", "float32", "-q"]
     assert cli(*args) == 0
     (model,) = asked
     names = ["rank", "link", "max_iter", "tol", "random_state", "zero_rate"]
     assert [getattr(model, name) for name in names] == [3, "logit", 4, 0.5, 9, 0.25]
     assert load(tmp_path / "m").zero_rate_ == 0.25
-    assert model.method == CEP(schedule="parallel", damping=0.7, dtype="float32", projection="w2")
+    assert model.method == CEP(schedule="parallel", damping=0.7, dtype="float32")
     assert (model.prior, model.interactions) == ("ard", "main+cp")
 
 

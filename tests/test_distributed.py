@@ -491,7 +491,6 @@ def cep(**params: Any) -> tc.CEP:
         ("values", cep(schedule="parallel", dtype="float32"), {"prior": "ard"}),
         ("labels", cep(order=2, warm_up=2, positive=False, damping="adaptive"), {"interactions": "auto"}),
         ("probit", cep(moments="posterior", message_precision=1e-6), {}),
-        ("labels", cep(projection="w2"), {}),
         ("limits", cep(n_ensemble=2), {}),
         ("counts", cep(), {}),
         ("levels", cep(), {}),

@@ -38,7 +38,7 @@ DATA holds one line per observed entry: one column per mode, and the value. A ce
 zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values."""
 
 # Options that are settings of a method.
-SETTINGS_GIVEN = ("schedule", "damping", "dtype", "projection")
+SETTINGS_GIVEN = ("schedule", "damping", "dtype")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--dtype", choices=("float64", "float32"), help="of the messages of cep and laplace (default: float64)"
-    )
-    group.add_argument(
-        "--projection",
-        choices=("kl", "w2"),
-        help="of cep: onto the Gaussian of the same moments, or the nearest in the Wasserstein distance (default: kl)",
     )
     add_zeros_option(parser)
     add_place_options(parser)

@@ -50,7 +50,6 @@ FOR_TENSORS: dict[str, Any] = {
     "schedule": None,
     "damping": None,
     "dtype": None,
-    "projection": None,
     "zeros": None,
 }
 TOL = 3e-3  # the default of the command, in place of which each model has its own

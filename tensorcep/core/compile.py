@@ -400,15 +400,9 @@ def call_loglik(address, y, f, theta, value, d1, d2):
 
 
 @emitted_by(_call, checkable=False)
-def call_narrow(address, loglik, y, m, v, theta, alpha, beta, scratch):
-    """Call, inside a kernel, the projection at `address` (see `tensorcep.kernels.nearest.narrow`)."""
-    address(loglik, y, m, v, theta, alpha, beta, scratch)
-
-
-@emitted_by(_call, checkable=False)
-def call_first(address, tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at):
+def call_first(address, tilted, positive, S, m, vt, R, w, at):
     """Call, inside a kernel, the first-order message at `address` (`tensorcep.cp.cep.update.likelihood_message`)."""
-    address(tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at)
+    address(tilted, positive, S, m, vt, R, w, at)
 
 
 @emitted_by(_call, checkable=False)

@@ -233,6 +233,17 @@ def test_load_refuses_format_version_1(tmp_path, kind):
     refused(saved, "holds a model of format version 1", "only version 2; fit the model again and save it.")
 
 
+@each("projection", ["kl", "w2"])
+def test_files_of_cep_with_a_projection_load_if_it_was_the_usual_one(tmp_path, projection):
+    path, model = tmp_path / "model.npz", new("regressor", method=tc.CEP(damping=0.5)).fit(*entries("regressor"))
+    model.save(path)
+    edit(path, **{"params.method.projection": projection})
+    if projection == "kl":
+        assert tc.load(path).method == model.method
+    else:
+        refused(path, "CEP(projection='w2')", "no longer has", "fit the model again")
+
+
 def test_load_refuses_an_unknown_class(saved):
     edit(saved, **{"class": "CPDreamer"})
     refused(saved, "'CPDreamer'", "CPRegressor", "update tensorcep")

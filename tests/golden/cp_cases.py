@@ -150,8 +150,6 @@ VARIANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "cep in parallel, labels": ("probit", tc.CEP(schedule="parallel", damping=0.7), {}),
     "cep with moments of the posterior": ("real", tc.CEP(moments="posterior"), {}),
     "cep with noise of cavities": ("real", tc.CEP(noise_moments="cavity", message_noise=(2.0, 1.0)), {}),
-    "cep by quantiles": ("probit", tc.CEP(projection="w2"), {}),
-    "cep by quantiles, counts": ("poisson", tc.CEP(projection="w2"), {}),
     "cep in single precision": ("real", tc.CEP(dtype="float32"), {}),
     "cep with adaptive damping": ("probit", tc.CEP(damping="adaptive"), {}),
     "cep as published": ("probit", tc.CEP(positive=False, message_precision=1e-6), {"prior": "fixed"}),

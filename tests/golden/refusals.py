@@ -152,8 +152,6 @@ SETTINGS: list[tuple[Any, dict[str, Any]]] = [
     (tc.CEP, {"moments": "prior"}),
     (tc.CEP, {"noise_moments": "prior"}),
     (tc.CEP, {"order": 3}),
-    (tc.CEP, {"projection": "w3"}),
-    (tc.CEP, {"projection": "w2", "order": 2}),
     (tc.CEP, {"damping": 1.0}),
     (tc.CEP, {"dtype": "float16"}),
     (tc.CEP, {"positive": "yes"}),

@@ -62,7 +62,6 @@ TINY = {
     "studies.measure_gaussian_process": "--data crabs --draws 60 --inducing crabs --counts 4",
     "studies.measure_hard_cases": "--cases one-class,stream --scale 0.01 --seeds 0",
     "studies.measure_out_of_core": "--entries 3000 --rank 2 --sweeps 2",
-    "studies.measure_projection": "--data probit,counts --seeds 2 --entries 200 --sweeps 4",
     "studies.measure_forgetting": "--data alog,enron --entries 300 --ranks 1 --sweeps 12 --tol 1e-3",
     "studies.measure_rank_selection": (
         "--seeds 1 --true-ranks 1 --noise 0.5 --shape 8,7,6 --entries 200 --above 1 --largest 2 --starts 1 "

@@ -18,7 +18,7 @@ import numba
 from numba import types
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of
+from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
@@ -38,7 +38,6 @@ from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
 from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
-from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
 NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
@@ -83,7 +82,6 @@ def _side_of(problem: Problem) -> float:
 
 def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns) -> Rule:
     gaussian = problem.noise_prior is not None
-    nearest = options.projection == "w2" and not gaussian  # what a Gaussian tilts is its own nearest one
     return Rule(
         step=1.0,
         power=1.0,
@@ -97,9 +95,6 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns)
         second=second_order_address() if options.order == 2 else 0,
         clamped=clamped_address(columns) if columns.z.size else 0,
         positive=options.positive,
-        nearest=nearest,
-        narrow=address_of(narrow, NARROW_SIGNATURE) if nearest else 0,
-        loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE) if nearest else 0,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=cuts_of(problem, first_thresholds(problem)),
     )
@@ -107,8 +102,8 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns)
 
 def first_order_address() -> Any:
     """The address of `likelihood_message`."""
-    how = (NUMBER, FLAG, FLAG, NUMBER, NUMBER)
-    return address_of(likelihood_message, types.void(*how, *(NUMBER,) * 4, WORK, _slots()))
+    numbers = (NUMBER,) * 4
+    return address_of(likelihood_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
 
 
 def second_order_address() -> Any:

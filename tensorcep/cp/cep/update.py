@@ -12,7 +12,6 @@ from tensorcep.core.compile import (
     block_kernel,
     call_clamped,
     call_first,
-    call_narrow,
     call_second,
     call_tilted,
     inlined,
@@ -28,7 +27,6 @@ from tensorcep.cp.messages.cavities import (
 from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
 from tensorcep.cp.model.columns import Places
 from tensorcep.kernels.lanes import add_outer, layout, scaled_site_precision, symmetric_times_vector, trace_product
-from tensorcep.kernels.nearest import SCRATCH
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, PIVOT_FLOOR, axpy, copy, dot, multiply, scale
 
@@ -51,7 +49,6 @@ Slots = namedtuple(
     "h_m h_v at_m at_v alpha_at beta_at "  # its stencil: steps, points and values there
     "d_alpha d_beta "  # derivatives of alpha and beta by m, v, mm, mv, vv
     "by_z by_zz by_Om by_grad "  # factors of the terms
-    "nodes "  # work space of the projection onto the nearest Gaussian
     "flat "  # work space without lanes
     "size",
 )
@@ -66,7 +63,7 @@ def cep_slots(K: int, R: int, C: int = 0) -> Slots:
     sizes |= dict.fromkeys(("full", "Y", "Yt"), Q)
     vectors = ("z", "eta", "g", "t", "inv_diag", "cross", "Sz", "Om_m", "Om_Sz", "grad_alpha", "grad_beta")
     flat = -(-(P + R * C + C * (C + 1) // 2 + R + C) // LANES)
-    return layout(Slots, **sizes, flat=flat, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5, nodes=SCRATCH)
+    return layout(Slots, **sizes, flat=flat, **dict.fromkeys(vectors, R), d_alpha=5, d_beta=5)
 
 
 def places_of_modes(K: int, R: int) -> list[Places]:
@@ -104,10 +101,6 @@ class Rule(NamedTuple):
         Address of the products with columns that are clamped, or 0 where none is (`parts`).
     positive : bool
         Keep messages positive (see `update.first_order`).
-    nearest : bool
-        Project onto the nearest Gaussian in the Wasserstein distance, not the one of the same moments.
-    narrow, loglik : int
-        Addresses of that projection and of the log likelihood, or 0.
     tilted_noise : bool
         Messages to the noise count y in the moments of f (`update.squared_errors`).
     cuts : (L + 1,) float64
@@ -126,9 +119,6 @@ class Rule(NamedTuple):
     second: int
     clamped: int
     positive: bool
-    nearest: bool
-    narrow: int
-    loglik: int
     tilted_noise: bool
     cuts: np.ndarray
 
@@ -256,24 +246,17 @@ def counted_spread(positive, w, at):
 
 
 @block_kernel
-def first_order(tilted, positive, nearest, narrow, loglik, S, m, R, w, at):
+def first_order(tilted, positive, S, m, R, w, at):
     """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
 
     A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. `positive` limits the second
-    term (`counted_spread`). With `nearest` beta is that of the nearest Gaussian of f, and by the locality of the
-    projection that of u given z. `tilted`, `narrow` and `loglik` are addresses (`slots.Rule`).
+    term (`counted_spread`); `tilted` is an address (`Rule`).
     """
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
     axpy(w, at.f_mean, at.f_mean, at.known, 1, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
-    y, f_mean, f_var, theta, alpha, beta = (
-        w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.alpha], w[at.beta],
-    )  # fmt: skip
-    call_tilted(tilted, y, f_mean, f_var, theta, w[at.logz], alpha, beta)
-    if nearest:
-        scratch = w[at.nodes : at.nodes + SCRATCH]
-        call_narrow(narrow, loglik, y, f_mean, f_var, theta, alpha, beta, scratch)
+    call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     counted_spread(positive, w, at)
     for lane in range(LANES):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
@@ -317,9 +300,9 @@ def first_order_message(S, m, work, R, w, at):
 
 
 @block_kernel
-def likelihood_message(tilted, positive, nearest, narrow, loglik, S, m, vt, R, w, at):
+def likelihood_message(tilted, positive, S, m, vt, R, w, at):
     """The message of a likelihood that is not Gaussian to the row of the cavity S and m, to first order."""
-    first_order(tilted, positive, nearest, narrow, loglik, S, m, R, w, at)
+    first_order(tilted, positive, S, m, R, w, at)
     first_order_message(S, m, vt, R, w, at)
 
 
@@ -378,8 +361,7 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        how = rule.positive, rule.nearest, rule.narrow, rule.loglik
-        call_first(rule.first, rule.tilted, *how, S, m, vt, R, w, at)
+        call_first(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
     else:
         call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record
 from tensorcep.core.persist.models import write_model as write_record
-from tensorcep.core.persist.records import Sized, read_as
+from tensorcep.core.persist.records import RECORD, Sized, read_as
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
@@ -107,6 +108,16 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
         **{name: facts[f"{name}_"] for name in DECIDED},
         **{name: getattr(fitted, name) for name in ALIKE},
     )
+
+
+def drop_projection(stored: StoredModel) -> None:
+    """Forget a setting that CEP once had; refuse a fit by what it no longer does."""
+    method = stored.params.get("method")
+    if isinstance(method, dict) and method.get(RECORD) == "CEP" and method.pop("projection", "kl") != "kl":
+        fail_value(
+            f"'{stored.path}' holds a fit by CEP(projection='w2'), which this tensorcep no longer has; fit the model "
+            "again without it and save it."
+        )
 
 
 def _tell_of_thresholds(stored: StoredModel) -> None:

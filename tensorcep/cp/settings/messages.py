@@ -52,9 +52,6 @@ class CEP(Settings):
         moments="posterior" they are the posterior's.
     order : {1, 2}, default=1
         Order of the Taylor approximation of the expected conditional moments (CEP eq. 10 or 11).
-    projection : {"kl", "w2"}, default="kl"
-        Onto the Gaussian of the same moments, or onto the nearest one in the L2 Wasserstein distance (quantile
-        propagation), which has the same mean and a smaller variance. With order=1; of real values both are the same.
     damping : float in [0, 1), "auto" or "adaptive", default="auto"
         Fraction of the old natural parameters kept in an update; the paper's rho is 1 - damping. "auto" is 0.5, and for
         real values, modewise, 0, or "adaptive" where some are censored. Batches of a stream are then tried without any
@@ -94,8 +91,7 @@ class CEP(Settings):
 
     References
     ----------
-    Wang and Zhe, Conditional Expectation Propagation; for projection="w2" Zhang, Walder, Bonilla, Rizoiu, Xie (2020),
-    Quantile propagation for Wasserstein-approximate Gaussian processes.
+    Wang and Zhe, Conditional Expectation Propagation.
 
     Examples
     --------
@@ -106,7 +102,7 @@ class CEP(Settings):
 
     name: ClassVar[str] = "cep"
     needs: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "censors": {"order": 1, "moments": "cavity", "messages": "full", "projection": "kl"},
+        "censors": {"order": 1, "moments": "cavity", "messages": "full"},
         "coupled_rows": {"order": 1, "positive": True},
         "local": {"keep_messages": False},
         "revisits": {"messages": "full"},
@@ -119,7 +115,6 @@ class CEP(Settings):
     moments: str = "cavity"
     noise_moments: str = "tilted"
     order: int = 1
-    projection: str = "kl"
     damping: Decided = "auto"
     dtype: str = "float64"
     positive: bool = True
@@ -141,8 +136,6 @@ class CEP(Settings):
         check_choice("moments", self.moments, ("cavity", "posterior"))
         check_choice("noise_moments", self.noise_moments, ("tilted", "cavity"))
         check_int("order", self.order, 1, 2)
-        if check_choice("projection", self.projection, ("kl", "w2")) == "w2" and self.order == 2:
-            fail_value("order must be 1 with projection='w2', whose derivatives are not known; got 2; or take 'kl'.")
         check_damping(self.damping, "auto", "adaptive")
         check_choice("dtype", self.dtype, DTYPES)
         check_flag("positive", self.positive)

@@ -27,12 +27,11 @@ from tensorcep.cp.workers.row_cache import SentRows, Sources
 from tensorcep.cp.workers.row_store import Store
 from tensorcep.cp.workers.site_files import Memory, Shelf, Stored, Version, Where, messages_at, written
 from tensorcep.cp.workers.tasks import Given, KernelName, name_of_kernel
-from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 from tensorcep.likelihoods.base import Likelihood
 
 # What workers do for methods that pass messages: a pass over a chunk of the entries, whose messages they keep.
 
-SIGNATURES = {"tilted": TILTED_SIGNATURE, "loglik": LOGLIK_SIGNATURE, "narrow": NARROW_SIGNATURE}
+SIGNATURES = {"tilted": TILTED_SIGNATURE, "loglik": LOGLIK_SIGNATURE}
 
 
 class ChunkPart(NamedTuple):
@@ -198,7 +197,7 @@ def _with_addresses(work: Work, columns: Columns) -> Any:
 
 PASSES = (cep_chunks, averaged_chunks, closed_chunks, laplace_chunks)
 # Fields of a rule that are addresses.
-ADDRESSES = ("tilted", "loglik", "narrow", "first", "second", "clamped")
+ADDRESSES = ("tilted", "loglik", "first", "second", "clamped")
 NOWHERE = KernelName("", "")  # of parts of the pass itself
 
 
@@ -355,9 +354,8 @@ def _fields(kernel: Any, rule: Any) -> tuple[tuple[str, ...], ...]:
 
 def _addresses(rule: Any, likelihood: Likelihood) -> dict[str, KernelName]:
     """The kernels behind the addresses of a rule."""
-    kernels = {name: getattr(likelihood, name) for name in ("tilted", "loglik")} | {"narrow": narrow}
     used = [name for name in ADDRESSES if getattr(rule, name, 0)]
-    return {name: _named(kernels[name]) if name in kernels else NOWHERE for name in used}
+    return {name: _named(getattr(likelihood, name)) if name in SIGNATURES else NOWHERE for name in used}
 
 
 def can_be_passed(likelihood: Likelihood) -> bool:

@@ -7,13 +7,11 @@ import pytest
 from helpers.cases import each
 from oracles import cep as oracle
 
-from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, block_kernel
+from tensorcep.core.compile import TILTED_SIGNATURE, address_of, block_kernel
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.cep.second_order import second_order
-from tensorcep.cp.cep.update import Rule, cep_slots, first_order, first_order_message
-from tensorcep.ep.projections import Tilted, project
+from tensorcep.cp.cep.update import cep_slots, first_order, first_order_message
 from tensorcep.kernels.lanes import work_array
-from tensorcep.kernels.nearest import NARROW_SIGNATURE, narrow
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
@@ -21,15 +19,13 @@ from tensorcep.likelihoods.arrays import tilted_moments
 NAMES = ["gaussian", "probit", "logit", "poisson"]
 
 
-def scalar_tilted(name, projection="kl"):
-    """The likelihood's own tilted moments (tested elsewhere) as a function of numbers; or those of the nearest one."""
+def scalar_tilted(name):
+    """The likelihood's own tilted moments (tested elsewhere) as a function of numbers."""
     record = get_likelihood(name)
 
     def tilted(*numbers):
         y, m, v, theta = (np.array([float(number)]) for number in numbers)
         logz, alpha, beta = tilted_moments(record.tilted, y, m, v, theta)
-        if projection == "w2":
-            beta = project(Tilted(record, y, theta, m, v), alpha, beta)
         return float(logz[0]), float(alpha[0]), float(beta[0])
 
     return tilted
@@ -50,17 +46,7 @@ def inputs(rng, name, R, spread):
     return y, theta, rng.standard_normal((LANES, R)), Om, S, 0.7 * rng.standard_normal((LANES, R))
 
 
-def rule_of(name, order, positive, projection):
-    record, nearest = get_likelihood(name), projection == "w2"
-    return Rule(
-        step=1.0, power=1.0, theta=1.0, tilted=address_of(record.tilted, TILTED_SIGNATURE), gaussian=False,
-        side=0.0, from_posterior=False, order=order, first=0, second=0, clamped=0, positive=positive, nearest=nearest,
-        narrow=address_of(narrow, NARROW_SIGNATURE), loglik=address_of(record.loglik, LOGLIK_SIGNATURE),
-        tilted_noise=False, cuts=np.empty(0),
-    )  # fmt: skip
-
-
-def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="kl"):
+def compiled(order, name, R, y, theta, z, Om, S, m, positive=False):
     """g (LANES, R) and A (LANES, R, R) of the kernel."""
     w, at = work_array(cep_slots(3, R))
     P = R * (R + 1) // 2
@@ -68,13 +54,12 @@ def compiled(order, name, R, y, theta, z, Om, S, m, positive=False, projection="
     for slot, value in ((at.y, y), (at.theta, theta), (at.z, z), (at.Z2, pack(Z2)), (at.S, pack(S)), (at.m, m)):
         value = value.reshape(LANES, -1).T
         w[slot : slot + len(value)] = value
-    rule = rule_of(name, order, positive, projection)
+    tilted = address_of(get_likelihood(name).tilted, TILTED_SIGNATURE)
     if order == 1:
-        how = rule.tilted, rule.positive, rule.nearest, rule.narrow, rule.loglik
-        first_order(*how, at.S, at.m, R, w, at)
+        first_order(tilted, positive, at.S, at.m, R, w, at)
         b, c = w[at.beta][:, None, None], w[at.spread][:, None, None]
         return w[at.g : at.g + R].T.copy(), b * Z2 + c * z[:, :, None] * z[:, None, :]
-    second_order(rule.tilted, rule.positive, w, at, at.S, at.m, R)
+    second_order(tilted, positive, w, at, at.S, at.m, R)
     return w[at.g : at.g + R].T.copy(), unpack(w[at.A : at.A + P].T.copy(), R)
 
 
@@ -90,19 +75,6 @@ def test_first_order_equals_the_twin(rng, name, R, positive):
         g_n, A_n = oracle.first_order(tilted, y[n], theta[n], z[n], Z2, S[n], m[n], positive)
         np.testing.assert_allclose(g[n], g_n, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(A[n], A_n, rtol=1e-11, atol=1e-12)
-
-
-@each("name", ["probit", "logit", "poisson"])
-@each("positive", [False, True])
-def test_first_order_with_the_nearest_gaussian_equals_the_twin(rng, name, positive):
-    y, theta, z, Om, S, m = inputs(rng, name, 3, 0.3)
-    g, A = compiled(1, name, 3, y, theta, z, Om, S, m, positive, "w2")
-    tilted = scalar_tilted(name, "w2")
-    for n in range(LANES):
-        Z2 = Om[n] + np.outer(z[n], z[n])
-        g_n, A_n = oracle.first_order(tilted, y[n], theta[n], z[n], Z2, S[n], m[n], positive)
-        np.testing.assert_allclose(g[n], g_n, rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(A[n], A_n, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
