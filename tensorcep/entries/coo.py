@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorcep.core.arrays import perhaps_among, seen_before
 from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value, printable
+from tensorcep.kernels.sorting import perhaps_among, seen_before
 
 # Of so many keys those that may repeat are looked for by marks, of which there are more than this many for each key;
 # where more than this share of them may, all are sorted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.core.arrays import lexical_lines, sorted_places
+from tensorcep.kernels.sorting import lexical_lines, sorted_places
 
 
 @each("n", [0, 1, 50, 12_000])

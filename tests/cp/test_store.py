@@ -126,7 +126,7 @@ def test_load_restores_what_every_kind_of_method_returns(kind, tmp_path, rng):
     with pytest.warns(UserWarning, match="prior is used"):
         np.testing.assert_array_equal(again.predict(X + 9), model.predict(X + 9))
     if kind == "point":
-        with pytest.raises(ValueError, match="return_std=True needs a posterior, but method 'cep' gives a point"):
+        with pytest.raises(ValueError, match="return_std=True needs a posterior, and this fit is a point"):
             again.predict(X, return_std=True)
         with pytest.raises(ValueError, match="sample_posterior needs a posterior"):
             again.sample_posterior()

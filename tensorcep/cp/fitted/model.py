@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import warn_user
+from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.alignment import (
@@ -250,6 +250,7 @@ class FittedModel(NamedTuple):
         if not self.has_uncertainty:
             cannot = f"gives a point estimate, and {what} needs a posterior"
             refuse_unable(self.fit.method, "posterior", cannot, self.fit.likelihood)
+            fail_value(f"{what} needs a posterior, and this fit is a point estimate; fit again.")
 
     def check_chains(self, what: str) -> None:
         """Refuse what needs chains of draws."""

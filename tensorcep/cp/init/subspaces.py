@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix, hstack
 
-from tensorcep.core.arrays import sorted_places
 from tensorcep.core.executor import ALONE, Executor
+from tensorcep.kernels.sorting import sorted_places
 
 # A block Krylov space of STEPS times the wanted dimension, built from blocks of BLOCK vectors.
 BLOCK = 4

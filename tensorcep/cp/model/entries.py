@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import lay_out, lexical_lines, list_rows
 from tensorcep.core.compile import block_kernel
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.sorting import lay_out, lexical_lines, list_rows
 
 
 def rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits.
 
-    Those are the lines that were sorted (`tensorcep.core.arrays.lexical_lines`).
+    Those are the lines that were sorted (`tensorcep.kernels.sorting.lexical_lines`).
     """
     size = n_blocks * order * LANES
     if room.dtype != np.int32:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import MEMORY, Room, Scratch, leaves, on_scratch, read_ahead, room_of, sorted_places
+from tensorcep.core.arrays import MEMORY, Room, Scratch, leaves, on_scratch, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.sorting import sorted_places
 from tensorcep.likelihoods.base import Likelihood
 
 # Entries that are read at a time, or those of a row with more.

@@ -1,0 +1,164 @@
+"""Whole numbers in order, by counting: of many of them several times as fast as by comparisons; and entries by row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorcep.core.compile import block_kernel
+from tensorcep.kernels.slots import LANES
+
+# Whole numbers sorted by counting, and such as may repeat; entries in lanes, and in the lists of their rows.
+
+# Two hashes of a number: the leading bits of its product with one of these odd numbers.
+FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)
+
+
+@block_kernel
+def sort_lines(lines, c, start, out):
+    """out = the lines (n, C) in the stable order of their column c; start[i + 1] is where those above i begin.
+
+    ``start`` (size + 2,) holds zeros; its first size + 1 numbers tell afterwards where each key begins.
+    """
+    n, width = lines.shape
+    for q in range(n):
+        start[lines[q, c] + 2] += 1
+    for i in range(2, len(start)):
+        start[i] += start[i - 1]
+    for q in range(n):
+        key = lines[q, c] + 1
+        to = start[key]
+        start[key] = to + 1
+        for j in range(width):
+            out[to, j] = lines[q, j]
+
+
+@block_kernel
+def lay_out(lines, first, values, rows, y, permutation):
+    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.entries.Entries`).
+
+    Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed row
+    of each mode. ``y`` may lie where the lines do, from the same byte on, if these have 12 bytes or more: a value is
+    written where lines were read already.
+    """
+    N, K = len(lines), rows.shape[1]
+    for b in range(len(rows)):
+        n = b * LANES
+        used = min(LANES, N - n)
+        for k in range(K):
+            for lane in range(used):
+                rows[b, k, lane] = lines[n + lane, k] + first[k]
+        for lane in range(used):
+            place = lines[n + lane, K]
+            permutation[n + lane] = place
+            y[b, lane] = values[place]
+
+
+@block_kernel
+def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
+    """The entries of every row of the modes first:last, by stable counting (`cp.model.entries.EntriesByRow`).
+
+    ``late`` (N,) is 1 for entries that come last in their rows. ``end`` (n_rows, 2) holds zeros; afterwards it tells
+    where the others of each row end, and where all do.
+    """
+    N, K = len(late), rows.shape[1]
+    for k in range(first, last):
+        for b in range(len(rows)):
+            for lane in range(min(LANES, N - b * LANES)):
+                end[rows[b, k, lane], late[b * LANES + lane]] += 1
+        total = k * N
+        for i in range(offsets[k], offsets[k + 1]):  # where each part begins
+            for part in range(2):
+                count = end[i, part]
+                end[i, part] = total
+                total += count
+        for b in range(len(rows)):
+            for lane in range(min(LANES, N - b * LANES)):
+                n = b * LANES + lane
+                i, part = rows[b, k, lane], late[n]
+                to = end[i, part]
+                end[i, part] = to + 1
+                for j in range(K - 1):
+                    others[to, j] = rows[b, j + (j >= k), lane]
+                if len(value) > 0:
+                    value[to] = y[b, lane]
+                else:
+                    entry[to] = n
+
+
+@block_kernel
+def seen_before(numbers, shift, marks, found):
+    """How many of the numbers (N,) may have occurred before, of which ``found`` (N + 1,) then holds the first so many.
+
+    ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes. All that have are among them.
+    """
+    n = 0
+    for i in range(len(numbers)):
+        place = (np.uint64(numbers[i]) * FIRST_FACTOR) >> shift
+        bit = ONE << (place & IN_WORD)
+        marked = marks[place >> WORD]
+        found[n] = numbers[i]
+        n += (marked & bit) != 0
+        marks[place >> WORD] = marked | bit
+    return n
+
+
+@block_kernel
+def perhaps_among(numbers, some, shift, marks, found):
+    """How many of the numbers (N,) may be among some others; ``found`` and ``marks`` as in `seen_before`."""
+    for number in some:
+        place = (np.uint64(number) * SECOND_FACTOR) >> shift
+        marks[place >> WORD] |= ONE << (place & IN_WORD)
+    n = 0
+    for i in range(len(numbers)):
+        place = (np.uint64(numbers[i]) * SECOND_FACTOR) >> shift
+        found[n] = numbers[i]
+        n += (marks[place >> WORD] & (ONE << (place & IN_WORD))) != 0
+    return n
+
+
+# Whole numbers in order, by counting: of many of them several times as fast as by comparisons.
+
+
+def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the keys in stable order, and where each key begins among them.
+
+    Parameters
+    ----------
+    key : (n,) of whole numbers
+        From 0 to size - 1.
+    size : int
+
+    Returns
+    -------
+    place : (n,) int32 or int64
+    start : (size + 1,) int64
+        Key i has the places place[start[i]:start[i + 1]].
+    """
+    lines = numbered_lines(key[:, None])
+    out, start = np.empty_like(lines), np.zeros(size + 2, dtype=np.int64)
+    sort_lines(lines, 0, start, out)
+    return np.ascontiguousarray(out[:, 1]), start[:-1]
+
+
+def lexical_lines(columns: np.ndarray, sizes: tuple[int, ...], spare: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The lines of columns (n, K), whole numbers from 0, in lexical order, stable; the last column tells their places.
+
+    They are int32 where that holds their number, (n, K + 1), the first of an array that has so many `spare` lines more;
+    the second result is another array like that one, of no meaning any more, for whoever can use its memory.
+    """
+    n = len(columns)
+    room = numbered_lines(columns, spare)
+    other = np.empty_like(room)
+    for k in range(len(sizes) - 1, -1, -1):
+        sort_lines(room[:n], k, np.zeros(sizes[k] + 2, dtype=np.int64), other[:n])
+        room, other = other, room
+    return room, other
+
+
+def numbered_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
+    """Columns (n, K) and the number of every line, then `spare` lines of no meaning."""
+    n, K = columns.shape
+    lines = np.empty((n + spare, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
+    lines[:n, :K], lines[:n, K] = columns, np.arange(n, dtype=lines.dtype)
+    return lines
