@@ -15,14 +15,14 @@ MODULES = ("metrics", "datasets", "plots", "river", "distributed")
 SETTINGS = ("methods", "linear.settings", "factor_models.settings", "gaussian_process.settings")
 # Records that users get from methods, and the one that a likelihood of their own is.
 RECORDS = (
-    "core.belief.Posterior",
-    "core.belief.Mixture",
-    "core.belief.Draws",
-    "core.belief.PointEstimate",
+    "cp.posterior.belief.Posterior",
+    "cp.posterior.belief.Mixture",
+    "cp.posterior.belief.Draws",
+    "cp.posterior.belief.PointEstimate",
     "cp.fitted.diagnostics.Diagnostics",
     "ep.gaussian.EPResult",
     "ep.loopy_bp.BPResult",
-    "likelihoods.record.Likelihood",
+    "likelihoods.base.Likelihood",
 )
 
 GROUPS = {

@@ -19,7 +19,7 @@ def module_paths() -> dict[str, Path]:
 
 
 def package_names(name: str, path: Path) -> set[str]:
-    """Return the names of the package that a module imports ("core.jit.kernel"), late and for type checks too."""
+    """Return the names of the package that a module imports ("core.compile.kernel"), late and for type checks too."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -54,7 +54,7 @@ def compiled_sources() -> list[Path]:
     """Return the files that can change what numba compiles: those that reach numba, and all that these import."""
     paths = module_paths()
     graph = {name: package_imports(name, path, set(paths)) for name, path in paths.items()}
-    todo = [name for name in paths if "numba" in external_imports(paths[name]) or "core.jit" in graph[name]]
+    todo = [name for name in paths if "numba" in external_imports(paths[name]) or "core.compile" in graph[name]]
     seen: set[str] = set()
     while todo:
         name = todo.pop()

@@ -167,7 +167,7 @@ def test_rows_may_lack_features(data):
 
 
 def test_many_features_are_learned_by_conjugate_gradients(data, monkeypatch):
-    for module in ("priors.slopes", "cp.inputs.side_information"):
+    for module in ("priors.regression", "cp.inputs.side_information"):
         monkeypatch.setattr(f"tensorcep.{module}.MOST_DIRECT", 4)
     model = data.fit({"item": tc.Features(data.items)})
     assert rmse(data, model.predict(data.Xc)) < 0.55
