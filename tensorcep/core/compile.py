@@ -1,9 +1,4 @@
-"""numba's front end without work that it does again and again: half of what a first fit waits for.
-
-None of this changes what is compiled. Flags are compared by every look for an overloaded function, option by option;
-what an operator gives for its types is asked anew wherever it stands, twice; and the collector of cycles walks over all
-that numba holds, again and again, while nearly nothing that it allocates can be freed.
-"""
+"""The one decorator of kernels, what each is compiled to, and numba's front end without what it does twice."""
 
 from __future__ import annotations
 
@@ -28,6 +23,12 @@ from numba.extending import intrinsic
 
 from tensorcep.core.cpu import codegen
 from tensorcep.core.kernel_cache import KernelCache
+
+# numba's front end without work that it does again and again: half of what a first fit waits for.
+#
+# None of this changes what is compiled. Flags are compared by every look for an overloaded function, option by option;
+# what an operator gives for its types is asked anew wherever it stands, twice; and the collector of cycles walks over
+# all that numba holds, again and again, while nearly nothing that it allocates can be freed.
 
 
 class KernelFlags(Flags):  # type: ignore[misc]

@@ -39,14 +39,14 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
 
 
 def bulk_size(draws: np.ndarray) -> np.ndarray:
-    """Effective number of independent draws of each quantity's centre; `effective_size` of the normalised ranks."""
+    """Effective number of independent draws of each quantity's centre; `_size` of the normalised ranks."""
     return _size(_normal_scores(_halves(draws)))
 
 
 def tail_size(draws: np.ndarray) -> np.ndarray:
     """Effective number of independent draws of each quantity's tails, the smaller one of both.
 
-    It is `effective_size` of being at or below the 5 % and the 95 % quantile.
+    It is `_size` of being at or below the 5 % and the 95 % quantile.
     """
     bounds = np.quantile(_pooled(draws), TAILS, axis=0)
     lower, upper = (_size(_halves((draws <= bound).astype(float))) for bound in bounds)

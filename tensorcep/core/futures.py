@@ -1,4 +1,4 @@
-"""Tasks on workers that make no progress are given up with a sentence: nobody waits in vain."""
+"""Futures of tasks on workers: what they need and give, and when they are given up with a sentence."""
 
 from __future__ import annotations
 

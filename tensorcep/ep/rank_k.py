@@ -132,7 +132,7 @@ def _log_integral(m: np.ndarray, v: np.ndarray, tau: np.ndarray, nu: np.ndarray)
 
 
 def _change(f: np.ndarray, s: np.ndarray, dtau: np.ndarray, dnu: np.ndarray) -> tuple[float, float]:
-    """As `kernels.sites.site_change`, along the principal axes of s; and the least part of a precision left."""
+    """As `ep.sites.site_change`, along the principal axes of s; and the least part of a precision left."""
     values, axes = np.linalg.eigh(s)
     root = axes * np.sqrt(np.maximum(values, 0.0))
     precision = np.linalg.eigvalsh(root.T @ dtau @ root)

@@ -1,4 +1,4 @@
-"""The work array of one thread: its parts lie one after the other, and a record tells where each begins."""
+"""Small-matrix algebra on lanes, and the work array of one thread that it works in."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Augmentation(NamedTuple):
     drawn : kernel or None
         ``drawn(first, last, y, used, f, theta, key, weight, target, s)``: draws of weight and target for the blocks
         first:last of (n_blocks, LANES) arrays; `used` is 0 in padding lanes and 1 in others, or, where the augmentation
-        is `weighted`, how often the entry counts; `key` and `s` are those of `kernels.streams`. None as for `expected`.
+        is `weighted`, how often the entry counts; `key` and `s` are those of `core.random`. None as for `expected`.
     weighted : bool
         Whether weights differ from 1. What is expected then depends on E[f^2] alone, and otherwise on E[f] alone.
     matched : bool

@@ -1,4 +1,4 @@
-"""The record of counts with structural zeros (`zeros`): what is learned of them, and how new ones are predicted."""
+"""Counts with structural zeros (`parameters.zero_inflation`): what is learned of them, and predictions of new ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Logit likelihood: P(y = 1 | f) = 1 / (1 + e^-f), for labels coded -1 and +1.
 
-Tilted moments come from the adapted trapezoidal rule of `kernels.quadrature`, in units of the cavity's standard
+Tilted moments come from the adapted trapezoidal rule of `kernels.special`, in units of the cavity's standard
 deviation. With q the likelihood of the entry's label and p = 1 - q, and E over the tilted density,
 
     alpha = y E[p],    beta = E[p] - 2 E[p^2] + E[p]^2 = E[q] - 2 E[q^2] + E[q]^2,

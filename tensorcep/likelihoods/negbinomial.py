@@ -2,7 +2,7 @@
 
 P(y | f) = Gamma(y + r) / (Gamma(r) y!) p^y (1 - p)^r with p = 1 / (1 + e^-f) and theta = r > 0 the dispersion of the
 entry. The mean count is r e^f, its variance r e^f (1 + e^f). Tilted moments come from the adapted trapezoidal rule of
-`kernels.quadrature`, on an interval outside of which the tilted density and its products with the weights below have
+`kernels.special`, on an interval outside of which the tilted density and its products with the weights below have
 fallen by DROP nats. With n = y + r and E over the tilted density,
 
     alpha = (E[f] - m) / v = y - n E[p],    beta = 1 / v - Var[f] / v^2 = n E[p (1 - p)] - n^2 Var[p];

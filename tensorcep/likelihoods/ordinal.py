@@ -1,7 +1,7 @@
 """Likelihood of ordered levels 0, 1, ...: the level counts the thresholds that f plus standard noise exceeds.
 
 The noise is normal ("ordinal_probit") or logistic ("ordinal_logit"). Of two levels the first is the probit likelihood,
-the second the logit one. The thresholds are learned (`thresholds`).
+the second the logit one. The thresholds are learned (`parameters.thresholds`).
 
 Source: McCullagh (1980), JRSS B 42; Albert and Chib (1993), JASA 88, sec. 4, for the latent normal.
 """

@@ -1,6 +1,6 @@
 """Poisson likelihood with log link: y ~ Poisson(e^f), for counts 0, 1, 2, ...
 
-Tilted moments come from the adapted trapezoidal rule of `kernels.quadrature`, centred on the mode of
+Tilted moments come from the adapted trapezoidal rule of `kernels.special`, centred on the mode of
 (likelihood x cavity). Around it, with d = f - mode and rate = e^mode, the log density falls by
 rate (e^d - 1 - d) + d^2 / (2 v), which says how far the nodes must reach. With E over the tilted density,
 

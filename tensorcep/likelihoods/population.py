@@ -6,7 +6,7 @@ are w times those in the sample, whatever the link:
     P(y = 1 | f) = w g(f) / (w g(f) + 1 - g(f)) = sigma(log w + a(f)),    a(f) = log g(f) - log(1 - g(f)).
 
 For the logit, a(f) = f and log w is added to the mean of f. For the probit the expectation over f ~ N(m, v) has no
-closed form; it is taken by the trapezoidal rule of `kernels.quadrature`, on nodes that follow from bounds on a(f): its
+closed form; it is taken by the trapezoidal rule of `kernels.special`, on nodes that follow from bounds on a(f): its
 slope is at most |f| + 2, its curvature is below 1, and the nearest poles of sigma(log w + a(f)) lie about pi / a'(f0)
 from the real line, f0 being where sigma is 1/2.
 

@@ -32,7 +32,7 @@ class PosteriorOfComponents(NamedTuple):
 
 
 class ARDPrior(NamedTuple):
-    """Rows whose precision is learned component by component (see `record.RowPrior`).
+    """Rows whose precision is learned component by component (see `base.RowPrior`).
 
     Attributes
     ----------

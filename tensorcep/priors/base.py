@@ -74,7 +74,7 @@ class RowPrior(Protocol):
         """
 
     def axis(self, k: int) -> Any:
-        """The rows of mode k as a series (`axis.Axis`) or a graph (`field.Field`); None where they are independent."""
+        """Mode k as a series (`ou_process.Axis`) or a graph (`gmrf.Field`); None where its rows are independent."""
 
     def links(self, k: int, modes: ModePrior) -> Any:
         """The prior of the rows with entries of mode k where they are coupled (`coupled.Joint`); None where not."""

@@ -23,7 +23,7 @@ from tensorcep.priors.solvers.chain import Marginals
 #
 # Samplers draw length, scale, level and season of each column given the rows with entries, and then these rows jointly.
 # Mean-field methods have the posterior of all four as a factor, and the rows with entries of such a mode as one
-# Gaussian. Other modes have the prior of `learned`, or of `regressed`.
+# Gaussian. Other modes have the prior of `normal_wishart`, or of `regression`.
 
 
 class PosteriorOfDrift(NamedTuple):
@@ -51,7 +51,7 @@ class Posteriors(NamedTuple):
 
 
 class SeriesPrior(NamedTuple):
-    """Rows that drift in some modes (see `record.RowPrior`).
+    """Rows that drift in some modes (see `base.RowPrior`).
 
     Attributes
     ----------
@@ -246,14 +246,14 @@ def draw(
     precision: float = 1.0,
     overwrite: bool = False,
 ) -> np.ndarray:
-    """A draw (n, D) of the rows given `precision` times what their entries say (see `blocks.draw`)."""
+    """A draw (n, D) of the rows given `precision` times what their entries say (see `chain.draw`)."""
     if isinstance(prior, Links):
         return chain.draw(prior, Lam, eta, key, precision, overwrite)
     return gmrf.draw(prior, precision * Lam, precision * eta, key)
 
 
 def marginals(prior: Joint, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-    """The moments of the rows given `precision` times what their entries say (see `blocks.marginals`)."""
+    """The moments of the rows given `precision` times what their entries say (see `chain.marginals`)."""
     if isinstance(prior, Links):
         return chain.marginals(prior, Lam, eta, precision)
     return gmrf.marginals(prior, precision * Lam, precision * eta)

@@ -1,7 +1,7 @@
 """Deviations of single rows along the axis of another mode, at any row and time: their moments, and draws.
 
 A pair of a row and a time that has no entries follows from its neighbours in time, of the same row: as in
-`priors.ahead`, with one number in place of a row. Those of a row without any are about 0.
+`priors.ou_process`, with one number in place of a row. Those of a row without any are about 0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.n
 
 
 def couplings(length: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """w1 and w2 (`priors.axis`) of processes of these lengths (C,), at distances (q,) or (C, q)."""
+    """w1 and w2 (`priors.ou_process`) of processes of these lengths (C,), at distances (q,) or (C, q)."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         far = np.where(np.isfinite(apart), apart / length[:, None], np.inf)
         return 1.0 / np.expm1(2.0 * far), 0.5 / np.sinh(np.minimum(far, 700.0))

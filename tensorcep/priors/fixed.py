@@ -71,7 +71,7 @@ def natural_lines(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.nda
 
 
 class FixedPrior(NamedTuple):
-    """A prior that stays as it is given (see `record.RowPrior`): Lam (n, P) and eta (n, R)."""
+    """A prior that stays as it is given (see `base.RowPrior`): Lam (n, P) and eta (n, R)."""
 
     Lam: np.ndarray
     eta: np.ndarray

@@ -65,7 +65,7 @@ class Field(NamedTuple):
     log_det : (L,) float64
         log |K|.
     strengths, mean_rows, shape, gram, values, vectors
-        As in `axis.Axis`, without a season.
+        As in `ou_process.Axis`, without a season.
     pattern, whole : Order
         Of a factor for these rows, and for all rows of the mode.
     gaps : Gaps
@@ -343,7 +343,7 @@ def _moments(
 
 # Rows of a graph without entries: integrated out of its field, and what is then known of them given the others.
 #
-# A row that is integrated out couples its neighbours. With y = S x (`priors.field`) the precision of y is always a
+# A row that is integrated out couples its neighbours. With y = S x, S as above, the precision of y is always a
 # diagonal `rest` and a Laplacian with positive weights, so that nothing is ever subtracted.
 
 # Neighbours of a row that is integrated out, at most.

@@ -165,7 +165,7 @@ class PosteriorOfModes(NamedTuple):
 
 
 class LearnedPrior(NamedTuple):
-    """Rows whose mean and precision are learned, one of each per mode (see `record.RowPrior`).
+    """Rows whose mean and precision are learned, one of each per mode (see `base.RowPrior`).
 
     Attributes
     ----------

@@ -283,7 +283,7 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
 
 
 class Chained(NamedTuple):
-    """Links (or `bonds.Bonds`), the log determinant of each column's precision, (D,), and the prior means (n, D)."""
+    """Links (or `gmrf.Bonds`), the log determinant of each column's precision, (D,), and the prior means (n, D)."""
 
     links: Any
     log_det: np.ndarray
@@ -305,7 +305,7 @@ def chained(prior: Links) -> Chained:
 
 # What the rows of a series say of its parameters: level, season, scale and length of every column.
 #
-# With K as in `priors.axis` the prior is mu ~ N(centre, 1 / (m lam)), s_p ~ N(0, 1 / (strength lam)), lam ~ Gamma, and
+# With K as above the prior is mu ~ N(centre, 1 / (m lam)), s_p ~ N(0, 1 / (strength lam)), lam ~ Gamma, and
 # length and strength one of a grid. Given both all of this is conjugate, so that their posterior is a table: samplers
 # draw from it, and mean-field methods have it as a factor, exactly.
 
@@ -404,8 +404,8 @@ def levels(of: Any, known: Table, shares: np.ndarray, noise: tuple[np.ndarray, n
 
 # Rows of a series at other times: between the rows that are known, or beyond them.
 #
-# Given its neighbours a row of an Ornstein-Uhlenbeck process does not depend on any other. With K as in `priors.axis`
-# its precision is lam (v + w1 left + w1 right), and its mean beyond level and season the neighbours', with weights w2
+# Given its neighbours a row of an Ornstein-Uhlenbeck process does not depend on any other. With K as above its
+# precision is lam (v + w1 left + w1 right), and its mean beyond level and season the neighbours', with weights w2
 # beside that. Far beyond the last row it is that of any row.
 
 # Log precision of a column that does not vary.

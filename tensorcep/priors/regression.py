@@ -229,9 +229,9 @@ def solve(have: Ready, right: np.ndarray, strength: float, start: np.ndarray) ->
 
 # A learned prior whose row means depend on features of the rows: N(mu_k + B_k'x_i, Lam_k^-1) in modes that have some.
 #
-# Samplers draw (mu_k, Lam_k, B_k) and its strength given the rows (`slopes`). Mean-field methods have the posterior of
+# Samplers draw (mu_k, Lam_k, B_k) and its strength given the rows (above). Mean-field methods have the posterior of
 # (mu_k, Lam_k, B_k) as a factor, and of the strength the value at which the lower bound is highest. Modes without
-# features have the prior of `learned`.
+# features have the prior of `normal_wishart`.
 
 # Values of the log of the strength among which the best one is sought first.
 GRID = 31
@@ -268,7 +268,7 @@ class Posteriors(NamedTuple):
 
 
 class FeaturesPrior(NamedTuple):
-    """Rows whose mean, precision and dependence on features are learned (see `record.RowPrior`).
+    """Rows whose mean, precision and dependence on features are learned (see `base.RowPrior`).
 
     Attributes
     ----------

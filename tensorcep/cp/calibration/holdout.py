@@ -285,7 +285,7 @@ def update_held(
     if sweep >= burn_in // 2:
         shape = None if uneven is None else uneven.shape
         density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
-    share = share if uneven is None or uneven.shape is None else 0.0  # they tell it in another way (`gibbs.uneven`)
+    share = share if uneven is None or uneven.shape is None else 0.0  # told in another way: `gibbs.state`
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 

@@ -49,7 +49,7 @@ from tensorcep.priors.base import RowPrior, clocks_of
 from tensorcep.priors.ou_process import constant_lines
 
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
-# (`held_out.LEAST_SHARE`).
+# (`holdout.LEAST_SHARE`).
 MOST_DOUBT = 1.0 - LEAST_SHARE
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)

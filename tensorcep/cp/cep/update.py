@@ -96,13 +96,13 @@ class Rule(NamedTuple):
         1 or 2: order of the Taylor approximation.
     first, second : int
         Addresses of the first-order message of a likelihood that is not Gaussian, and of the second-order one, or 0
-        where none is sent (`parts`).
+        where none is sent (`method`).
     clamped : int
-        Address of the products with columns that are clamped, or 0 where none is (`parts`).
+        Address of the products with columns that are clamped, or 0 where none is (`method`).
     positive : bool
-        Keep messages positive (see `update.first_order`).
+        Keep messages positive (see `first_order`).
     tilted_noise : bool
-        Messages to the noise count y in the moments of f (`update.squared_errors`).
+        Messages to the noise count y in the moments of f (`squared_errors`).
     cuts : (L + 1,) float64
         Where ordered levels are cut; nothing for other likelihoods.
     """
@@ -310,7 +310,7 @@ def likelihood_message(tilted, positive, S, m, vt, R, w, at):
 #
 # One pass visits every entry of its chunks, block by block: (a) moments of the K rows of each entry, on lanes; (b) the
 # likelihood's tilted moments, through its address; (c) new messages, damped, and their sums per row, on lanes. What the
-# messages are stands in `update`.
+# messages are stands above, at CEP's update.
 
 
 @inlined

@@ -88,7 +88,7 @@ def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: d
 
 
 def read_result(stored: StoredModel, observation: type[Observation]) -> FitResult:
-    """The result that `write_model` wrote; one of `core.store.UNREADABLE` if something is missing or wrong."""
+    """The result that `write_model` wrote; one of `core.persist.models.UNREADABLE` if something is missing or wrong."""
     _tell_of_thresholds(stored)
     fitted: FittedCP = fitted_record(stored, FittedCP)
     labels, facts = fitted.labels.labels(), fitted.own

@@ -1,6 +1,7 @@
 """Gibbs sampling of the CP model: every chain draws, in every sweep, each part given everything else.
 
-In the burn-in chains leave some entries out, which then tell how far each chain is to be believed (`held_out`).
+In the burn-in chains leave some entries out, which then tell how far each chain is to be believed
+(`tensorcep.cp.calibration.holdout`).
 
 For likelihoods that are not Gaussian in f an auxiliary variable per entry (`tensorcep.likelihoods.augmentation`), then
 the rows of one mode after the other, then the precision of the entries, where there is one. A dispersion comes first,

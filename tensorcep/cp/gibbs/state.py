@@ -48,9 +48,9 @@ from tensorcep.likelihoods.parameters.zero_inflation import Zeros, presence
 # of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors integrated out
 # too: given them it would hardly move either.
 #
-# Where entries left out tell the noise (`held_out`), they tell how large the precisions of rows are on average; what
-# rows are beside each other their own residuals tell, with a precision of their own. Of Student noise they tell
-# precision and shape both (`tensorcep.cp.gibbs.method`).
+# Where entries left out tell the noise (`tensorcep.cp.calibration.holdout`), they tell how large the precisions of rows
+# are on average; what rows are beside each other their own residuals tell, with a precision of their own. Of Student
+# noise they tell precision and shape both (`tensorcep.cp.gibbs.method`).
 
 if TYPE_CHECKING:
     pass

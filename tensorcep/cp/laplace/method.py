@@ -122,7 +122,7 @@ def squared_errors(K, marginal, w, at):
 def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
     """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
 
-    As `cep.sweep.cep_chunks`: new messages replace old ones in place, their sums go to ``sums``, and ``noise`` is the
+    As `cep.update.cep_chunks`: new messages replace old ones in place, their sums go to ``sums``, and ``noise`` is the
     (a, b) of the noise posterior, whose messages are updated with those of the last mode.
     """
     K, R, structured = entries.rows.shape[1], rows.eta.shape[1], columns.z.shape[2] > 0

@@ -229,7 +229,7 @@ def cells_of(entries: Entries, R: int) -> Cells:
 
 
 def latent_of_cells(cells: Cells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
-    """As `tensorcep.cp.model.rows.latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
+    """As `latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
     f = unset(entries)
     cells.tables.start()
     record = (mean[None], cells, f.reshape(1, -1))

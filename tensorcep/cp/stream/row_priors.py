@@ -1,17 +1,17 @@
 """Rows of a mode in a stream, and their priors that batches teach: by features, along a series, on a graph.
 
 **Features.** The law of the map from features to prior means, given the rows, needs sums over the rows with entries
-alone (`priors.regressed`). A batch takes what its rows said before out of them and puts what they say now in, so that
+alone (`priors.regression`). A batch takes what its rows said before out of them and puts what they say now in, so that
 it costs no more than its rows and the cube of the number of features. A row's prior is replaced by what its features
 say when the row is next looked at: its messages stay. Rows without entries are as unsure as the map, too.
 
 **Series and graphs.** What all entries so far say of a row is kept, as natural parameters beside those of its prior
 (`ModeRows`): the row's posterior less its prior. With the law of the drift they give the moments of all rows of the
-mode at once, by Kalman smoothing (`priors.blocks`), linear in their number; of a graph from a sparse Cholesky factor,
-rows that it does not name being rows without edges. A batch begins with these moments as the prior of its rows, those
-that it brings being forecast; what its entries say is added, the law is learned on from the moments of all rows with
-entries, and rows are smoothed again. Where a batch touches several rows of a mode, it is learned a second time with
-what the others of its rows were told, since in between they count as independent.
+mode at once, by Kalman smoothing (`priors.solvers.chain`), linear in their number; of a graph from a sparse Cholesky
+factor, rows that it does not name being rows without edges. A batch begins with these moments as the prior of its rows,
+those that it brings being forecast; what its entries say is added, the law is learned on from the moments of all rows
+with entries, and rows are smoothed again. Where a batch touches several rows of a mode, it is learned a second time
+with what the others of its rows were told, since in between they count as independent.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class Chain(NamedTuple):
     weight : float
         How many times as much as by default that counts.
     mean, precision, length : (D,) float64
-        Of the process (see `core.mode_laws.Drift`).
+        Of the process (see `priors.laws.Drift`).
     season : (P, D) float64
     """
 
@@ -340,7 +340,7 @@ def first_chain(
 
 
 def links_of(known: Chain, clock: Clock, rows: np.ndarray) -> Links:
-    """The prior of some rows (n,) of the mode together: an Ornstein-Uhlenbeck process (see `priors.axis`)."""
+    """The prior of some rows (n,) of the mode together: an Ornstein-Uhlenbeck process (see `priors.ou_process`)."""
     order, apart, closed = in_time(clock, rows)
     place = rows[order]
     times, n = clock.times[place], len(place)
@@ -401,7 +401,7 @@ def rows_together(known: Chain, clock: Known, sites: Natural) -> Natural:
 def law_after(known: Chain, clock: Known, seen: np.ndarray, sites: Natural) -> Chain:
     """The chain with the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
 
-    It is that of a fit by mean field (`priors.drifting`), at the most probable length.
+    It is that of a fit by mean field (`priors.coupled`), at the most probable length.
     """
     D, own = len(known.mean), known.in_free(sites)
     lines = np.zeros((1, D * (D + 1) // 2)), np.zeros((1, D))

@@ -1,7 +1,7 @@
 """An executor whose sums over entries are made on the workers of a cluster; all else runs on threads here.
 
 Rows are here. Of each mode they go to the workers when they have changed, and the new rows, or the sums, of every range
-of rows come back. Rows that workers draw (`drawing`) or update (`summing`) they have from each other. What entries say
+of rows come back. Rows that workers draw (`Drawing`) or update (`Summing`) they have from each other. What entries say
 where that changes (auxiliary variables) is here, too: its draws and the squares that it follows from are made by the
 workers, and each range of rows gets its own, in its order. Kernels, entries and orders of additions are those of one
 process, and so are the bits.

@@ -25,7 +25,7 @@ from tensorcep.kernels.slots import LANES
 # What workers do for a fit: the rows, or the sums, of ranges of rows of one mode. All of it is pure.
 #
 # Rows of the other modes come in blocks, one for each mode, which have names: a worker keeps them, and is given those
-# alone that are new to it (`store`).
+# alone that are new to it (`row_store`).
 
 
 class Range(NamedTuple):

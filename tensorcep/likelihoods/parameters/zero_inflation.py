@@ -1,4 +1,4 @@
-"""Beta distribution of a share, and its part of a lower bound."""
+"""The share of structural zeros among counts: its Beta law, and which zeros are structural."""
 
 from __future__ import annotations
 

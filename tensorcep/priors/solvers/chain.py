@@ -440,7 +440,7 @@ def _take_off(D, V, c, h, inverse, moved, minus, following):
 
 @inlined
 def _eliminate_many(t, q, given, A, h, V, y, inverse, following, room):
-    """As `panels.eliminate_block`, of more lines than one panel has."""
+    """As `eliminate_block`, of more lines than one panel has."""
     eta, field, between, precision = given
     root, c, panel, spare, moved, minus, past = room
     m, (D, S) = len(V), (eta.shape[1], len(A))

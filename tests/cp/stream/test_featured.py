@@ -72,7 +72,7 @@ def stored_moments(state):
 
 @each("thin", [False, True])
 def test_map_after_batches_is_that_of_all_rows_at_once(data, streamed, thin):
-    """Sums that batches changed are those over all rows, and the law is the conjugate one of `regressed`."""
+    """Sums that batches changed are those over all rows, and the law is the conjugate one of `regression`."""
     model = streamed
     if thin:
         X = sparse.csr_array(np.c_[data.items["age"], data.items["kind"] == "a"].astype(float))
