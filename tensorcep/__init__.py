@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from tensorcep.entries.io import read_tensor as read_tensor
     from tensorcep.entries.io import write_tensor as write_tensor
     from tensorcep.entries.labels import Labels as Labels
+    from tensorcep.entries.sparse_tensor import SparseTensor as SparseTensor
     from tensorcep.entries.tables import train_test_split as train_test_split
-    from tensorcep.entries.tensor import SparseTensor as SparseTensor
     from tensorcep.ep.gaussian import GaussianEP as GaussianEP
     from tensorcep.ep.loopy_bp import LoopyBP as LoopyBP
     from tensorcep.estimators import load as load
-    from tensorcep.factor_models.collective import CollectiveMatrixFactorization as CollectiveMatrixFactorization
-    from tensorcep.factor_models.group_factor import BayesianCCA as BayesianCCA
-    from tensorcep.factor_models.group_factor import GroupFactorAnalysis as GroupFactorAnalysis
     from tensorcep.factor_models.pca import BayesianFactorAnalysis as BayesianFactorAnalysis
     from tensorcep.factor_models.pca import BayesianPCA as BayesianPCA
+    from tensorcep.factor_models.views import BayesianCCA as BayesianCCA
+    from tensorcep.factor_models.views import CollectiveMatrixFactorization as CollectiveMatrixFactorization
+    from tensorcep.factor_models.views import GroupFactorAnalysis as GroupFactorAnalysis
     from tensorcep.gaussian_process.classifier import GaussianProcessClassifier as GaussianProcessClassifier
     from tensorcep.gaussian_process.count import GaussianProcessCountRegressor as GaussianProcessCountRegressor
     from tensorcep.linear.bayes_point import BayesPointMachine as BayesPointMachine
-    from tensorcep.linear.regression import BayesianLogisticRegression as BayesianLogisticRegression
-    from tensorcep.linear.regression import BayesianProbitRegression as BayesianProbitRegression
+    from tensorcep.linear.glm import BayesianLogisticRegression as BayesianLogisticRegression
+    from tensorcep.linear.glm import BayesianProbitRegression as BayesianProbitRegression
     from tensorcep.methods import CEP as CEP
     from tensorcep.methods import PGVB as PGVB
     from tensorcep.methods import VMP as VMP
@@ -63,9 +63,8 @@ NAMES = {
     "cp.estimators.count": ("CPCountRegressor",),
     "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "factor_models.pca": ("BayesianPCA", "BayesianFactorAnalysis"),
-    "factor_models.collective": ("CollectiveMatrixFactorization",),
-    "factor_models.group_factor": ("BayesianCCA", "GroupFactorAnalysis"),
-    "linear.regression": ("BayesianLogisticRegression", "BayesianProbitRegression"),
+    "factor_models.views": ("CollectiveMatrixFactorization", "BayesianCCA", "GroupFactorAnalysis"),
+    "linear.glm": ("BayesianLogisticRegression", "BayesianProbitRegression"),
     "linear.bayes_point": ("BayesPointMachine",),
     "gaussian_process.classifier": ("GaussianProcessClassifier",),
     "gaussian_process.count": ("GaussianProcessCountRegressor",),
@@ -76,7 +75,7 @@ NAMES = {
     "entries.io": ("read_tensor", "write_tensor"),
     "entries.labels": ("Labels",),
     "entries.tables": ("train_test_split",),
-    "entries.tensor": ("SparseTensor",),
+    "entries.sparse_tensor": ("SparseTensor",),
     "ep.gaussian": ("GaussianEP",),
     "ep.loopy_bp": ("LoopyBP",),
     "estimators": ("load",),

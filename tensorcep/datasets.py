@@ -11,8 +11,10 @@ from tensorcep.entries.datasets import DatasetInfo as DatasetInfo
 from tensorcep.entries.datasets import Fold as Fold
 from tensorcep.entries.datasets import available as available
 from tensorcep.entries.datasets import load_alog as load_alog
+from tensorcep.entries.datasets import load_covid19_serology as load_covid19_serology
 from tensorcep.entries.datasets import load_dblp as load_dblp
 from tensorcep.entries.datasets import load_enron as load_enron
+from tensorcep.entries.datasets import load_il2 as load_il2
 from tensorcep.entries.download import ENVIRONMENT as ENVIRONMENT
 from tensorcep.entries.download import fetch as fetch
 from tensorcep.entries.download import published_entries as published_entries
@@ -30,5 +32,3 @@ from tensorcep.entries.points import load_simulation as load_simulation
 from tensorcep.entries.points import load_uci as load_uci
 from tensorcep.entries.points import read_glass as read_glass
 from tensorcep.entries.points import read_wine as read_wine
-from tensorcep.entries.shipped import load_covid19_serology as load_covid19_serology
-from tensorcep.entries.shipped import load_il2 as load_il2

@@ -21,7 +21,7 @@ from tensorcep import CPRegressor, metrics
 from tensorcep.core.checks import check_int
 from tensorcep.core.persist.archive import atomic_write
 from tensorcep.datasets import load_covid19_serology
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.plots import plot_coverage, plot_predictions
 
 TEST_SIZE = 0.2

@@ -31,7 +31,7 @@ from tensorcep.cli._lines import hint_line
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.estimators import ESTIMATORS
 from tensorcep.methods import CEP
 

@@ -11,7 +11,7 @@ import pytest
 
 from tensorcep import CPCountRegressor, load
 from tensorcep.cli import main
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 

@@ -32,7 +32,7 @@ from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.row_cache import HeldRows
 from tensorcep.cp.workers.row_pass import Made, Summing, rows_alone
 from tensorcep.cp.workers.row_store import Piece
-from tensorcep.entries.dask_frames import frame_of_dask
+from tensorcep.entries.dask import frame_of_dask
 from tensorcep.kernels.rows import row_divergences
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor

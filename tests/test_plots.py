@@ -21,7 +21,7 @@ from tensorcep.cli import main
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import write_tensor
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.methods import Gibbs
 from tensorcep.model_selection.select_rank import select_rank
 from tensorcep.priors.series import Series
@@ -502,7 +502,7 @@ def test_plot_series_draws_a_component_over_an_ordered_mode(ax: Any) -> None:
 
 
 def test_long_labels_leave_place_for_the_figure():
-    from tensorcep.plots.axes import LONGEST, text_of
+    from tensorcep.plots.style import LONGEST, text_of
 
     names = [f"{'a name that goes on ' * 5}{k}" for k in range(12)]
     assert [len(text_of(name)) for name in names] == [LONGEST] * 12

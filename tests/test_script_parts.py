@@ -27,7 +27,7 @@ from tensorcep.cp.cep import method as cep
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.probit import PROBIT
-from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.glm import fit_glm
 from tensorcep.metrics import crps_gaussian
 
 

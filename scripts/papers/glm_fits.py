@@ -13,8 +13,8 @@ from tensorcep import datasets
 from tensorcep.core.loop import Run
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.likelihoods.probit import PROBIT
-from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.glm import fit_glm
+from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS, IS, GLMSettings
 
 CONDITIONAL = ("cep1", "cep2")

@@ -77,8 +77,8 @@ from scripts.papers.glm_fits import (
 )
 from tensorcep import datasets
 from tensorcep.core.loop import run
-from tensorcep.linear.data import GLMPosterior, GLMProblem
-from tensorcep.linear.methods import SWEPT, fit_glm
+from tensorcep.linear.glm import SWEPT, fit_glm
+from tensorcep.linear.problem import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import GLM_METHODS
 from tensorcep.metrics import auc
 

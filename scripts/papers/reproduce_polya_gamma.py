@@ -16,9 +16,8 @@ import numpy as np
 
 from scripts.lib.common import Row, parser, report, row, say, words
 from scripts.lib.polya_gamma import DATA, METHODS, Watch, link_of, simulate
-from tensorcep.factor_models.fit import ENGINES, fit_problem
-from tensorcep.factor_models.relations import Priors
-from tensorcep.factor_models.starts import build_problem
+from tensorcep.factor_models.fit import ENGINES, build_problem, fit_problem
+from tensorcep.factor_models.problem import Priors
 
 
 def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> list[Row]:

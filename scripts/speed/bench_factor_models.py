@@ -25,9 +25,8 @@ from scripts.lib.common import ROOT, Row, parser, report, row, say, words
 from scripts.lib.peers.environment import prepare, run_worker
 from scripts.lib.polya_gamma import METHODS, Watch, link_of, simulate
 from tensorcep import BayesianFactorAnalysis, BayesianPCA
-from tensorcep.factor_models.fit import ENGINES, fit_problem
-from tensorcep.factor_models.relations import Priors
-from tensorcep.factor_models.starts import build_problem
+from tensorcep.factor_models.fit import ENGINES, build_problem, fit_problem
+from tensorcep.factor_models.problem import Priors
 
 GOALS = (0.044, 0.036)
 TIMED = ("pg-direct-f", "pg-direct-f-best", "pg-direct-naive", "pg-noise-f", "pg-direct-gibbs", "boehning")

@@ -24,8 +24,8 @@ from sklearn.linear_model import LogisticRegression
 from scripts.lib.common import Row, numbers, parser, report, row, say
 from tensorcep import BayesianLogisticRegression, datasets
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.glm import fit_glm
+from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS
 
 METHODS = ("ep", "ep-factorized", "cep1", "cep2", "lp", "vb")

@@ -22,7 +22,7 @@ import pandas as pd
 
 from scripts.lib.common import Row, numbers, parser, report, row, say, words
 from tensorcep.entries.io import read_batches, read_tensor
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 SHAPE = (20_000, 10_000, 5_000)
 KINDS = ("csv", "labels", "text", "parquet", "tns", "stream", "stream-text")

@@ -19,7 +19,7 @@ import pandas as pd
 
 from scripts.lib.common import Row, parser, report, row
 from tensorcep.entries.io import read_tensor, write_tensor
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 SHAPE = (100_000, 20_000, 5_000)
 CHUNK = 1 << 18

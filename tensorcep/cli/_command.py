@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tensorcep.entries.io import Reading
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 STDOUT = "-"
 FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
@@ -130,7 +130,7 @@ def add_safe_csv(parser: Any) -> None:
 
 def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
     """Write a table of results as csv, as --safe-csv says."""
-    from tensorcep.entries.io.write import escaped
+    from tensorcep.entries.io.files import escaped
 
     shown = escaped(table) if args.safe_csv else table
     shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")

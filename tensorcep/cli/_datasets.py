@@ -10,7 +10,7 @@ from tensorcep.core.checks import check_choice, check_int, fail_value
 
 if TYPE_CHECKING:
     from tensorcep.datasets import DatasetInfo
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 DESCRIPTION = f"""\
 Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its

@@ -13,7 +13,7 @@ from tensorcep.core.checks import check_columns, check_file, fail_value
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 # Kinds of files with further columns.
 TABLES = ("csv", "parquet")

@@ -169,7 +169,7 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
     import numpy as np
     import pandas as pd
 
-    from tensorcep.entries.spelling import numbers_of
+    from tensorcep.entries.labels import numbers_of
 
     column = column.reset_index(drop=True)
     # A stream keeps labels of text files as text, as a later line may hold any.

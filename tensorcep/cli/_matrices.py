@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tensorcep.entries.labels import Labels
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 MODELS = {
     "pca": "BayesianPCA",
@@ -183,9 +183,8 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
 
     from tensorcep.entries.io import format_of, read_cells
     from tensorcep.entries.io.lines import comma_hint
-    from tensorcep.entries.labels import Labels
-    from tensorcep.entries.spelling import numbers_of
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.labels import Labels, numbers_of
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
     kind = format_of(check_file(path), args.format)
     if kind not in ("csv", "parquet") or args.modes is not None or args.value is not None:
@@ -215,7 +214,7 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
 def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
     from tensorcep.estimators import FACTOR_MODELS
-    from tensorcep.factor_models.kinds import augmentation_of
+    from tensorcep.factor_models.sites import augmentation_of
 
     how: dict[str, Any] = {"random_state": args.seed, "n_jobs": args.threads, "verbose": progress}
     for name, value, default in (
@@ -253,7 +252,7 @@ def _entities(given: Given) -> tuple[str, str]:
 
 def _shared(tensors: list[SparseTensor], entities: list[tuple[str, str]]) -> list[SparseTensor]:
     """The matrices with the same rows for the same entity: all labels that one of them has."""
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
     known: dict[str, Labels | None] = {}
     sizes: dict[str, int] = {}
@@ -324,7 +323,7 @@ def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> Sp
     ValueError
         If the file holds no matrix, or indices for labels.
     """
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
     tensor, link = matrix_in(path, args), model._links[m]
     coords, labels = tensor.coords.copy(), [model._entity_labels[e] for e in (link.row, link.col)]
@@ -340,7 +339,7 @@ def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> Sp
 
 def new_matrix(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
     """New rows of matrix m from a file, with the model's columns."""
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
     tensor, link = matrix_in(path, args), model._links[m]
     known, own = model._entity_labels[link.col], tensor.labels[1]

@@ -20,8 +20,7 @@ from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import format_of, read_cells, read_tensor
 from tensorcep.entries.io.layout import MISSING
 from tensorcep.entries.io.lines import comma_hint
-from tensorcep.entries.labels import Labels
-from tensorcep.entries.spelling import number_of
+from tensorcep.entries.labels import Labels, number_of
 
 
 class Queries(NamedTuple):

@@ -15,9 +15,9 @@ from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matche
 from tensorcep.core.checks import check_file, fail_value, optional_module, reason_of
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.columns import files_of
+from tensorcep.entries.io.files import cells_layout
 from tensorcep.entries.io.lines import open_binary, skip_lines
 from tensorcep.entries.io.parquet import frames_of_parquet
-from tensorcep.entries.io.read import cells_layout
 from tensorcep.entries.io.text import general_dialect
 
 # Lines that are predicted at a time; a file that is no larger is read whole, as one column tells most of its labels.

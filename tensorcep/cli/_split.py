@@ -67,7 +67,7 @@ def _share_or_number(text: str) -> float | int:
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.entries.io import write_tensor
-    from tensorcep.entries.splitting import held_out, way_of
+    from tensorcep.entries.sparse_tensor import held_out, way_of
 
     if isinstance(args.test_size, int):
         check_int("--test-size", args.test_size)
@@ -125,9 +125,8 @@ def _table(args: argparse.Namespace) -> pd.DataFrame | None:
 
 def _write(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
     from tensorcep.entries.io import format_of
+    from tensorcep.entries.io.files import cells_layout, escaped, text_file
     from tensorcep.entries.io.packed import UNIT
-    from tensorcep.entries.io.read import cells_layout
-    from tensorcep.entries.io.write import escaped, text_file
 
     if format_of(path, args.format) == "parquet":
         with output(path) as handle:

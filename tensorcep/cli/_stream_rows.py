@@ -22,7 +22,7 @@ from tensorcep.core.checks import check_int, fail_value
 if TYPE_CHECKING:
     from tensorcep.entries.io import Batch
     from tensorcep.entries.labels import Labels
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 # Options of streams of tensors beside those of fits of tensors, with their defaults.
 FOR_STREAMS = {
@@ -103,7 +103,7 @@ class Rows:
             If a row was there before, or a column is new.
         """
         from tensorcep.entries.labels import Labels
-        from tensorcep.entries.tensor import SparseTensor
+        from tensorcep.entries.sparse_tensor import SparseTensor
 
         labels, at = Labels.from_column(rows, name=names[0])
         again = [label for label in labels.index if label in self.seen]

@@ -75,7 +75,7 @@ class Work:
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
         from tensorcep.cp.stream.prequential import write_scores
-        from tensorcep.entries.io.write import escaped
+        from tensorcep.entries.io.files import escaped
 
         frame = frame.copy()
         for k, base in enumerate(self.base):

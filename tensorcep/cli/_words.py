@@ -14,7 +14,7 @@ from tensorcep.core.checks import check_file, fail_value
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 OF_WORDS = ("probit", "logit", "ordinal")
 LOOKED_AT = 1000  # lines that tell whether a column holds words
@@ -57,8 +57,8 @@ def cells_of_words(
     import pandas as pd
 
     from tensorcep.entries.io import format_of
-    from tensorcep.entries.spelling import numbers_of
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.labels import numbers_of
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
     frame, modes, value = words
     known = args.levels or classes or sorted(frame[value].unique())
@@ -123,8 +123,8 @@ def _words_in(path: str, args: argparse.Namespace) -> tuple[pd.DataFrame, list[A
 
 
 def _values_in(path: str, args: argparse.Namespace, field: int) -> Any:
+    from tensorcep.entries.io.files import cells_layout
     from tensorcep.entries.io.lines import open_lines, rows
-    from tensorcep.entries.io.read import cells_layout
 
     layout = cells_layout(path, path, reading_of(args))
     with open_lines(path, coding=layout.coding) as lines:

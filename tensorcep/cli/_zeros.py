@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
-    from tensorcep.entries.tensor import SparseTensor
+    from tensorcep.entries.sparse_tensor import SparseTensor
 
 # More absent cells than these are not all written down.
 MOST = 10**8

@@ -18,7 +18,7 @@ from tensorcep.core.checks import (
     check_shape,
 )
 from tensorcep.entries.coo import sample_free_cells, unfold_cp
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 

@@ -1,21 +1,74 @@
-"""Published data sets, fetched once and checked, and those that TensorLy ships.
-
-The files of `load_alog`, `load_enron` and `load_dblp` carry no licence, so they are not part of this package: each is
-downloaded from its authors' repository when first asked for, and refused unless its SHA-256 is the one on record. Cite
-the papers named in the functions. The environment variable TENSORCEP_DATA names the folder to keep them in; without it
-that is pooch's cache folder for "tensorcep".
-"""
+"""Published and shipped data sets."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import check_int
 from tensorcep.entries import download
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.points import N_FOLDS
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
+
+# The data sets that TensorLy ships; `tensorcep.entries.datasets` offers them.
+
+
+def load_covid19_serology() -> SparseTensor:
+    """Load the COVID-19 systems serology tensor that TensorLy ships: sample x antigen x receptor, 438 x 6 x 11.
+
+    Values are log-scaled and centred antibody measurements, none missing. A sample's label is its patient's group and
+    its row, such as "Severe 201", because the groups alone are not unique.
+
+    Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_covid19_serology().shape
+    (438, 6, 11)
+    """
+    from tensorly import datasets
+
+    bunch = datasets.load_covid19_serology()
+    groups, antigens, receptors = bunch.ticks
+    ticks = [f"{group} {row}" for row, group in enumerate(groups)], antigens, receptors
+    return _labelled(bunch.tensor, ticks, ("sample", "antigen", "receptor"))
+
+
+def load_il2() -> SparseTensor:
+    """Load the IL-2 mutein response tensor that TensorLy ships: ligand x time (h) x dose (nM) x cell, 13 x 4 x 12 x 8.
+
+    The 192 cells that were not measured are left out.
+
+    Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
+    fusions.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_il2().shape
+    (13, 4, 12, 8)
+    """
+    from tensorly import datasets
+
+    bunch = datasets.load_IL2data()
+    return _labelled(bunch.tensor, bunch.ticks, ("ligand", "time", "dose", "cell"))
+
+
+def _labelled(array: Any, ticks: Iterable[Any], names: Iterable[str]) -> SparseTensor:
+    labels = [Labels(list(tick), name=name) for tick, name in zip(ticks, names, strict=True)]
+    return SparseTensor.from_dense(np.asarray(array), labels=labels)
+
+
+# Published data sets, fetched once and checked, and those that TensorLy ships.
+#
+# The files of `load_alog`, `load_enron` and `load_dblp` carry no licence, so they are not part of this package: each is
+# downloaded from its authors' repository when first asked for, and refused unless its SHA-256 is the one on record.
+# Cite the papers named in the functions. The environment variable TENSORCEP_DATA names the folder to keep them in;
+# without it that is pooch's cache folder for "tensorcep".
 
 ALOG_SHAPE = (200, 100, 200)
 ENRON_SHAPE = (203, 203, 200)

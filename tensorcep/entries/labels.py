@@ -1,20 +1,142 @@
-"""Labels: the names of the rows of one mode."""
+"""Labels of the rows of a mode: their order, spelling, and how files hold them."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_mode_count, fail_value
-from tensorcep.entries.ordering import dense_codes, in_natural_order
-from tensorcep.entries.spelling import spelled_as
+
+# The order of labels: of text that of the numbers in it, so that "6h" comes before "12h".
+
+# A number at the very start may have a sign. A fraction has one point; 1.10.2 is three numbers.
+NUMBER = re.compile(r"(^-?\d+(?:\.\d+)?(?![\d.])|(?<![\d.])\d+\.\d+(?![\d.])|\d+)")
+
+# Integers are counted in a table where it has at most so many places for each of them.
+DENSE = 4
+
+Part = tuple[int, float, str]
+
+
+def natural_key(text: str) -> tuple[tuple[Part, ...], str]:
+    """Return what sorts text by the numbers in it; equal numbers in other spellings by their letters."""
+    parts = NUMBER.split(text)
+    key = tuple((0, float(part), "") if i % 2 else (1, 0.0, part) for i, part in enumerate(parts) if part)
+    return key, text
+
+
+def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.int64], Any]:
+    """Return sorted labels and the place of each entry's, where text is sorted by the numbers in it.
+
+    Parameters
+    ----------
+    codes : (N,) int64
+    found : sequence of labels
+        Distinct and sorted as pandas sorts.
+    """
+    labels = pd.Index(found, tupleize_cols=False)
+    if not len(labels) or pd.api.types.infer_dtype(labels, skipna=False) != "string":
+        return codes, found
+    if labels.str.len().nunique() == 1 or not labels.str.contains(r"\d", regex=True).any():
+        return codes, found  # numbers of as many digits are in order already
+    texts = labels.tolist()
+    order = _order_by_last_number(texts)
+    if order is None:
+        order = np.array(sorted(range(len(texts)), key=lambda i: natural_key(texts[i])), dtype=np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place[codes], labels.take(order)
+
+
+def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
+    """The order by `natural_key` of sorted texts that differ only in a number at their end; None for others."""
+    common = re.split(r"\d", texts[0], maxsplit=1)[0]
+    start = len(common)
+    numbers = [text[start:] for text in texts]
+    digits = "".join(numbers)
+    if common == "-" or not texts[-1].startswith(common) or "" in numbers:  # those between begin alike
+        return None
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    return np.argsort(np.array([float(number) for number in numbers]), kind="stable")
+
+
+def dense_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index] | None:
+    """Codes and sorted distinct labels of integers that are dense enough for a table; None for others."""
+    if index.dtype != np.int64 or not len(index):
+        return None
+    values = index.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    if high - low >= DENSE * len(values):
+        return None
+    places = values - low
+    seen = np.zeros(high - low + 1, dtype=bool)
+    seen[places] = True
+    found = np.flatnonzero(seen)
+    return (np.cumsum(seen) - 1)[places], pd.Index(found + low, name=index.name)
+
+
+# Text and numbers: which text is a number and nothing else, and the two spellings of one label.
+
+
+def number_of(text: str) -> int | float | bool | None:
+    """Return the number or truth value that Python writes as this text; None for any other text.
+
+    So 7 is a number, and 007, +7, 1e3 and 7.10 are names: as numbers they could no longer be told from 7, 1000 and 7.1.
+    """
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            number = kind(text)
+            if str(number) == text and text not in ("inf", "-inf", "nan"):
+                return number
+    return None
+
+
+def numbers_of(column: pd.Series) -> Any:
+    """Return a column of text as numbers (or truth values) where all of it are, no two of which are equal; else as is.
+
+    Fractions and integers may be mixed, if no integer is too large to be told from the next one as a fraction.
+    """
+    codes, distinct = pd.factorize(column)
+    numbers: list[Any] = [number_of(text) for text in distinct]
+    kinds = {type(number) for number in numbers}
+    if kinds == {int, float}:
+        if any(float(number) != number for number in numbers):
+            return column
+        numbers, kinds = [float(number) for number in numbers], {float}
+    fits = kinds != {int} or all(-(2**63) <= number < 2**63 for number in numbers)
+    if len(kinds) != 1 or type(None) in kinds or not fits or len(set(numbers)) < len(numbers):
+        return column
+    return np.array(numbers)[codes]
+
+
+def spelled_as(known: Any, labels: Any) -> list[Any]:
+    """Return labels as `known` spells them: 7 and "7" are one label, that of a file read in two ways."""
+    return [label if label in known else _respelled(known, label) for label in labels]
+
+
+def _respelled(known: Any, label: Any) -> Any:
+    """The other spelling of a label that is not known, where that one is."""
+    others: tuple[Any, ...] = ()
+    if isinstance(label, str):
+        others = (number_of(label),)
+    elif isinstance(label, int) or (isinstance(label, float) and math.isfinite(label)):  # no text is read as inf or nan
+        others = (str(label), str(int(label))) if label == label // 1 and not isinstance(label, bool) else (str(label),)
+    return next((other for other in others if other is not None and other in known), label)
+
+
+# Labels: the names of the rows of one mode.
 
 
 class Labels:
@@ -369,3 +491,31 @@ def _check_one_zone(index: pd.Index) -> None:
             f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
             f"{times[~zoned][0]!r}; convert these by tz_localize."
         )
+
+
+# The labels of several modes as a file holds them.
+
+
+class StoredLabels(NamedTuple):
+    """Per mode what `pack_labels` describes, None without labels; and its arrays."""
+
+    described: tuple[Any, ...]
+    arrays: dict[str, np.ndarray]
+
+    def labels(self) -> tuple[Labels | None, ...]:
+        """The labels of every mode."""
+        each = enumerate(self.described)
+        return tuple(None if item is None else unpack_labels(item, k, self.arrays) for k, item in each)
+
+
+def stored_labels(labels: Sequence[Labels | None]) -> StoredLabels:
+    """What a file holds of the labels of every mode.
+
+    Raises
+    ------
+    ValueError
+        On labels that cannot be stored.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    described = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(labels)]
+    return StoredLabels(tuple(described), arrays)

@@ -14,13 +14,12 @@ from tensorcep.core.checks import check_choice, check_flag, check_random_state, 
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
 from tensorcep.core.settings import TakesMethod
-from tensorcep.factor_models.components import check_components
-from tensorcep.factor_models.fit import plan_run
+from tensorcep.factor_models.fit import check_components, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link, relation_of
-from tensorcep.factor_models.moments import Moments
-from tensorcep.factor_models.reading import ReadingFactors
-from tensorcep.factor_models.relations import Relation, RelationPosterior
+from tensorcep.factor_models.problem import Relation, RelationPosterior
+from tensorcep.factor_models.results import ReadingFactors
 from tensorcep.factor_models.settings import ENGINES
+from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.store import write_relations
 
 

@@ -1,22 +1,336 @@
-"""Running a method on relations: what an estimator asks for, checked before any work, and the run itself."""
+"""Fits of factor models: their plan, starts, number of components, and rows that are new."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import randomized_svd
 
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
 from tensorcep.core.executor import MOST_VERBOSE, n_threads
 from tensorcep.core.loop import AnyMethod, Run, run
-from tensorcep.factor_models.factorised import FACTORISED_ENGINE
+from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
-from tensorcep.factor_models.layout import Link
-from tensorcep.factor_models.relations import RelationProblem
-from tensorcep.factor_models.settings import Gibbs, settings_of
-from tensorcep.factor_models.vb import VB_ENGINE
+from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
+from tensorcep.factor_models.predict import alive, chosen, parameters
+from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
+from tensorcep.factor_models.rows import State
+from tensorcep.factor_models.settings import VB, Gibbs, settings_of
+from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
+from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
+
+# Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
+
+
+def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
+    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix."""
+    seen: dict[int, np.ndarray] = {}
+    for link in links:
+        for entity, counts in ((link.row, link.matrix.row_counts()), (link.col, link.matrix.column_counts())):
+            seen[entity] = seen.get(entity, False) | (counts > 0.0)
+    return [~seen[link.col] for link in links]
+
+
+def warn_of_empty(columns: Sequence[np.ndarray]) -> None:
+    """Say how many columns of each matrix have no values."""
+    for m, empty in enumerate(columns):
+        if empty.any():
+            which = "the matrix" if len(columns) == 1 else f"matrix {m}"
+            warn_user(
+                f"{empty.sum()} of {len(empty)} columns of {which} have no values (the first is column "
+                f"{int(np.argmax(empty))}, from 0): nothing but the spread of the others says what to expect there; "
+                "leave them out.",
+                UserWarning,
+            )
+
+
+def with_wide_columns(
+    posterior: RelationPosterior, links: Sequence[Link], where: Sequence[Layout], columns: Sequence[np.ndarray]
+) -> RelationPosterior:
+    """The posterior whose offsets of empty columns of real data vary as values about their common mean do.
+
+    Offsets that the other columns have about their own means tell nothing of it.
+    """
+    moments = list(posterior.moments)
+    for m, (link, empty) in enumerate(zip(links, columns, strict=True)):
+        if empty.any() and link.kind.theta == "noise" and link.cols_have_bias:
+            at, found = where[link.col].bias[m], moments[link.col]
+            cov = np.repeat(found.cov, len(found.mean), axis=0) if len(found.cov) == 1 else found.cov.copy()
+            place = at if found.diagonal else at * (at + 3) // 2
+            cov[empty, place] = np.maximum(cov[empty, place], _spread(link, found.mean[:, at])[empty])
+            moments[link.col] = Moments(found.mean, cov, found.diagonal)
+    return posterior._replace(moments=tuple(moments))
+
+
+def _spread(link: Link, offset: np.ndarray) -> np.ndarray:
+    """Mean square of the values about the offset (D,) of each column, (D,), in its own units."""
+    matrix, units = link.matrix, link.units
+    centre, scale = (0.0, 1.0) if units is None else (units.centre, units.scale)
+    n, total = float(matrix.column_counts().sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
+    square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
+    about = centre + scale * offset
+    return np.asarray(np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2)
+
+
+# How many components, and the fit with them: a number that is given, or what automatic relevance leaves of many.
+
+LEAST, MOST = 10, 40  # components that a fit starts from
+WORK = 1e9  # cells times squared components of a sweep, about a second
+TRIAL_SWEEPS = 20  # after which those that say nothing are left out
+START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the noise starts large and switches all off
+NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
+
+
+class Fitted(NamedTuple):
+    """A run, its posterior with the components that are kept, and where these lie."""
+
+    run: Run
+    posterior: RelationPosterior
+    where: list[Layout]
+    rank: int
+
+
+def check_components(n_components: Any) -> int | None:
+    """The number of components; None where the fit has to find it."""
+    automatic = n_components is None or (isinstance(n_components, str) and n_components == "auto")
+    return None if automatic else check_int("n_components", n_components)
+
+
+def fit_components(
+    plan: RunPlan,
+    links: list[Link],
+    sizes: list[int],
+    rank: int | None,
+    learned: list[bool],
+    rng: Any,
+    init: str,
+    known: tuple[KnownRows | None, ...] = (),
+) -> Fitted:
+    """Fit with a number of components; or with many, and then with those that say something.
+
+    `known` says what is known of the rows of each entity beside their cells; nothing where that is nothing.
+    """
+    priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
+    first = _largest(links) if rank is None else rank
+    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE)
+    problem = problem._replace(known=known)
+    if rank is None:
+        problem = _pruned(plan, problem, links, learned)
+        where = layouts(links, len(sizes), problem.rank)
+    result = plan.fit(problem)
+    columns = empty_columns(links)
+    warn_of_empty(columns)
+    if plan.method.capabilities.sampler:
+        return Fitted(result, result.posterior, where, problem.rank)
+    result = result._replace(posterior=with_wide_columns(result.posterior, links, where, columns))
+    kept = np.flatnonzero(alive(result.posterior, learned, problem.rank))
+    if len(kept) == 0:
+        warn_user(
+            "no component explains more than its own uncertainty: the fit predicts no better than the means; the data "
+            "hold no such structure, or too few cells to see it.",
+            ConvergenceWarning,
+        )
+    if rank is not None or len(kept) == problem.rank:
+        return Fitted(result, result.posterior, where, problem.rank)
+    kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
+    posterior = chosen(result.posterior, kept, problem.rank)
+    return Fitted(result, posterior, layouts(links, len(sizes), len(kept)), len(kept))
+
+
+def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned: list[bool]) -> RelationProblem:
+    """The problem with the components that a few sweeps of a variational method leave, started from these."""
+    method, settings = (VB_ENGINE, VB()) if plan.method.capabilities.sampler else (plan.method, plan.settings)
+    trial = fit_problem(
+        method, problem, settings, max_iter=TRIAL_SWEEPS, tol=plan.tol, n_threads=plan.n_threads, warn=False
+    )
+    kept = np.flatnonzero(alive(trial.posterior, learned, problem.rank))
+    kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
+    posterior = chosen(trial.posterior, kept, problem.rank)
+    entities, dropped = [], np.setdiff1d(np.arange(problem.rank), kept)
+    where = layouts(links, len(problem.entities), len(kept))
+    for entity, precision, layout in zip(problem.entities, posterior.precisions, where, strict=True):
+        left = np.delete(entity.learned, dropped)
+        entities.append(entity._replace(precision=precision.mean, learned=left, one=layout.one))
+    return problem._replace(
+        entities=tuple(entities),
+        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
+        start=tuple(moments.mean for moments in posterior.moments),
+        rank=len(kept),
+    )
+
+
+def _largest(links: list[Link]) -> int:
+    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`.
+
+    Large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it.
+    """
+    shapes = [link.matrix.cells.shape for link in links]
+    cells = sum(link.matrix.x.size for link in links)
+    affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
+    return max(1, min(int(affordable), sum(min(_identified(n) for n in shape) for shape in shapes)))
+
+
+def _identified(n: int) -> int:
+    return int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2)
+
+
+# The problem of some relations, and where its methods start: near the singular vectors of a matrix, or at random.
+
+START_SCALE = 0.3  # sd of random starts: small, so that components grow apart before they fill up
+STARTS = ("svd", "random")
+EXACT_SVD = 1000  # the shorter side up to which a Gram matrix is taken apart
+
+
+def build_problem(
+    links: list[Link],
+    sizes: list[int],
+    rank: int,
+    learned: list[bool],
+    priors: Priors,
+    rng: np.random.Generator,
+    init: str,
+    start_variance: float = 1.0,
+) -> tuple[RelationProblem, list[Layout]]:
+    """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
+    where = layouts(links, len(sizes), rank)
+    entities = []
+    for n, layout, learn in zip(sizes, where, learned, strict=True):
+        automatic = np.zeros(layout.size, dtype=bool)
+        automatic[:rank] = learn
+        automatic[list(layout.bias.values())] = True
+        entities.append(Entity(n, np.ones(layout.size), automatic, layout.one))
+    start = _start(links, sizes, rank, where, rng, init)
+    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
+    seed = int(rng.integers(2**63))
+    frozen = (None,) * len(sizes)
+    problem = RelationProblem(tuple(entities), relations, tuple(start), frozen, priors)
+    return problem._replace(start_variance=start_variance, seed=seed, rank=rank), where
+
+
+def _start(
+    links: list[Link], sizes: list[int], rank: int, where: list[Layout], rng: np.random.Generator, init: str
+) -> list[np.ndarray]:
+    """Means of the rows of every entity; biases at the column means, or at 0."""
+    start = [START_SCALE * rng.standard_normal((n, layout.size)) for n, layout in zip(sizes, where, strict=True)]
+    if init == "svd":
+        start[links[0].row][:, :rank], start[links[0].col][:, :rank] = _svd_start(links[0], rank, rng)
+    for m, link in enumerate(links):
+        start[link.row][:, list(where[link.row].bias.values())] = 0.0
+        if m in where[link.col].bias:
+            r = 1.0 if link.known_r is None else float(np.mean(link.known_r))
+            start[link.col][:, where[link.col].bias[m]] = link.kind.latent(link.modelled.column_means(), r)
+    for mean, layout in zip(start, where, strict=True):
+        if layout.one >= 0:
+            mean[:, layout.one] = 1.0
+    return start
+
+
+def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Components of the matrix less its column means, scaled so that those of the rows have unit variance.
+
+    Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
+    matrix's rank start at random. Counts are taken by their logarithms, labels are scaled to logits.
+    """
+    N, D = link.matrix.cells.shape
+    U = START_SCALE * rng.standard_normal((N, rank))
+    V = START_SCALE * rng.standard_normal((D, rank))
+    seen = link.modelled
+    matrix = seen._replace(x=link.kind.sketch(seen.x))
+    K = min(rank, N, D)
+    u, s, vt = _leading_vectors(matrix.sketchable(), K)
+    U[:, :K] = np.sqrt(N) * u
+    V[:, :K] = link.kind.scale / np.sqrt(N) * N * D / matrix.cells.n_observed * (s[:, None] * vt).T
+    return U, V
+
+
+def _leading_vectors(X: Any, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Leading singular vectors and values, the same in every run: exact where one side is short."""
+    if min(X.shape) > EXACT_SVD:
+        u, s, vt = randomized_svd(X, K, random_state=0)
+        return u, s, vt
+    if X.shape[0] < X.shape[1]:
+        u, s, vt = _leading_vectors(X.T, K)
+        return vt.T, s, u.T
+    gram = X.T @ X
+    squares, v = np.linalg.eigh(gram.toarray() if sparse.issparse(gram) else gram)
+    s, v = np.sqrt(np.maximum(squares[::-1][:K], 0.0)), v[:, ::-1][:, :K]
+    u = np.divide(X @ v, s, out=np.zeros((X.shape[0], K)), where=s > 1e-7 * s[0])
+    return u, s, v.T
+
+
+# New rows of an entity, given all else as fitted.
+
+MAX_SWEEPS = 500
+TOLERANCE = 1e-8
+
+
+def new_rows(
+    posterior: RelationPosterior, links: Mapping[int, Link], where: list[Layout], n_threads: int
+) -> tuple[State, RelationProblem]:
+    """The conditional posterior of new rows of one entity, the row entity of all the links.
+
+    `links` holds, by the number of the relation, those in which the rows have data; components, noise and dispersion
+    are as fitted. A new row's own dispersion is unknown: it gets the mean of those fitted.
+    """
+    first = next(iter(links.values()))
+    e, n = first.row, first.matrix.cells.shape[0]
+    entities: list[Entity] = []
+    start: list[np.ndarray] = []
+    frozen: list[Moments | None] = []
+    for number, (moments, layout) in enumerate(zip(posterior.moments, where, strict=True)):
+        fixed = np.zeros(layout.size, dtype=bool)
+        if number == e:
+            entities.append(Entity(n, posterior.precisions[e].mean, fixed, layout.one))
+            start.append(rows_at_zero(n, layout))
+            frozen.append(None)
+        else:
+            entities.append(Entity(len(moments.mean), np.ones(layout.size), fixed, layout.one))
+            start.append(moments.mean)
+            frozen.append(as_packed(moments))
+    relations = tuple(_as_fitted(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items())
+    problem = RelationProblem(tuple(entities), relations, tuple(start), tuple(frozen))
+    result = fit_problem(VB_ENGINE, problem, VB(), max_iter=MAX_SWEEPS, tol=TOLERANCE, n_threads=n_threads)
+    return result.state, problem
+
+
+def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
+    """Means of n rows all of whose components and biases are 0."""
+    mean = np.zeros((n, layout.size))
+    if layout.one >= 0:
+        mean[:, layout.one] = 1.0
+    return mean
+
+
+def _as_fitted(relation: Relation, sites: Sites) -> Relation:
+    """The relation with noise and dispersion known."""
+    relation, r = for_new_rows(relation, sites)
+    return relation._replace(known_noise=parameters(sites)[0], known_r=r)
+
+
+def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray | None]:
+    """The relation of new rows, and its dispersion: the mean of those fitted where every row has its own."""
+    _, r = parameters(sites)
+    if r is not None and relation.groups == "row":
+        return relation._replace(groups="all"), np.array([r.mean()])
+    return relation, r
+
+
+def row_divergences(entity: Entity, moments: Moments) -> np.ndarray:
+    """Divergence of each row's posterior from its prior, (n,)."""
+    free = moments.select(entity.free)
+    precision = entity.precision[entity.free]
+    R = len(precision)
+    log_det = np.linalg.slogdet(unpack(free.cov, R))[1]
+    squares = (precision * (free.mean**2 + variances(free))).sum(axis=1)
+    return np.asarray(0.5 * (squares - R - log_det - np.log(precision).sum()))
+
+
+# Running a method on relations: what an estimator asks for, checked before any work, and the run itself.
 
 ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
 

@@ -16,8 +16,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, known
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
-from tensorcep.factor_models.moments import Moments
-from tensorcep.factor_models.relations import (
+from tensorcep.factor_models.problem import (
     Given,
     Kind,
     Relation,
@@ -26,9 +25,9 @@ from tensorcep.factor_models.relations import (
     RelationProblem,
     Sites,
 )
-from tensorcep.factor_models.rows import given_one, natural_parameters
+from tensorcep.factor_models.rows import State, first_noise, given_one, natural_parameters, replaced, sides
 from tensorcep.factor_models.settings import Gibbs
-from tensorcep.factor_models.state import State, first_noise, replaced, sides
+from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 

@@ -23,14 +23,20 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack, unpack
-from tensorcep.factor_models.fit import RunPlan
+from tensorcep.factor_models.fit import RunPlan, rows_at_zero
 from tensorcep.factor_models.layout import Layout, Link, relation_of
-from tensorcep.factor_models.moments import Moments, as_packed, packed_index, second_moments
-from tensorcep.factor_models.new_rows import rows_at_zero
-from tensorcep.factor_models.relations import Entity, Priors, RelationPosterior, RelationProblem, Sites, Told
-from tensorcep.factor_models.units import Units, units_of
-from tensorcep.factor_models.variational import precisions_of
-from tensorcep.factor_models.vb import update_rows
+from tensorcep.factor_models.problem import (
+    Entity,
+    Priors,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
+    Told,
+    Units,
+    units_of,
+)
+from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments
+from tensorcep.factor_models.variational import precisions_of, update_rows
 
 SETTLING = 20  # rounds of columns and their precisions, which the turn leaves apart
 UNTOLD = 1e-6  # precision of a column's offset, in its units, below which no value has told of it

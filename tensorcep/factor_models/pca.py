@@ -1,17 +1,447 @@
-"""Principal component analysis and factor analysis with priors, missing cells, and binary or count data."""
+"""Bayesian PCA and factor analysis."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import check_choice, check_range, fail_value
+from tensorcep.core.checks import (
+    check_choice,
+    check_flag,
+    check_random_state,
+    check_range,
+    check_unmasked,
+    fail_value,
+    warn_user,
+)
 from tensorcep.core.docs import fill_docstring
+from tensorcep.core.executor import ThreadExecutor, n_threads
 from tensorcep.core.settings import Settings
-from tensorcep.factor_models.base_one import BasePCA
-from tensorcep.factor_models.kinds import AUGMENTATIONS, augmentation_of
-from tensorcep.factor_models.layout import Link, no_data
+from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.cells import Matrix, as_array, read_matrix
+from tensorcep.factor_models.fit import (
+    STARTS,
+    check_components,
+    check_links,
+    fit_components,
+    for_new_rows,
+    new_rows,
+    plan_run,
+    row_divergences,
+    rows_at_zero,
+)
+from tensorcep.factor_models.layout import (
+    BIASES,
+    Layout,
+    Link,
+    check_row_prior,
+    known_rows,
+    no_data,
+    refuse_rows_alone,
+    told_of_rows,
+)
+from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
+from tensorcep.factor_models.predict import (
+    by_energy,
+    energies,
+    latent_training,
+    predict_block,
+    predict_training,
+    predictive_parameters,
+    shares,
+)
+from tensorcep.factor_models.problem import FEW, Kind, RelationPosterior, RelationProblem
+from tensorcep.factor_models.results import check_columns, labels_of
+from tensorcep.factor_models.rows import State, arrays_of
+from tensorcep.factor_models.side_information import Moments
+from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of, row_bounds
+from tensorcep.priors.features import Features
+from tensorcep.priors.series import Series
+
+# What BayesianPCA and BayesianFactorAnalysis share.
+
+FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
+
+
+@dataclass(eq=False, repr=False)
+class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  # type: ignore[misc]
+    """One matrix, x_ij given u_i . v_j + bias_j, with u_i ~ N(0, I), or what a `row_prior` says."""
+
+    n_components: int | str | None = "auto"
+    _: KW_ONLY
+    init: str = "svd"
+    tol: float = 1e-3
+    row_prior: Features | Series | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.target_tags.required = False
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Fit the factors to a matrix.
+
+        A fit that is refused, interrupted or ended by an exception leaves the model as it was.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or SparseTensor of shape (n_samples, n_features)
+            NaN, masked cells, and cells that a sparse matrix or a tensor does not store, are missing (unless
+            ``absent="zero"``); zeros that it stores are observed, and a cell that it lists twice is the sum of both. A
+            DataFrame, an AnnData or a DataArray of xarray names rows and columns; cells that the sparse matrix of an
+            AnnData does not store are zeros (of one of its layers with ``absent="zero"``).
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            On input or parameters that are not allowed, before any work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.n_components_
+        1
+        """
+        plan, init = plan_run(self), check_choice("init", self.init, STARTS)
+        rank = check_components(self.n_components)
+        link = self._planned_link()
+        check_links(plan, [link])
+        check_row_prior(self.row_prior, plan.method.name, link)
+        seen = copy.copy(self)  # takes the number of features and their names until the fit is done
+        matrix = seen._read(X, link.kind, reset=True)
+        links = [self._measured(link._replace(matrix=matrix))]
+        known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
+        rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
+        sizes = [*matrix.cells.shape]
+        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, init, known)
+        posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
+        features = {name: value for name, value in vars(seen).items() if name in FEATURES}
+        features["_entity_labels"] = list(labels_of(X))
+        features |= {"n_samples_seen_": matrix.cells.shape[0], "_sums_of_rows": None}
+        self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        """Learn more rows; what all earlier ones said of the columns is the prior of these (streaming VB).
+
+        The first call is a fit, which decides the number of components and the scales of the columns, so that its rows
+        should be many, and a warning tells of fewer than 10; later ones go on from there, also from a model that `fit`
+        made or a file holds. No row is kept but those of the last batch: `scores_`, `reconstruct` and `predict_missing`
+        are of these. After every batch the components are turned to principal axes again; there is no lower bound of
+        the evidence of all.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Rows that were not learned before, with the same columns.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            On input that is not allowed, or a method other than "vb"; the model is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.arange(1.0, 16.0), [1.0, -1.0, 0.5]) + np.eye(15, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:10]).partial_fit(X[10:])
+        >>> model.transform(X[:1]).shape
+        (1, 1)
+        """
+        plan = plan_run(self)
+        if plan.method.name != "vb":
+            fail_value(f"partial_fit is for method='vb'; got {plan.method.name!r}; set method='vb', and fit again.")
+        if self.row_prior is not None:
+            fail_value("partial_fit cannot learn what a row_prior says of rows; use fit, with all rows.")
+        if "posterior_" not in vars(self):
+            n = len(self.fit(X).scores_)
+            if n < FEW:
+                warn_user(
+                    "the first batch decides the components and the scales of the columns, and where it has fewer than "
+                    f"{FEW} rows, here {n}, later ones mend them only in part; give more rows first.",
+                    UserWarning,
+                )
+            return self
+        posterior = self.posterior_
+        refuse_rows_alone(posterior)
+        if posterior.draws is not None or posterior.moments[1].diagonal:
+            fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
+        seen = copy.copy(self)
+        matrix = seen._read(X, self._links[0].kind, reset=False)
+        link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
+        sums = vars(self).get("_sums_of_rows")
+        sums = sums_of_rows(posterior) if sums is None else sums
+        learned = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
+        kept = {name: value for name, value in vars(self).items() if name in FEATURES}
+        kept["_entity_labels"] = [labels_of(X)[0], self._entity_labels[1]]
+        kept |= {"n_samples_seen_": self.n_samples_seen_ + matrix.cells.shape[0], "_training": matrix}
+        kept["_sums_of_rows"] = learned.sums
+        self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("init", self.init, STARTS)
+        self._planned_link()
+
+    def _planned_link(self) -> Link:
+        """How the matrix of a fit is modelled, as the parameters say; without its data."""
+        raise NotImplementedError
+
+    def _checked_bias(self) -> str:
+        return check_choice("bias", self.bias, BIASES)
+
+    def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
+        absent = self._checked_absent()
+        labels = X.labels if isinstance(X, SparseTensor) else (None, None)
+        if reset:
+            self.labels_ = labels
+        elif labels[1] is not None and getattr(self, "labels_", labels)[1] not in (None, labels[1]):
+            fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
+        given = X
+        X = validate_data(
+            self,
+            as_array(X, kind.check, absent),
+            reset=reset,
+            accept_sparse=["csr", "csc", "coo"],
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite="allow-nan",
+        )
+        if not reset:  # scikit-learn looks at names that are text, of frames alone
+            check_columns(self._entity_labels[1], given, "X")
+        return read_matrix(X, kind.check, absent, empty=empty)
+
+    def _read_new(self, X: Any) -> Matrix:
+        """New rows of a fitted matrix."""
+        check_is_fitted(self, "posterior_")
+        refuse_rows_alone(self.posterior_)
+        return self._read(X, self._links[0].kind, reset=False, empty=True)
+
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        rows, cols = posterior.moments
+        sites, K = posterior.sites[0], where[1].rank
+        bias = where[1].bias.get(0)
+        relation = empty_relations(links, where)[0]
+        loadings = relation.in_units(cols).mean
+        noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
+        return {
+            "n_components_": K,
+            "posterior_": posterior,
+            "_where": where,
+            "_links": [link.without_data() for link in links],
+            "components_": loadings[:, :K].T.copy(),
+            "scores_": rows.mean[:, :K].copy(),
+            "explained_variance_": energies(posterior, relation, K),
+            "relevance_": 1.0 / posterior.precisions[1].mean[:K],
+            "mean_": np.zeros(len(loadings)) if bias is None else loadings[:, bias].copy(),
+            "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
+            "dispersion_": None if sites.r is None else sites.r.mean.copy(),
+            **told_of_rows(posterior),
+        }
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
+        """The conditional posterior of new rows, all else as fitted."""
+        link = self._links[0]._replace(matrix=matrix)
+        return new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
+
+    def transform(self, X: Any, return_cov: bool = False) -> Any:
+        """Posterior means of the scores of new rows, given the fitted components.
+
+        With Gaussian data the posterior is exact: N(Lam^-1 eta, Lam^-1), Lam = I + sum over the observed cells of
+        tau_j E[v_j v_j']. Otherwise it is the best Gaussian under the augmentation's bound.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        return_cov : bool, default=False
+
+        Returns
+        -------
+        scores : ndarray (n_samples, n_components)
+        covariances : ndarray (n_samples, n_components, n_components), if return_cov
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> scores, covariances = model.transform(X[:2], return_cov=True)
+        >>> scores.shape, covariances.shape
+        ((2, 1), (2, 1, 1))
+        """
+        state, _ = self._new_rows(self._read_new(X))
+        return scores_of(state.moments[0], self._where[0].rank, return_cov)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log evidence of each row given the fitted components, (n_samples,).
+
+        For Gaussian data it is the log of the integral over the scores of exp E[log p(x | scores)], expectation over
+        the components; for others the lower bound of that.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.score_samples(X).shape
+        (6,)
+        """
+        state, problem = self._new_rows(self._read_new(X))
+        relation = problem.relations[0]
+        latent = arrays_of(relation, state.latent[0], ThreadExecutor(1))
+        values = row_bounds(relation, state.sites[0], *latent) - relation.log_units()
+        return values - row_divergences(problem.entities[0], state.moments[0])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> bool(model.score(X) == model.score_samples(X).mean())
+        True
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Expected observations of rows whose scores (n_samples, n_components) are known, and row biases zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.inverse_transform([[0.0], [1.0]]).shape
+        (2, 3)
+        """
+        check_is_fitted(self, "posterior_")
+        scores, layout = np.asarray(check_unmasked(X, "X"), dtype=np.float64), self._where[0]
+        if scores.ndim != 2 or scores.shape[1] != layout.rank:
+            fail_value(f"X must hold one column for each of {layout.rank} components; got shape {scores.shape}.")
+        mean = rows_at_zero(len(scores), layout)
+        mean[:, : layout.rank] = scores
+        return self._predict_new(Moments(mean, np.zeros((1, layout.size)), True))[0]
+
+    def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
+        """The matrix with its missing cells replaced by their predictive means.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            New rows; without it the training matrix.
+        return_std : bool, default=False
+            Also return the predictive standard deviations of all cells, 0 where observed.
+
+        Returns
+        -------
+        filled : ndarray (n_samples, n_features)
+        std : ndarray (n_samples, n_features), if return_std
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> filled = model.predict_missing()
+        >>> bool(np.isnan(filled).any()), filled.shape
+        (False, (6, 3))
+        """
+        check_is_fitted(self, "posterior_")
+        if X is None:
+            if getattr(self, "_training", None) is None:
+                fail_value("X must be given: a model that was loaded from a file does not hold its training matrix.")
+            matrix = self._training
+            mean, variance = predict_training(self.posterior_, 0, self._relation(0))
+        else:
+            matrix = self._read_new(X)
+            mean, variance = self._predict_new(self._new_rows(matrix)[0].moments[0])
+        return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
+
+    def predict_latent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent value of every training cell, both (n_samples, n_features).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> mean, variance = model.predict_latent()
+        >>> mean.shape, bool((variance > 0).all())
+        ((6, 3), True)
+        """
+        check_is_fitted(self, "posterior_")
+        return latent_training(self.posterior_, 0, self._relation(0))
+
+    def reconstruct(self) -> np.ndarray:
+        """Predictive means of all training cells, observed or not, (n_samples, n_features).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
+        >>> X[0, 2] = np.nan
+        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model.reconstruct().shape
+        (6, 3)
+        """
+        check_is_fitted(self, "posterior_")
+        return predict_training(self.posterior_, 0, self._relation(0))[0]
+
+    def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of all cells of new rows."""
+        sites = self.posterior_.sites[0]
+        relation, r = for_new_rows(self._relation(0), sites)
+        return predict_block(relation, rows, self.posterior_.moments[1], predictive_parameters(sites)[0], r)
+
+
+# Principal component analysis and factor analysis with priors, missing cells, and binary or count data.
 
 NOTHING = no_data((1, 1))  # in place of the matrix while a fit is planned
 

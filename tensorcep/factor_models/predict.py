@@ -1,4 +1,4 @@
-"""What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood."""
+"""Predictions of factor models, and the energies and order of components."""
 
 from __future__ import annotations
 
@@ -10,11 +10,66 @@ import numpy as np
 
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.gammas import shape_and_rate
+from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.factor_models.cells import DenseCells
-from tensorcep.factor_models.moments import Moments, as_packed, latent_moments
-from tensorcep.factor_models.relations import Kind, Relation, RelationDraws, RelationPosterior, Sites
-from tensorcep.likelihoods.censored import TOBIT
+from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
+from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
+from tensorcep.likelihoods.tobit import TOBIT
+
+# What a fitted set of relations says of its components: their variance, and their order by it.
+
+
+def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
+    """Variance of the latent values that each component explains in a relation, summed over its columns."""
+    moments = (posterior.moments[relation.row], relation.in_units(posterior.moments[relation.col]))
+    rows, cols = (one.mean[:, :rank] ** 2 + variances(one)[:, :rank] for one in moments)
+    return np.asarray(rows.mean(axis=0) * cols.sum(axis=0))
+
+
+def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
+    """The parts that components have of what all of them explain there, every column on its own scale."""
+    energy = energies(posterior, relation._replace(units=None), rank)
+    return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
+
+
+def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
+    """Which components say something: where their precisions are learned, their means outweigh their variances.
+
+    A component that its precision has switched off has means near 0, and variances that are the prior's.
+    """
+    result = np.zeros(rank, dtype=bool)
+    for moments, learn in zip(posterior.moments, learned, strict=True):
+        if learn or not any(learned):
+            noise = variances(moments)[:, :rank].mean(axis=0)
+            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
+    return result
+
+
+def by_energy(posterior: RelationPosterior, energy: np.ndarray) -> RelationPosterior:
+    """The posterior with its components in the order of this energy, the largest first; biases stay."""
+    return chosen(posterior, np.argsort(-energy, kind="stable"), len(energy))
+
+
+def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
+    """The posterior with some of its components, in this order; biases stay."""
+    moments, precisions = [], []
+    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
+        index = _with_biases(order, rank, m.mean.shape[1])
+        moments.append(m.select(index))
+        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    draws = posterior.draws
+    if draws is not None:
+        turned = tuple(rows[:, :, _with_biases(order, rank, rows.shape[2])] for rows in draws.rows)
+        draws = draws._replace(rows=turned)
+    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
+
+
+def _with_biases(order: np.ndarray, rank: int, size: int) -> np.ndarray:
+    return np.concatenate([order, np.arange(rank, size)])
+
+
+# What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
 
 Pair = tuple[np.ndarray, np.ndarray]
 # The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.

@@ -10,12 +10,11 @@ import numpy as np
 
 from tensorcep.core.persist.models import StoredModel, fitted_record, write_model
 from tensorcep.core.persist.records import Sized
-from tensorcep.entries.stored_labels import StoredLabels, stored_labels
-from tensorcep.factor_models.entity_labels import storable
+from tensorcep.entries.labels import StoredLabels, stored_labels
 from tensorcep.factor_models.layout import Layout, Link, layouts, no_data
-from tensorcep.factor_models.moments import variances
-from tensorcep.factor_models.relations import RelationPosterior
-from tensorcep.factor_models.units import Units
+from tensorcep.factor_models.problem import RelationPosterior, Units
+from tensorcep.factor_models.results import storable
+from tensorcep.factor_models.side_information import variances
 
 NOTHING = np.zeros((1, 1))
 # What numbers of rows, and of the units of columns, may reach: squares of their products do not overflow.

@@ -1,30 +1,55 @@
-"""What the variational methods for relations share: the first state, one sweep, and the lower bound."""
+"""Mean field for factor models: the sweep and its bound, for full and for factorised rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, gammas, known
-from tensorcep.core.loop import Sweep
-from tensorcep.factor_models.coding import count_table
-from tensorcep.factor_models.expected_sites import bound
-from tensorcep.factor_models.known_rows import (
+from tensorcep.core.loop import Method, Sweep
+from tensorcep.core.packing import unpack
+from tensorcep.factor_models.problem import (
+    CountTable,
+    Entity,
+    Relation,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
+    count_table,
+)
+from tensorcep.factor_models.rows import (
+    Latent,
+    Products,
+    State,
+    first_noise,
+    given_one,
+    latent_of,
+    natural_parameters,
+    opposite,
+    replaced,
+    sides,
+)
+from tensorcep.factor_models.settings import VB, FactorisedVB
+from tensorcep.factor_models.side_information import (
+    Moments,
     RowLaw,
     divergence,
     first_law,
     found_law,
     learned,
+    log_det_cov,
+    packed_index,
     updated,
+    variances,
     with_unsure_rows,
 )
-from tensorcep.factor_models.latent import Latent, Products, latent_of
-from tensorcep.factor_models.moments import Moments, log_det_cov, packed_index, variances
-from tensorcep.factor_models.relations import CountTable, Entity, Relation, RelationPosterior, RelationProblem, Sites
-from tensorcep.factor_models.rows import given_one, natural_parameters
-from tensorcep.factor_models.state import State, first_noise, replaced, sides
+from tensorcep.factor_models.sites import bound
+from tensorcep.kernels.rows import row_moments
+
+# What the variational methods for relations share: the first state, one sweep, and the lower bound.
 
 # update(state, problem, e, executor): new moments of the rows of entity e, given all else
 Update = Callable[[State, RelationProblem, int, Executor], Moments]
@@ -189,3 +214,133 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
     )
     laws = tuple(None if law is None else found_law(law) for law in state.laws)
     return RelationPosterior(moments, state.precisions, state.sites, laws=laws)
+
+
+# Variational inference for relations with a joint Gaussian for every row: q = prod_i q(u_i) prod_j q(v_j).
+#
+# Source: Klami (2014), sections 2.2, 4.1.2 and 4.2.2 ("naive"), after Ilin and Raiko (2010). Where every cell has the
+# same weight, one matrix is inverted per entity and sweep; otherwise one per row.
+
+
+def init(problem: RelationProblem, settings: VB, executor: Executor) -> State:
+    """The state before the first sweep."""
+    return start_state(problem, False, executor)
+
+
+def step(state: State, problem: RelationProblem, settings: VB, executor: Executor) -> tuple[State, Sweep]:
+    """One sweep over all entities."""
+    return sweep(state, problem, update_rows, executor)
+
+
+def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
+    """q(u_i) of all rows of an entity."""
+    entity = problem.entities[e]
+    free, C = entity.free, len(entity.precision)
+    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    told = problem.told[e] if problem.told else None
+    if told is not None:
+        Lam, eta = Lam + told.Lam, eta + told.eta
+    n, P = Lam.shape
+    mean, cov, good = np.ones((entity.n_rows, C)), np.zeros((n, C * (C + 1) // 2)), np.empty(n)
+    packed = np.empty((n, P))
+    if n == 1:  # one covariance for all rows
+        row_moments(0, 1, Lam, np.zeros((1, len(free))), np.empty((1, len(free))), packed, good)
+        mean[:, free] = eta @ unpack(packed[0], len(free))
+    else:
+        rows = np.empty((n, len(free)))
+        executor.run(row_moments, 0, n, Lam, eta, rows, packed, good)
+        mean[:, free] = rows
+    cov[:, packed_index(free)] = packed
+    return Moments(mean, cov, False)
+
+
+VB_ENGINE = Method(
+    name=VB.name,
+    needs=(),
+    options=VB,
+    init=init,
+    step=step,
+    finish=finish,
+    source="Klami (2014), naive approximation",
+)
+
+
+# Fully factorised variational inference for relations: q = prod_ik q(u_ik) prod_jk q(v_jk), no matrix to invert.
+#
+# The means of an entity move together along the gradient divided by the diagonal of the Hessian; variances are exact.
+#
+# Source: Klami (2014), sections 2.2 and 4.1.2, after Ilin and Raiko (2010). In the gradient of 4.1.2 the paper prints
+# minus before the sum and plus before the variance term; it is the other way round.
+
+
+def init_factorised(problem: RelationProblem, settings: FactorisedVB, executor: Executor) -> State:
+    """The state before the first sweep."""
+    return start_state(problem, True, executor)
+
+
+def step_factorised(
+    state: State, problem: RelationProblem, settings: FactorisedVB, executor: Executor
+) -> tuple[State, Sweep]:
+    """One step of every entity."""
+    return sweep(state, problem, partial(update_entity, settings.step), executor)
+
+
+def update_entity(length: float | str, state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
+    """One step of an entity's means, and its variances."""
+    entity, old = problem.entities[e], state.moments[e]
+    slope, curvature = gradient(state, problem, e, executor)
+    variance = 1.0 / curvature
+    if entity.one >= 0:
+        variance[:, entity.one] = 0.0
+    direction = slope * variance
+    part = best_lengths(state, problem, e, slope, direction, executor) if isinstance(length, str) else length
+    return Moments(old.mean + part * direction, variance, True)
+
+
+def gradient(state: State, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient of the lower bound in an entity's means (n, C), and minus the diagonal of its Hessian (n or 1, C)."""
+    entity, mean = problem.entities[e], state.moments[e].mean
+    precision = state.precisions[e].mean
+    slope, curvature = -precision * mean, precision[None, :]
+    for side in sides(problem, e):
+        other, sites = opposite(state, side), state.sites[side.number]
+        k, f = side.coords, state.latent[side.number][0]
+        noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
+        rest = (sites.weight * side.relation.x if sites.target is None else sites.target) - sites.weight * f
+        rest = side.relation.cells.only_observed(rest)
+        slope[:, k] += side.sums(rest, other.mean, executor) - noise * mean[:, k]
+        own = noise + side.sums(sites.weight, other.mean**2, executor)
+        curvature = np.repeat(curvature, max(1, len(own) // len(curvature)), axis=0)
+        curvature[:, k] += own
+    if entity.one >= 0:
+        slope[:, entity.one] = 0.0
+    return slope, curvature
+
+
+def best_lengths(
+    state: State, problem: RelationProblem, e: int, slope: np.ndarray, direction: np.ndarray, executor: Executor
+) -> np.ndarray:
+    """For every row the step along the direction at which the lower bound, given the sites, is highest: (n, 1)."""
+    bend = (state.precisions[e].mean * direction**2).sum(axis=1)
+    for side in sides(problem, e):
+        other, sites = opposite(state, side), state.sites[side.number]
+        cells, d = side.relation.cells, direction[:, side.coords]
+        along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
+        along *= along
+        along *= sites.weight
+        bend += cells.observed_sums(along, "row" if side.rows else "column")
+        noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
+        bend += (noise * d**2).sum(axis=1)
+    rise = (slope * direction).sum(axis=1)
+    return np.divide(rise, bend, out=np.zeros_like(rise), where=bend > 0.0)[:, None]
+
+
+FACTORISED_ENGINE = Method(
+    name=FactorisedVB.name,
+    needs=(),
+    options=FactorisedVB,
+    init=init_factorised,
+    step=step_factorised,
+    finish=finish,
+    source="Klami (2014), fully factorised approximation",
+)

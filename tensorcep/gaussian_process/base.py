@@ -26,13 +26,18 @@ from tensorcep.core.checks import (
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.matrices import as_numbers, as_targets
+from tensorcep.gaussian_process.engine import Data, Stop, proposal_of
+from tensorcep.gaussian_process.evidence import (
+    ExactEvidence,
+    Points,
+    Search,
+    check_kernel,
+    default_kernel,
+    ends_at_bounds,
+)
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
-from tensorcep.gaussian_process.kernels import check_kernel, default_kernel
-from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, ends_at_bounds
 from tensorcep.gaussian_process.machine import Machine, check_exact_size, fit_exact, fit_sparse
-from tensorcep.gaussian_process.proposals import Data
 from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
-from tensorcep.gaussian_process.sites import Stop, proposal_of
 from tensorcep.gaussian_process.store import write_machines
 
 # What validation says of the features.

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from tensorcep.core.checks import check_choice, check_counts, check_fraction, check_values, fail_value, word_or_range
 from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
-from tensorcep.gaussian_process.proposals import Data
+from tensorcep.gaussian_process.engine import Data
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 

@@ -20,9 +20,8 @@ from tensorcep.ep.function_space import Functions
 from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import Terms
-from tensorcep.gaussian_process.kernels import contract
-from tensorcep.gaussian_process.learning import Points
-from tensorcep.gaussian_process.sites import Stop
+from tensorcep.gaussian_process.engine import Stop
+from tensorcep.gaussian_process.evidence import Points, contract
 
 # Added to the diagonal of K_uu, relative to its largest element.
 JITTER = 1e-8

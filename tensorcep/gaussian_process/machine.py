@@ -10,12 +10,19 @@ from tensorcep.core.arrays import memory_of_machine
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
 from tensorcep.ep.function_space import Functions
+from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
+from tensorcep.gaussian_process.evidence import (
+    ExactEvidence,
+    Points,
+    Search,
+    check_covariance,
+    covariance_of,
+    gradient_matrices,
+    learn_kernel,
+)
 from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
-from tensorcep.gaussian_process.kernels import check_covariance, covariance_of, gradient_matrices
-from tensorcep.gaussian_process.learning import ExactEvidence, Points, Search, learn_kernel
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
-from tensorcep.gaussian_process.sites import Fit, Stop, fit_sites
 
 # Points whose covariances with all others are held at a time.
 CHUNK = 1024

@@ -7,7 +7,6 @@ from typing import Any
 from tensorcep.core.checks import check_choice
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.binomial import BINOMIAL
-from tensorcep.likelihoods.censored import TOBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
@@ -15,6 +14,7 @@ from tensorcep.likelihoods.poisson import POISSON
 from tensorcep.likelihoods.poisson_square import POISSON_SQUARE
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.step import STEP
+from tensorcep.likelihoods.tobit import TOBIT
 
 LIKELIHOODS: dict[str, Likelihood] = {
     record.name: record

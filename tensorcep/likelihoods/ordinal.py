@@ -19,7 +19,8 @@ from tensorcep.core.checks import check_fraction, check_values, fail_value
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.intervals import (
+from tensorcep.likelihoods.parameters.thresholds import (
+    Levels,
     logistic_loglik,
     logistic_tilted,
     normal_drawn,
@@ -27,7 +28,6 @@ from tensorcep.likelihoods.intervals import (
     normal_loglik,
     normal_tilted,
 )
-from tensorcep.likelihoods.parameters.thresholds import Levels
 
 LINKS = ("probit", "logit")
 # How many levels there may be.

@@ -28,7 +28,7 @@ from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED2_SIGNATURE, TILTED_S
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import log_integral
-from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
+from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
 from tensorcep.linear.settings import GLM_METHODS, Factorised
 from tensorcep.linear.sweep import Messages, Rows, Rule, Sums, Work, conditional_sweep, log_scales, row_sweep
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from tensorcep.core.loop import Run
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.ep.sites import Sites
-from tensorcep.linear.data import GLMPosterior, GLMProblem
+from tensorcep.linear.problem import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import EP, IS
 
 # Range of the learned prior variance, and the tolerance of its logarithm.

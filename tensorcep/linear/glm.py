@@ -1,33 +1,288 @@
-"""What Bayesian probit and logistic regression share: fitting, adding data, prediction."""
+"""Bayesian probit and logistic regression, and their methods."""
 
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import (
     check_flag,
     check_int,
     check_random_state,
     check_range,
+    check_unmasked,
     fail_value,
     warn_user,
     word_or_range,
 )
 from tensorcep.core.executor import n_threads
-from tensorcep.core.loop import Run
+from tensorcep.core.loop import AnyMethod, Run, run
+from tensorcep.core.persist.models import write_attributes
+from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.core.settings import TakesMethod
+from tensorcep.entries.matrices import as_numbers, as_targets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.linear.base import FeatureClassifier, Points, two_classes, with_constant
-from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP
+from tensorcep.linear.full import fit_ep, fit_is
+from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import ENGINES, GLMSettings, settings_of
+from tensorcep.linear.vb import VB
+
+# What the classifiers of feature vectors share: how points and labels are read, what is kept of a fit, files.
+
+# What validation says of the features.
+OF_FEATURES = ("n_features_in_", "feature_names_in_")
+
+
+class Points(NamedTuple):
+    """Checked training points.
+
+    Attributes
+    ----------
+    X : (n, d) float64, dense or CSR
+    y : (n,)
+        Labels as they were given.
+    about : dict
+        The estimator's attributes `OF_FEATURES`, as far as it has them.
+    """
+
+    X: Any
+    y: np.ndarray
+    about: dict[str, Any]
+
+
+class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
+
+    Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
+    """
+
+    # What a file holds: attributes that every fit has, and those that some have. Names that do not end in an underscore
+    # are no parameters of the estimator.
+    _stored: tuple[str, ...] = ()
+    _stored_if_there: tuple[str, ...] = ()
+    fit_intercept: bool
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags
+
+    def _read(self, X: Any, y: Any, *, first: bool = True) -> Points:
+        """Check training points, against those of earlier batches unless they are the first."""
+        stand_in = copy.copy(self)
+        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
+        X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
+        check_classification_targets(y)
+        about = vars(stand_in)
+        return Points(X, y, {name: about[name] for name in OF_FEATURES if name in about})
+
+    def _take(self, fitted: dict[str, Any]) -> None:
+        """Have these fitted attributes, and none of an earlier fit."""
+        private = {*self._stored, *self._stored_if_there}
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_") and name not in private}
+        self.__dict__ = {**kept, **fitted}
+
+    def _checked(self, X: Any) -> Any:
+        """Points to predict at."""
+        check_is_fitted(self)
+        X = as_numbers(check_unmasked(X, "X"))
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Find the posterior.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n_samples, n_features)
+        y : array-like (n_samples,)
+            Labels of two classes; the second in sorted order is class 1.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On parameters or data that are not allowed.
+        FloatingPointError
+            If the posterior of EP stops being a Gaussian.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.coef_.shape, model.coef_std_.shape
+        ((1, 1), (1, 1))
+        """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def _latent_mean(self, X: Any) -> np.ndarray:
+        """Posterior mean of f at checked points."""
+        return np.asarray(X @ self.coef_[0] + self.intercept_[0])
+
+    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of f at each row of X, (n,) each.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> mean, variance = model.predict_latent(X)
+        >>> mean.shape, bool((variance > 0).all())
+        ((5,), True)
+        """
+        X = self._checked(X)
+        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The more probable label, (n,): that of the side on which the posterior mean of f lies.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.predict([[-3.0], [3.0]]).tolist()
+        [0, 1]
+        """
+        positive = self._latent_mean(self._checked(X)) > 0.0
+        return np.asarray(self.classes_[positive.astype(np.int64)])
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit takes, whatever the data: files may hold any."""
+        raise NotImplementedError
+
+    def _try_out(self) -> None:
+        """Predict at one point, after loading: what a file holds may have the right names and make no sense.
+
+        Raises
+        ------
+        ValueError, TypeError, IndexError, AttributeError
+            If arrays do not fit each other, or hold no finite real numbers.
+        """
+        missing = [name for name in self._stored if not hasattr(self, name)]
+        if missing:
+            fail_value(f"it has no {missing[0]!r}")
+        if not np.isfinite(self._cov).all():
+            fail_value("its covariances are not finite")
+        X: Any = np.ones((1, self.n_features_in_))
+        names = getattr(self, "feature_names_in_", None)
+        found = [*self.predict_latent(X if names is None else pd.DataFrame(X, columns=names)), self.classes_]
+        if [len(array) for array in found] != [1, 1, 2] or not all(np.isreal(array).all() for array in found[:2]):
+            fail_value("its arrays do not fit each other")
+        if not (np.isfinite(found[0]).all() and np.isfinite(found[1]).all()):
+            fail_value("its arrays hold numbers that are not finite")
+        mean = getattr(self, "_mean", None)  # what partial_fit goes on from
+        if mean is not None and (
+            mean.shape != self._cov.shape[:1] or mean.dtype.kind != "f" or not np.isfinite(mean).all()
+        ):
+            fail_value("its means do not fit its covariances")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `tensorcep.load` reads; nothing in it is pickled.
+
+        Raises
+        ------
+        FileNotFoundError, IsADirectoryError, ValueError
+            If the folder does not exist, `path` is a folder, or the labels are objects other than text.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from tensorcep import BayesianLogisticRegression, load
+        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     again = load(f"{folder}/model.npz")
+        ...
+        >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
+        True
+        """
+        check_is_fitted(self)
+        write_attributes(path, self, [*self._stored, *(name for name in self._stored_if_there if hasattr(self, name))])
+
+
+def two_classes(y: np.ndarray) -> np.ndarray:
+    """The two labels, sorted."""
+    classes = np.unique(y)
+    if len(classes) != 2:
+        given = "one class" if len(classes) < 2 else f"{len(classes)} classes: the type of the target is multiclass"
+        fail_value(f"Only binary classification is supported; y must hold labels of two classes; got {given}.")
+    return classes
+
+
+def with_constant(X: Any, constant: bool) -> Any:
+    """X with a column of ones behind it, for an intercept."""
+    if not constant:
+        return X
+    ones = np.ones((X.shape[0], 1))
+    return sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
+
+
+def row_variances(rows: Any, cov: np.ndarray) -> np.ndarray:
+    """Variance of x'w for every row, given the covariance of w, or its variances where it is diagonal."""
+    half = rows if cov.ndim == 1 else np.asarray(rows @ cov)
+    product = rows.multiply(half) if sparse.issparse(rows) else rows * half
+    weights = cov if cov.ndim == 1 else np.ones(len(cov))
+    return np.maximum(np.asarray(product @ weights).ravel(), 0.0)
+
+
+# Methods for generalised linear models by their settings, behind one function.
+
+# ``fit(problem, settings, max_iter, tol)``
+FULL: dict[str, Callable[[GLMProblem, Any, int, float], Run]] = {"ep": fit_ep, "is": fit_is}
+SWEPT: dict[str, AnyMethod] = {method.name: method for method in (EP_FACTORIZED, CEP1, CEP2, LP, VB)}
+
+
+def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:
+    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`.
+
+    A factorised method takes the prior's variances alone, the others a covariance matrix too. Sweeps stop where weights
+    change by less than `tol` posterior standard deviations.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method or setting, or the likelihood lacks a part that the method needs.
+    """
+    settings = settings_of(method)
+    if settings.full:
+        with one_blas_thread():  # two wait for each other longer than they work, of 60,000 x 300, too
+            return FULL[settings.name](problem, settings, max_iter, tol)
+    swept = SWEPT[settings.name]
+    missing = swept.lacks(problem.likelihood)
+    if missing:
+        fail_value(f"method {swept.name!r} needs {', '.join(missing)}; {problem.likelihood.name!r} has none.")
+    return run(swept, problem, settings, max_iter=max_iter, tol=tol, n_threads=n_threads)
+
+
+# What Bayesian probit and logistic regression share: fitting, adding data, prediction.
 
 
 @dataclass(eq=False, repr=False)
@@ -240,3 +495,75 @@ def _attributes(run: Run, d: int, intercept: bool) -> dict[str, Any]:
     if np.isfinite(posterior.log_evidence):
         fitted["log_evidence_"] = float(posterior.log_evidence)
     return {**fitted, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace}
+
+
+# Bayesian probit and logistic regression.
+
+_DOCUMENTATION = """{model} with Gaussian priors.
+
+    Parameters
+    ----------
+    method : str or record of settings, default="ep"
+        "ep" (expectation propagation with a full covariance, O(n d^2) a sweep), factorised methods at a cost in
+        proportion to the non-zeros of X: "ep-factorized", "cep1", "cep2" (conditional EP), "lp" (Laplace propagation)
+        and "vb" (mean-field variational Bayes); or "is" (importance sampling around EP's posterior). A method's own
+        settings come with it, as in ``ConditionalEP(order=2, damping=0.5)``; see `tensorcep.linear.settings`.
+    prior_scale : float or "evidence", default=1.0
+        Prior standard deviation of a weight. "evidence" learns it from the data: "ep" and "is" maximise EP's log
+        evidence, the others take steps of EM in their sweeps.
+    fit_intercept : bool, default=True
+    intercept_scale : float, default=10.0
+        Prior standard deviation of the intercept, which is never learned.
+    max_iter : int, default=2000
+        Largest number of sweeps.
+    tol : float, default=1e-4
+        Stop when a whole, undamped sweep would move no weight by more than this many posterior standard deviations.
+    n_jobs : int, optional
+        Threads; -1 uses all processors. The result does not depend on it.
+    random_state : int, RandomState, Generator or None, default=0
+        For "is" only.
+
+    Attributes
+    ----------
+    classes_ : ndarray (2,)
+    coef_, coef_std_ : ndarray (1, n_features)
+        Posterior mean and standard deviation of the weights. Factorised EP, CEP and LP give 1 / sqrt(precision), which
+        is less than the marginal standard deviation where weights are correlated; "vb" gives less still.
+    intercept_, intercept_std_ : ndarray (1,)
+    prior_scale_ : float
+    log_evidence_ : float
+        Log evidence of "ep", "ep-factorized" (EP's estimate), "is" (unbiased on the scale of the evidence) and "vb" (a
+        lower bound); the other methods have none. After partial_fit that of the last batch given those before.
+    n_iter_, converged_ : int, bool
+    trace_ : dict of ndarray
+        Change and seconds of every sweep.
+
+    References
+    ----------
+    Wang and Zhe, Conditional Expectation Propagation, sec. 5.1. {reference}
+
+    Examples
+    --------
+    >>> from tensorcep import {name}
+    >>> model = {name}().fit([[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1])
+    >>> model.predict([[-3.0], [3.0]]).tolist(), model.coef_std_.shape
+    ([0, 1], (1, 1))
+    """
+
+
+class BayesianProbitRegression(BaseBayesianGLM):
+    __doc__ = _DOCUMENTATION.format(
+        name="BayesianProbitRegression",
+        model="Bayesian probit regression: P(y = 1 | x) = Phi(x'w + b)",
+        reference="Minka (2001), Expectation propagation for approximate Bayesian\n    inference.",
+    )
+    _link = "probit"
+
+
+class BayesianLogisticRegression(BaseBayesianGLM):
+    __doc__ = _DOCUMENTATION.format(
+        name="BayesianLogisticRegression",
+        model="Bayesian logistic regression: P(y = 1 | x) = 1 / (1 + exp(-x'w - b))",
+        reference="Jaakkola and Jordan (2000), Bayesian parameter\n    estimation via variational methods.",
+    )
+    _link = "logit"

@@ -19,7 +19,7 @@ from scipy.special import log_expit
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.linear.data import GLMPosterior, GLMProblem, learned_variance
+from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance
 from tensorcep.linear.settings import GLM_METHODS, GLMSettings
 
 # Below this xi, tanh(xi / 2) / (2 xi) is 1/4 to rounding.

@@ -21,13 +21,13 @@ from tensorcep.cp.inputs.side_information import is_local, knows_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.auto import choose
 from tensorcep.entries.matrices import as_views
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.entity_labels import observed_cells
 from tensorcep.factor_models.predict import predict_cells
+from tensorcep.factor_models.results import observed_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.gaussian_process.base import BaseGaussianProcess
-from tensorcep.linear.base import FeatureClassifier
+from tensorcep.linear.glm import FeatureClassifier
 
 # Central intervals whose coverage gives the calibration error of real values and counts.
 LEVELS = (0.5, 0.8, 0.9, 0.95)

@@ -25,7 +25,7 @@ from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.model_selection.held_out import Cells, cells_of_matrices, log_scores, predicted
 

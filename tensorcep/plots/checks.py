@@ -10,11 +10,10 @@ import pandas as pd
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
-from tensorcep.entries.tensor import SparseTensor
-from tensorcep.factor_models.entity_labels import observed_cells
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
-from tensorcep.plots.components import places_in_order
-from tensorcep.plots.subjects import chains_of, fixed_rows, position, subject_of
+from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.factor_models.results import observed_cells
+from tensorcep.plots.components import chains_of, fixed_rows, places_in_order, position, subject_of
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
 
 RANK_BINS = 20
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_not_empty, check_range, check_vectors, fail_value
-from tensorcep.plots.axes import ACCENT, GUIDE, MAIN, axes_of, finish, shown
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, shown
 
 DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they lie on a log scale
 

@@ -14,11 +14,17 @@ from tensorcep.core.checks import optional_module
 from tensorcep.cp.inputs.coordinates import names_of
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.settings.registry import settings_for
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
-from tensorcep.plots.components import plot_components, plot_scores, plot_top_rows, plot_variance_explained
+from tensorcep.plots.components import (
+    found_by,
+    is_of_matrices,
+    plot_components,
+    plot_scores,
+    plot_top_rows,
+    plot_variance_explained,
+)
 from tensorcep.plots.fits import plot_convergence
-from tensorcep.plots.subjects import found_by, is_of_matrices
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>

@@ -14,7 +14,7 @@ from helpers.models import paper
 import tensorcep as tc
 from tensorcep import CPRegressor, compare, metrics
 from tensorcep.cp.methods import METHODS
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.model_selection import compare as comparison
 from tensorcep.model_selection.held_out import WARM_UP_ENTRIES
 

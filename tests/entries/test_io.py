@@ -21,7 +21,7 @@ from tensorcep.core.persist import archive as _files
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.io import text as _text
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 QUICK = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ENTRIES = {(0, 1, 2): 1.5, (3, 0, 0): -2.0, (1, 1, 1): 1e-300}

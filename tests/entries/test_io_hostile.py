@@ -21,9 +21,8 @@ from tensorcep import CPRegressor
 from tensorcep.cli import main
 from tensorcep.entries.io import lines as _lines
 from tensorcep.entries.io import read_batches, read_tensor, write_tensor
-from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.spelling import spelled_as
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.labels import Labels, spelled_as, why_not_stored
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 
 def put(path: Path, text: str | bytes) -> Path:

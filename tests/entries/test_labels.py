@@ -12,8 +12,7 @@ from helpers.cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorcep.entries.labels import Labels
-from tensorcep.entries.ordering import natural_key
+from tensorcep.entries.labels import Labels, natural_key
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))  # which pandas 2.1 takes for the end of a text
 

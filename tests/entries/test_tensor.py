@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.coo import linear_index
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 COORDS = [[0, 1, 2], [3, 0, 0], [1, 1, 1], [0, 0, 0]]
 VALUES = [1.5, -2.0, 0.0, 4.0]

@@ -10,9 +10,9 @@ from scipy.special import expit, ndtr
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
-from tensorcep.factor_models import drawn_sites, normal_sites
+from tensorcep.factor_models import sites
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, aligned
-from tensorcep.factor_models.relations import Priors
+from tensorcep.factor_models.problem import Priors
 from tensorcep.factor_models.settings import Gibbs
 
 
@@ -138,8 +138,7 @@ def _too_near_to_zero(right):
     ],
 )
 def test_pca_gibbs_joint_test_sees_planted_bugs(monkeypatch, name, bug, likelihood, augmentation, sweeps):
-    room = normal_sites if name == "_drawn" else drawn_sites
-    monkeypatch.setattr(room, name, bug(getattr(room, name)))
+    monkeypatch.setattr(sites, name, bug(getattr(sites, name)))
     assert np.abs(joint_scores(likelihood, augmentation, sweeps)).max() > 4.5
 
 

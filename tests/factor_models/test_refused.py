@@ -17,7 +17,7 @@ from tensorcep import (
     CollectiveMatrixFactorization,
     GroupFactorAnalysis,
 )
-from tensorcep.factor_models import base_one
+from tensorcep.factor_models import pca
 from tensorcep.factor_models.fit import ENGINES
 from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
 
@@ -170,7 +170,7 @@ def test_refused_in_the_last_moment_changes_nothing(tmp_path, monkeypatch):
 
     def call():
         with monkeypatch.context() as patch:
-            patch.setattr(base_one, "shares", lambda *args: 1 / 0)
+            patch.setattr(pca, "shares", lambda *args: 1 / 0)
             model.fit(X[:9])
 
     check_refused(model, call, answers=answers("pca"), folder=tmp_path, error=ZeroDivisionError)

@@ -12,10 +12,9 @@ from scipy.stats import multivariate_normal
 import tensorcep as tc
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.entries.labels import Labels
-from tensorcep.factor_models.known_rows import KnownRows
-from tensorcep.factor_models.moments import Moments
 from tensorcep.factor_models.settings import VB
-from tensorcep.factor_models.vb import VB_ENGINE
+from tensorcep.factor_models.side_information import KnownRows, Moments
+from tensorcep.factor_models.variational import VB_ENGINE
 from tensorcep.priors.features import Mode, design
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Series, clock
@@ -47,7 +46,7 @@ def told(x, V):
 def test_rows_of_a_series_are_smoothed_as_by_a_dense_gaussian_process(rng, monkeypatch):
     """One component, known loadings: a dynamic factor model, whose moments and evidence a dense GP has, too."""
     monkeypatch.setattr("tensorcep.priors.ou_process.lengths_of", lambda *_: np.array([LENGTH]))
-    monkeypatch.setattr("tensorcep.factor_models.known_rows.PINNED", 1e10)
+    monkeypatch.setattr("tensorcep.factor_models.side_information.PINNED", 1e10)
     times = np.cumsum(1.0 + rng.random(N))
     times[0] = times[1] - 1.0  # the step, so that a length is one in units of time
     axis = clock(Series(kind="ou"), Mode("t", Labels(times), N))

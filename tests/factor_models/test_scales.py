@@ -19,8 +19,8 @@ from tensorcep import (
     SparseTensor,
     load,
 )
-from tensorcep.factor_models.read import read_matrix
-from tensorcep.factor_models.units import units_of
+from tensorcep.factor_models.cells import read_matrix
+from tensorcep.factor_models.problem import units_of
 
 
 def planted(rng, N=200, D=12, K=3, hidden=0.25):

@@ -9,12 +9,10 @@ from helpers.cases import each
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
-from tensorcep.factor_models.expected_sites import polya_gamma_mean
-from tensorcep.factor_models.factorised import FACTORISED_ENGINE, gradient
-from tensorcep.factor_models.moments import Moments, latent_moments
 from tensorcep.factor_models.settings import FactorisedVB
-from tensorcep.factor_models.variational import lower_bound, start_state
-from tensorcep.factor_models.vb import VB_ENGINE
+from tensorcep.factor_models.side_information import Moments, latent_moments
+from tensorcep.factor_models.sites import polya_gamma_mean
+from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE, gradient, lower_bound, start_state
 
 METHODS = [VB_ENGINE, FACTORISED_ENGINE]
 

@@ -12,12 +12,10 @@ from scipy.special import gammaln
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.gaussian_process.kernels import contract
-from tensorcep.gaussian_process.learning import ExactEvidence, Points
+from tensorcep.gaussian_process.engine import Data, Stop, fit_sites
+from tensorcep.gaussian_process.evidence import ExactEvidence, Points, contract
 from tensorcep.gaussian_process.posterior import Posterior, Prior
-from tensorcep.gaussian_process.proposals import Data
 from tensorcep.gaussian_process.settings import EP, QP, VB, Laplace
-from tensorcep.gaussian_process.sites import Stop, fit_sites
 from tensorcep.likelihoods import get_likelihood
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "gp.json").read_text())

@@ -29,8 +29,8 @@ from sklearn.gaussian_process.kernels import (
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
-from tensorcep.gaussian_process import kernels, machine, posterior
-from tensorcep.gaussian_process.learning import ends_at_bounds, ties
+from tensorcep.gaussian_process import evidence, machine, posterior
+from tensorcep.gaussian_process.evidence import ends_at_bounds, ties
 from tensorcep.gaussian_process.settings import EP, QP
 
 METHODS = ("ep", "qp", "vb", "laplace")
@@ -338,7 +338,7 @@ def test_exact_fits_hold_three_matrices_and_factor_once_a_sweep(method, rng, mon
     X, y = labelled(rng, 500)
     calls, factor = [], posterior._cholesky
     monkeypatch.setattr(posterior, "_cholesky", lambda B: calls.append(0) or factor(B))
-    for module in (kernels, posterior):
+    for module in (evidence, posterior):
         monkeypatch.setattr(module, "ROWS", 64)
     model = GaussianProcessClassifier(
         4.0 * RBF(1.0) + Matern(2.0, nu=1.5), method=method, optimizer=lambda f, start, bounds: (start, f(start)[0])
@@ -352,7 +352,7 @@ def test_exact_fits_hold_three_matrices_and_factor_once_a_sweep(method, rng, mon
     assert peak < 8.0 * 500**2 * 3.5
     assert len(calls) <= 2 * model.n_iter_ + 1  # a search of one step and the last fit, which starts afresh
     whole = GaussianProcessClassifier(model.kernel, method=method, **FIXED)
-    monkeypatch.setattr(kernels, "ROWS", 10_000)
+    monkeypatch.setattr(evidence, "ROWS", 10_000)
     np.testing.assert_allclose(whole.fit(X, y).predict_proba(X), model.predict_proba(X), atol=1e-8)
 
 

@@ -8,10 +8,9 @@ from helpers.cases import each
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor
+from tensorcep.gaussian_process.engine import Data, Stop
+from tensorcep.gaussian_process.evidence import Points
 from tensorcep.gaussian_process.inducing import JITTER, InducingEvidence, Sparse, fit_inducing, inducing_points
-from tensorcep.gaussian_process.learning import Points
-from tensorcep.gaussian_process.proposals import Data
-from tensorcep.gaussian_process.sites import Stop
 from tensorcep.likelihoods import get_likelihood
 
 TIGHT = Stop(300, 1e-10)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.coding import coded
-from tensorcep.factor_models.kinds import LIMITED, kind_of
-from tensorcep.factor_models.relations import Entity, Priors, Relation, RelationProblem
+from tensorcep.factor_models.problem import Entity, Priors, Relation, RelationProblem, coded
+from tensorcep.factor_models.sites import LIMITED, kind_of
 
 # oracles: evidence, lower bounds and posterior means on 2 x 2 matrices, by quadrature and independent code
 GAUSS = np.array([[1.2, -0.7], [-0.4, 0.9]])

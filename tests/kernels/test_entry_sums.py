@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.factor_models.entry_sums import entry_products, line_sums
+from tensorcep.factor_models.cells import entry_products, line_sums
 
 
 def test_entry_products_and_line_sums(rng):

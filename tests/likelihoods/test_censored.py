@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.censored import LOWER, UPPER, censored_at
+from tensorcep.likelihoods.tobit import LOWER, UPPER, censored_at
 
 TOBIT = get_likelihood("tobit")
 ABOVE = censored_at(0.0, UPPER)

@@ -10,15 +10,15 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
 from tensorcep.core.random import interval_normal, new_stream, start_stream
-from tensorcep.likelihoods import intervals
 from tensorcep.likelihoods.arrays import log_density, tilted_moments
 from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.parameters import thresholds
 from tensorcep.likelihoods.probit import PROBIT
 
 INF = np.inf
 CUTS = [(-1.0, 0.5), (0.0, INF), (-INF, 0.3), (2.0, 2.001), (-7.0, -6.5), (-3.0, 4.0), (-12.0, -2.0), (0.0, 1e-6)]
-TILTED = {"normal": intervals.normal_tilted, "logistic": intervals.logistic_tilted}
-LOGLIK = {"normal": intervals.normal_loglik, "logistic": intervals.logistic_loglik}
+TILTED = {"normal": thresholds.normal_tilted, "logistic": thresholds.logistic_tilted}
+LOGLIK = {"normal": thresholds.normal_loglik, "logistic": thresholds.logistic_loglik}
 EVERY = pytest.mark.parametrize("noise", TILTED)
 
 
@@ -95,7 +95,7 @@ def test_slopes_in_the_cuts_are_those_of_differences(logistic, cuts):
     def log_mass(a, b):
         return np.log(cdf(b) - cdf(a))
 
-    found = intervals.cut_slopes(a, b, logistic)
+    found = thresholds.cut_slopes(a, b, logistic)
     assert found[0] == pytest.approx(log_mass(a, b), rel=1e-12)
     h = 1e-4
     if np.isfinite(a):
@@ -128,7 +128,7 @@ def test_draws_between_cuts_have_their_moments(cuts):
 def test_expected_latent_normals_are_the_truncated_means():
     low, high, f = np.array([-1.0, 0.5, -INF]), np.array([0.0, INF, 0.2]), np.array([0.3, -0.5, 1.0])
     weight, target, spread, constant = (np.empty(3) for _ in range(4))
-    intervals.normal_expected(low, f, f * f, high, weight, target, spread, constant)
+    thresholds.normal_expected(low, f, f * f, high, weight, target, spread, constant)
     each = [normal_mass(a - x, b - x) for a, b, x in zip(low, high, f, strict=True)]
     np.testing.assert_allclose(target, f + [mean for _, mean, _ in each], rtol=1e-12)
     np.testing.assert_allclose(constant + target * f - 0.5 * f * f, [logz for logz, _, _ in each], rtol=1e-12)

@@ -9,8 +9,8 @@ from scipy.integrate import quad
 
 from tensorcep.cp.posterior.components import EntryTheta, joined
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.parameters.zero_inflation import Beta, Zeros, presence, weigh, with_zeros
+from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 R, SHARE, F = 1.7, 0.3, 0.8
 KINDS = {"poisson": stats.poisson(np.exp(F)), "negbinomial": stats.nbinom(R, 1.0 / (1.0 + np.exp(F)))}

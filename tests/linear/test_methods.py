@@ -15,8 +15,8 @@ from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
-from tensorcep.linear.data import GLMProblem, as_csr
-from tensorcep.linear.methods import fit_glm
+from tensorcep.linear.glm import fit_glm
+from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS, IS, ConditionalEP
 from tensorcep.linear.sweep import Work, laplace_modes
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.linear import methods
+from tensorcep.linear import glm
 from tensorcep.linear.settings import ConditionalEP
 
 MODELS = {
@@ -103,7 +103,7 @@ def test_an_interrupted_call_changes_nothing(name, call, rng, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(GaussianEP, "fit", interrupted)
-    monkeypatch.setattr(methods, "run", interrupted)
+    monkeypatch.setattr(glm, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         getattr(model, call)(2.0 * X, y)
     assert state_of(model, X, tmp_path / "model.npz") == before

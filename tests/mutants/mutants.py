@@ -192,7 +192,7 @@ LIKELIHOODS = (
     ),
     Mutant(
         "censored-upper-quantile",
-        "tensorcep/likelihoods/censored.py",
+        "tensorcep/likelihoods/tobit.py",
         'return check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)',
         'return check_fraction("q", q)',
         "Under an upper limit the lower quantile is the upper one.",
@@ -439,7 +439,7 @@ FAMILIES = (
     ),
     Mutant(
         "factors-trace",
-        "tensorcep/factor_models/moments.py",
+        "tensorcep/factor_models/side_information.py",
         "return np.where(i == j, 1.0, 2.0)",
         "return np.where(i == j, 1.0, 1.0)",
         "The variance of a cell counts covariances of components once instead of twice.",
@@ -457,7 +457,7 @@ FAMILIES = (
     ),
     Mutant(
         "process-gradient-matern",
-        "tensorcep/gaussian_process/kernels.py",
+        "tensorcep/gaussian_process/evidence.py",
         "weight = 3.0 * np.exp(-np.sqrt(3.0) * distance)",
         "weight = np.exp(-np.sqrt(3.0) * distance)",
         "The derivative of a Matern kernel by its length lacks a factor.",

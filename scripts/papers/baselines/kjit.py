@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scripts.papers.baselines.sampled_ep import CDF
-from tensorcep.linear.data import GLMProblem
+from tensorcep.linear.problem import GLMProblem
 
 FEATURES = 300
 # Width of the kernel in each input, variance of the oracle's error, and predictive standard deviation that is too much;

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from tensorcep.core.loop import Run
-from tensorcep.linear.data import GLMPosterior, GLMProblem
+from tensorcep.linear.problem import GLMPosterior, GLMProblem
 
 CDF = {"probit": ndtr, "logit": expit}
 MESSAGE_PRECISION = 1e-6

@@ -20,8 +20,7 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.stream.store import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
-from tensorcep.entries.labels import Labels
-from tensorcep.entries.stored_labels import StoredLabels, stored_labels
+from tensorcep.entries.labels import Labels, StoredLabels, stored_labels
 from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
 from tensorcep.priors.laws import Deviations

@@ -29,8 +29,8 @@ from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io.columns import are_files
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.fixed import Prior
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -13,8 +13,8 @@ from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import belief_at, judged_entries, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
 from tensorcep.cp.posterior.components import Components
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.base import Likelihood
 
 SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")

@@ -23,9 +23,9 @@ from tensorcep.cp.fitted.predict import (
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
-from tensorcep.entries.interop import column_names
+from tensorcep.entries.convert import column_names
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.features import Design
 from tensorcep.priors.laws import ModePrior
 from tensorcep.priors.normal_wishart import LearnedPrior

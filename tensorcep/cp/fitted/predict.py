@@ -34,8 +34,8 @@ from tensorcep.cp.model.parameters import theta_of, with_parameter
 from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.cp.targets.levels import check_none_missing
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile

@@ -29,8 +29,8 @@ from tensorcep.cp.inputs.side_information import check_no_deviations, word_of
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.posterior.belief import Mixture, PointEstimate, Posterior, Result
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.graph import Net

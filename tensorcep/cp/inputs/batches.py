@@ -22,12 +22,11 @@ from tensorcep.core.checks import (
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.frames import check_mode_columns, labels_of_column
+from tensorcep.entries.convert import check_mode_columns, labels_of_column
 from tensorcep.entries.io import batches_with_extents, read_batches
-from tensorcep.entries.labels import Labels, check_same_zones
-from tensorcep.entries.spelling import spelled_as
+from tensorcep.entries.labels import Labels, check_same_zones, spelled_as
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import check_columns_not_in_index
-from tensorcep.entries.tensor import SparseTensor
 
 # Codes the labels of a batch: gives numbers and the labels that they stand for.
 Coder = Callable[[Any], tuple[Any, list[Any]]]

@@ -21,11 +21,10 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.packing import offsets
 from tensorcep.cp.posterior.belief import Result
-from tensorcep.entries.frames import frame_entries
-from tensorcep.entries.interop import column_names
+from tensorcep.entries.convert import column_names, frame_entries
 from tensorcep.entries.labels import Labels, why_not_stored
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, check_columns_not_in_index
-from tensorcep.entries.tensor import SparseTensor
 
 # Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.
 KINDS: dict[str, str | None] = {

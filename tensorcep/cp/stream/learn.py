@@ -66,10 +66,10 @@ from tensorcep.cp.stream.row_priors import modes_of
 from tensorcep.cp.stream.store import Stream, keys_of
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.interop import column_names
+from tensorcep.entries.convert import column_names
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import split_given, split_observed
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_prior
 

@@ -54,8 +54,8 @@ from tensorcep.cp.stream.reservoir import (
 from tensorcep.cp.stream.row_priors import ModeRows
 from tensorcep.cp.stream.store import Stream
 from tensorcep.entries.labels import Labels
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
-from tensorcep.entries.tensor import SparseTensor
 from tensorcep.priors.graph import Net
 
 

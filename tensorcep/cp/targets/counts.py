@@ -24,8 +24,8 @@ from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.inflated import zero_inflated
 from tensorcep.likelihoods.parameters.zero_inflation import Zeros, presence
+from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")

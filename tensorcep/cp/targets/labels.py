@@ -15,11 +15,11 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
 from tensorcep.entries.batch import Batch
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.binary import mixed_with
-from tensorcep.likelihoods.population import for_population, share_in_population
+from tensorcep.likelihoods.sampled_zeros import for_population, share_in_population
 
 
 def two_classes(y: Any) -> list[Any]:

@@ -28,9 +28,9 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.censored import LOWER, TOBIT, UPPER, censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
 from tensorcep.likelihoods.powers import of_power
+from tensorcep.likelihoods.tobit import LOWER, TOBIT, UPPER, censored_at
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
 SPIKE_SHARE, SPIKE_RATIO = 0.1, 3

@@ -28,7 +28,7 @@ from tensorcep.cp.workers.executor import ClusterExecutor
 from tensorcep.cp.workers.partitions import parts_for
 from tensorcep.cp.workers.site_files import Shelf
 from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_of, restored, snapshot_of, stored_by
-from tensorcep.entries.dask_frames import frame_of_dask
+from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
 from tensorcep.priors.base import clocks_of
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.batches import read_batches
-from tensorcep.entries.io.extents import batches_with_extents
+from tensorcep.entries.io.batches import batches_with_extents, read_batches
+from tensorcep.entries.io.files import columns_of, read_cells, read_tensor, value_name_of, write_tensor
 from tensorcep.entries.io.formats import FORMATS, format_of
 from tensorcep.entries.io.layout import LAST, Reading
-from tensorcep.entries.io.read import columns_of, read_cells, read_tensor, value_name_of
-from tensorcep.entries.io.write import write_tensor
 
 __all__ = [
     "FORMATS",

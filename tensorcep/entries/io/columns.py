@@ -20,8 +20,7 @@ from tensorcep.entries.io.formats import format_of, is_of_entries
 from tensorcep.entries.io.layout import Reading
 from tensorcep.entries.io.one_line import MOST_ROWS
 from tensorcep.entries.io.parquet import frames_of_parquet
-from tensorcep.entries.labels import Labels
-from tensorcep.entries.spelling import numbers_of
+from tensorcep.entries.labels import Labels, numbers_of
 
 # Lines that are read at a time.
 LINES = 1 << 17

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorcep.core.checks import warn_user
-from tensorcep.entries.frames import are_epochs
+from tensorcep.entries.convert import are_epochs
 from tensorcep.entries.io.layout import LAST, Reading
 
 TIMES = ("timestamp", "time", "date", "datetime", "day", "month", "year", "hour", "ts")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
-from tensorcep.entries.frames import check_mode_columns
+from tensorcep.entries.convert import check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
     NOT_TEXT,

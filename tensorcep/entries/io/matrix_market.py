@@ -10,7 +10,7 @@ from tensorcep.core.checks import check_shape, fail_value, reason_of
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.layout import Reading
 from tensorcep.entries.io.lines import check_seekable, open_binary
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 
 def read_matrix(path: str, copy: str, how: Reading, duplicates: str) -> SparseTensor:

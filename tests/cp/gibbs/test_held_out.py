@@ -31,8 +31,8 @@ from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
-from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
+from tensorcep.likelihoods.tobit import censored_at
 from tensorcep.priors.fixed import Prior
 
 SHAPE = (30, 25, 20)

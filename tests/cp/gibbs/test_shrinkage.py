@@ -19,8 +19,8 @@ from tensorcep.cp.calibration.shrinkage import is_shrunk, shrunk, with_constant
 from tensorcep.cp.fitted.predict import latent, latent_quantiles, observed_moments
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.censored import censored_at
 from tensorcep.likelihoods.gaussian import GAUSSIAN
+from tensorcep.likelihoods.tobit import censored_at
 
 
 def weighed_of(y, mean):

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tensorcep.core.checks import check_columns, fail_value
 from tensorcep.core.cluster import Cluster
-from tensorcep.entries.frames import labels_of_column
+from tensorcep.entries.convert import labels_of_column
 from tensorcep.entries.labels import Labels
 
 WHAT = "read"

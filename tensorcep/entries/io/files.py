@@ -1,20 +1,34 @@
-"""Files of entries, read whole."""
+"""Whole files: read and written by their kind."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import itertools
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
-from tensorcep.core.checks import check_file, check_shape, check_sizes, fail_value
+from tensorcep.core.checks import (
+    check_choice,
+    check_file,
+    check_shape,
+    check_sizes,
+    fail_value,
+    optional_module,
+    reason_of,
+    warn_user,
+)
+from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
+from tensorcep.entries.convert import column_names
 from tensorcep.entries.coo import check_counting
 from tensorcep.entries.io.doubts import check_defaults
-from tensorcep.entries.io.formats import format_of
-from tensorcep.entries.io.labelled import read_frame
+from tensorcep.entries.io.formats import format_of, written_format
 from tensorcep.entries.io.layout import (
     LAST,
     VALUES,
@@ -27,12 +41,188 @@ from tensorcep.entries.io.layout import (
     layout_of,
     tns_layout,
 )
-from tensorcep.entries.io.lines import check_seekable, on_disk, open_lines, rows
+from tensorcep.entries.io.lines import check_seekable, number_in, on_disk, open_lines, rows
 from tensorcep.entries.io.matrix_market import read_matrix
-from tensorcep.entries.io.npz import read_npz
 from tensorcep.entries.io.parquet import columns_of_parquet, read_parquet
-from tensorcep.entries.io.text import read_entries
-from tensorcep.entries.tensor import SparseTensor
+from tensorcep.entries.io.text import read_entries, read_frame
+from tensorcep.entries.labels import pack_labels, unpack_labels
+from tensorcep.entries.sparse_tensor import SparseTensor
+
+# Tensors in npz archives: plain arrays and a JSON header, nothing pickled.
+
+KIND = "tensorcep.tensor"
+VERSION = 1
+# What labels, shapes and arrays that make no sense end in, here and in pandas.
+WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
+
+
+def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
+    """Write entries, shape, labels and what is known of sampled zeros; indices in the smallest integer type."""
+    small = np.min_scalar_type(max(tensor.shape) - 1)
+    arrays: dict[str, NDArray[Any]] = {"coords": tensor.coords.astype(small), "values": tensor.values}
+    if tensor.sampled is not None:
+        arrays["sampled"] = tensor.sampled
+    labels = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(tensor.labels)]
+    rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
+    write_archive(path, KIND, VERSION, {"shape": list(tensor.shape), "labels": labels, **rate}, arrays)
+
+
+def read_npz(path: str, shape: Any = None) -> SparseTensor:
+    """Read what `write_npz` wrote; a given `shape` must be the stored one."""
+    header, arrays = read_archive(path, KIND, VERSION)
+    if shape is not None and check_shape(shape) != tuple(header.get("shape", ())):
+        fail_value(f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}.")
+    try:
+        described = header["labels"]
+        labels = [None if item is None else unpack_labels(item, k, arrays) for k, item in enumerate(described)]
+        return SparseTensor(
+            arrays["coords"],
+            arrays["values"],
+            header["shape"],
+            labels,  # type: ignore[arg-type]
+            zero_rate=header.get("zero_rate", 1.0),
+            sampled=arrays.get("sampled"),
+        )
+    except WRONG as error:
+        raise ValueError(f"'{path}' is damaged ({reason_of(error)}); write it again.") from error
+
+
+# Files of entries, written.
+
+CHUNK = 1 << 18  # lines formatted at a time
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may run begins with one of these
+
+
+def write_tensor(
+    tensor: SparseTensor,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    index_base: int = 1,
+    header: bool = True,
+    extended: bool = False,
+    verbose: int = 0,
+    value: str = "y",
+    safe_csv: bool = False,
+) -> None:
+    """Write a SparseTensor to a file, which appears under its name only when it is complete.
+
+    Parameters
+    ----------
+    tensor : SparseTensor
+    path : path
+        The extension says what to write: .tns, .csv (both also with .gz), .parquet or .npz. Only npz keeps everything:
+        the shape and the dtypes of the labels too. A .tns file has no labels, and a shape only with `extended`.
+    format : {"tns", "csv", "parquet", "npz"}, optional
+    index_base : {1, 0}, default=1
+        What indices of modes without labels count from in .tns, csv and parquet files.
+    header : bool, default=True
+        Whether a csv file begins with a line of column names.
+    extended : bool, default=False
+        Whether a .tns file begins with the order, the number of entries and the sizes.
+    verbose : int, default=0
+        1 shows a progress bar.
+    value : str, default="y"
+        What the column of values of a csv or parquet file is called.
+    safe_csv : bool, default=False
+        Whether text of a csv file that a spreadsheet would run as a formula (it begins with =, +, -, @, tab or return)
+        gets a ' before it. Such labels are others when the file is read again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tensorcep import SparseTensor, write_tensor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_tensor(SparseTensor.from_coo([[0, 1], [2, 0]], [0.5, 1.5]), Path(folder) / "x.tns")
+    ...     text = (Path(folder) / "x.tns").read_text()
+    ...
+    >>> text.split()
+    ['1', '2', '0.5', '3', '1', '1.5']
+    """
+    text = os.fspath(path)
+    kind = written_format(text, format)
+    check_choice("index_base", str(index_base), ("0", "1"))
+    if kind == "npz":
+        write_npz(tensor, text)
+        return
+    if kind == "tns" and any(found is not None for found in tensor.labels):
+        warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
+    empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
+    if kind == "csv" and empty:
+        fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
+    if kind == "parquet":
+        optional_module("pyarrow", "writing parquet files")
+        with atomic_write(text) as handle:
+            frame = _to_frame(tensor, slice(None), index_base, True, value)
+            frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
+        return
+    with text_file(text) as handle:
+        _write_lines(tensor, handle, kind, index_base, header, extended, verbose, value, safe_csv)
+
+
+@contextlib.contextmanager
+def text_file(path: str) -> Iterator[BinaryIO]:
+    """Yield a binary handle on a file that appears when it is complete, packed where its name ends in .gz."""
+    with atomic_write(path) as handle:
+        if path.endswith(".gz"):
+            with gzip.GzipFile(filename="", fileobj=handle, mode="wb", compresslevel=6, mtime=0) as packed:
+                yield cast("BinaryIO", packed)
+        else:
+            yield handle
+
+
+def escaped(table: pd.DataFrame) -> pd.DataFrame:
+    """A table in which text, and names of columns, that a spreadsheet would run as a formula begin with a '."""
+    shown = table.copy()
+    for k, dtype in enumerate(table.dtypes):
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_datetime64_any_dtype(dtype)):
+            shown.isetitem(k, table.iloc[:, k].astype(object).map(_escaped).array)
+    return shown.set_axis([_escaped(name) for name in table.columns], axis=1)
+
+
+def _escaped(cell: Any) -> Any:
+    is_formula = isinstance(cell, str) and cell.startswith(FORMULAS) and number_in(cell) is None
+    return f"'{cell}" if is_formula else cell
+
+
+def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool, value: str) -> pd.DataFrame:
+    columns: dict[Any, Any] = {}
+    names = column_names([None if found is None else found.name for found in tensor.labels], value)
+    for k, name in enumerate(names):
+        found = tensor.labels[k] if labelled else None
+        at = tensor.coords[part, k]
+        columns[name] = at + base if found is None else found.index.take(at)
+    return pd.DataFrame({**columns, value: tensor.values[part]})
+
+
+def _write_lines(
+    tensor: SparseTensor,
+    handle: BinaryIO,
+    kind: str,
+    base: int,
+    header: bool,
+    extended: bool,
+    verbose: int,
+    value: str,
+    safe: bool,
+) -> None:
+    separator = " " if kind == "tns" else ","
+    if kind == "tns" and extended:
+        sizes = " ".join(map(str, tensor.shape))
+        handle.write(f"# extended FROSTT format\n{tensor.order} {tensor.nnz}\n{sizes}\n".encode())
+    named = kind == "csv" and header
+    with tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose) as bar:
+        for start in range(0, max(tensor.nnz, 1), CHUNK):
+            frame = _to_frame(tensor, slice(start, start + CHUNK), base, kind == "csv", value)
+            frame = escaped(frame) if safe and kind == "csv" else frame
+            frame.to_csv(
+                handle, sep=separator, header=named and start == 0, index=False, lineterminator="\n", mode="wb"
+            )
+            bar.update(len(frame))
+
+
+# Files of entries, read whole.
 
 
 def read_tensor(

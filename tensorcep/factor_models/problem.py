@@ -1,26 +1,27 @@
-"""Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
-
-The latent value of a cell is u_i . v_j, u_i a row of the relation's row entity and v_j one of its column entity. A bias
-is a coordinate too: opposite to it stands one that is fixed at 1.
-
-Source: Klami (2014), section 4.4; Klami, Bouchard, Tripathi (2014) for the layout by entities.
-"""
+"""The problem of factor models: relations between entities, their values, units and limits."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas
 from tensorcep.core.persist.records import Sized
-from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.known_rows import FoundLaw, KnownRows
-from tensorcep.factor_models.moments import Moments
-from tensorcep.factor_models.units import Units
+from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments
 from tensorcep.likelihoods.base import Likelihood
+
+# Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
+#
+# The latent value of a cell is u_i . v_j, u_i a row of the relation's row entity and v_j one of its column entity. A
+# bias is a coordinate too: opposite to it stands one that is fixed at 1.
+#
+# Source: Klami (2014), section 4.4; Klami, Bouchard, Tripathi (2014) for the layout by entities.
 
 
 class Sites(NamedTuple):
@@ -296,3 +297,110 @@ class RelationPosterior(NamedTuple):
     sites: tuple[Sites, ...]
     draws: RelationDraws | None = None
     laws: tuple[FoundLaw | None, ...] = ()
+
+
+# Observations as likelihoods code them, and the numbers of cells and counts of a relation.
+
+
+def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
+    """Checked values, 0 where nothing is observed, as the likelihood codes them; there 0 as well."""
+    found = kind.likelihood.check_y(values.ravel()).reshape(values.shape)
+    return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
+
+
+def group_sizes(relation: Relation, groups: str) -> np.ndarray:
+    """Observed cells of each group."""
+    return np.asarray(relation.cells.observed_sums(np.ones((1,) * relation.x.ndim), groups))
+
+
+def count_table(relation: Relation) -> CountTable | None:
+    """The table of a relation whose counts have a dispersion; None for others."""
+    if relation.kind.theta != "r":
+        return None
+    cells, x = relation.cells, relation.x
+    counts, index = np.unique(x, return_inverse=True)
+    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
+    group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
+    where = np.ones(x.shape) if cells.observed is None else cells.observed
+    flat = (group * len(counts) + index.reshape(x.shape)).ravel()
+    times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
+    return CountTable(counts, times.reshape(len(groups), len(counts)))
+
+
+# Columns on their own scales: a real matrix is fitted in units of its columns, and answers in those of the data.
+
+FEW = 10  # observed cells below which a column's own deviation says little (its error is a quarter)
+FLOOR = 0.01  # part of a column's variance that the prior of its noise counts as one more cell
+ROUNDING = 1e-12  # part of the mean below which a deviation is one of rounding
+
+
+class Units(NamedTuple):
+    """Centre and scale (D,) of every column: the model sees (x - centre) / scale."""
+
+    centre: Annotated[np.ndarray, Sized("D")]
+    scale: Annotated[np.ndarray, Sized("D")]
+
+
+def units_of(matrix: Matrix, centred: bool) -> Units:
+    """Means of the columns where they are to be centred, otherwise 0, and the deviations from them.
+
+    A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others'; where there
+    are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
+    """
+    centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
+    away, counts = matrix.less_columns(centre), matrix.column_counts()
+    away *= away
+    squares = matrix.cells.group_sums(away, "column")
+    largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
+    own = np.sqrt(squares / np.maximum(counts, 1.0))
+    sound = (counts >= FEW) & (own > ROUNDING * np.abs(centre))
+    whole = float(np.sqrt(squares.sum() / counts.sum())) or largest / counts.sum() or 1.0
+    typical = float(np.median(own[sound])) if sound.any() else whole
+    few = np.sqrt((squares + typical**2) / np.maximum(counts, 1.0))
+    constant = (counts > 0) & (own <= ROUNDING * np.abs(centre))  # of a column without cells nothing is known
+    scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
+    return Units(centre, scale)
+
+
+def standardised(matrix: Matrix, units: Units | None) -> Matrix:
+    """The matrix in the units of its columns."""
+    if units is None:
+        return matrix
+    away = matrix.less_columns(units.centre)
+    away /= matrix.cells.spread(units.scale, "column")
+    return matrix._replace(x=away)
+
+
+# Lower limits of real matrices: one for all, one for each matrix, or one for each of its columns.
+
+
+def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
+    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they are not as many as matrices or columns, not finite, or of a matrix that is not real, or there is none.
+    """
+    if given is None:
+        return [None] * len(matrices)
+    one = isinstance(given, numbers.Real)
+    if one and not any(likelihood == "gaussian" for _, likelihood in matrices):
+        fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")
+    each = [given if likelihood == "gaussian" else None for _, likelihood in matrices] if one else list(given)
+    if len(each) != len(matrices):
+        fail_value(
+            f"lower_limit must be a number, or one item (a number, one for each column, or None) for each of "
+            f"{len(matrices)} matrices; got {len(each)} items."
+        )
+    return [
+        None if limit is None else _checked(limit, n, likelihood, m)
+        for m, (limit, (n, likelihood)) in enumerate(zip(each, matrices, strict=True))
+    ]
+
+
+def _checked(limit: Any, n_columns: int, likelihood: str, m: int) -> np.ndarray:
+    if likelihood != "gaussian":
+        fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
+    values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
+    return check_values(values, n_columns, name=f"lower_limit of {m}")

@@ -1,0 +1,606 @@
+"""Several matrices at once: group factor analysis, CCA, and collective factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
+from tensorcep.core.executor import n_threads
+from tensorcep.core.settings import Settings
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.matrices import as_views
+from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
+from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run
+from tensorcep.factor_models.layout import (
+    BIASES,
+    Layout,
+    Link,
+    check_row_prior,
+    known_rows,
+    refuse_rows_alone,
+    told_of_rows,
+)
+from tensorcep.factor_models.predict import (
+    by_energy,
+    energies,
+    predict_block,
+    predict_training,
+    predictive_parameters,
+    shares,
+)
+from tensorcep.factor_models.problem import RelationPosterior, limits_of
+from tensorcep.factor_models.results import FEATURES_OF, by_entity, check_columns, check_same_rows, labels_of
+from tensorcep.factor_models.side_information import KnownRows, Moments
+from tensorcep.factor_models.sites import augmentation_of, kind_of
+from tensorcep.priors.features import Features
+from tensorcep.priors.series import Series
+
+# What the estimators of several matrices share: checks of the views, fitting, and what is kept.
+
+# A component is active in a matrix where it explains this share of the variance that all of them explain there.
+ACTIVE_SHARE = 1e-2
+
+
+@dataclass(eq=False, repr=False)
+class BaseRelations(FactorModel):
+    """Several matrices whose rows and columns are shared entities."""
+
+    _: KW_ONLY
+    lower_limit: Any = None
+
+    def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
+        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
+        plan = plan_run(self)
+        rank = check_components(self.n_components)
+        names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
+        links = self._planned_links(matrices, relations, names)
+        check_links(plan, links)
+        sides = [(link.row, link.col) for link in links]
+        labels = by_entity([labels_of(X) for X in matrices], sides, names)
+        sizes = _entity_sizes(links, names)
+        ard = check_flag("ard", self.ard)
+        learned = [ard and name not in fixed for name in names]
+        known = self._known_rows(plan.method.name, links, labels)
+        rng = check_random_state(self.random_state)
+        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
+        drawn = empty_relations(links, where)
+        energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
+        posterior = by_energy(posterior, energy)
+        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_entity_labels": labels})
+        return self
+
+    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
+        """What is known of the rows of each entity beside their cells; nothing where that is nothing."""
+        return ()
+
+    def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
+        """How every matrix is modelled, as the parameters say."""
+        bias = check_choice("bias", self.bias, BIASES)
+        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
+        shapes = [
+            (matrix.cells.shape[1], likelihood) for matrix, (_, _, likelihood) in zip(given, relations, strict=True)
+        ]
+        limits = limits_of(self.lower_limit, shapes)
+        return [
+            self._measured(
+                Link(
+                    given[m],
+                    names.index(row),
+                    names.index(col),
+                    likelihood,
+                    augmentation_of(likelihood),
+                    bias=bias,
+                    groups=self._groups(likelihood),
+                    limit=limits[m],
+                )
+            )
+            for m, (row, col, likelihood) in enumerate(relations)
+        ]
+
+    def _groups(self, likelihood: str) -> str:
+        return "column" if likelihood == "negbinomial" else "all"
+
+    def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
+        kind = kind_of(likelihood, augmentation_of(likelihood))
+        absent = self._checked_absent()
+        X = check_array(
+            as_array(X, kind.check, absent, f"matrix {m}"),
+            accept_sparse=["csr", "csc", "coo"],
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite="allow-nan",
+            input_name=f"matrix {m}",
+        )
+        return read_matrix(X, kind.check, absent, f"matrix {m}")
+
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        K = where[0].rank
+        relations = empty_relations(links, where)
+        named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
+        noise = [
+            None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
+            for sites, relation in zip(posterior.sites, relations, strict=True)
+        ]
+        return {
+            "n_components_": K,
+            "posterior_": posterior,
+            "_links": links,
+            "_where": where,
+            "_names": names,
+            "factors_": {name: moments.mean[:, :K].copy() for name, moments, _ in named},
+            "relevance_": {name: 1.0 / precision.mean[:K] for name, _, precision in named},
+            "explained_variance_": np.stack([energies(posterior, relation, K) for relation in relations]),
+            "active_": np.stack([shares(posterior, relation, K) for relation in relations]) > ACTIVE_SHARE,
+            "noise_variance_": noise,
+        }
+
+    def reconstruct(self, m: int) -> np.ndarray:
+        """Predictive means of all cells of training matrix m, observed or not.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.reconstruct(1).shape
+        (20, 2)
+        """
+        check_is_fitted(self, "posterior_")
+        return predict_training(self.posterior_, self._number(m), self._relation(m))[0]
+
+    def predict_missing(self, m: int, return_std: bool = False) -> Any:
+        """Training matrix m with its missing cells replaced by their predictive means.
+
+        With `return_std`, also the predictive standard deviations of all cells, 0 where observed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.predict_missing(0).shape
+        (20, 3)
+        """
+        check_is_fitted(self, "posterior_")
+        mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))
+        matrix = self._links[m].matrix
+        if isinstance(matrix.cells, DenseCells) and matrix.x.shape != mean.shape:
+            fail_value("a model that was loaded from a file does not hold its training matrices; use reconstruct.")
+        return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
+
+    def _number(self, m: int) -> int:
+        return check_int("m", m, 0, len(self._links) - 1)
+
+
+def _entity_sizes(links: list[Link], names: list[str]) -> list[int]:
+    sizes: dict[int, int] = {}
+    for m, link in enumerate(links):
+        for e, n, side in zip((link.row, link.col), link.matrix.cells.shape, ("rows", "columns"), strict=True):
+            if sizes.setdefault(e, n) != n:
+                fail_value(
+                    f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
+                    f"earlier one {sizes[e]}."
+                )
+    return [sizes[e] for e in range(len(names))]
+
+
+# Group factor analysis and canonical correlation analysis: views of the same rows.
+
+ROWS = "rows"
+
+
+@dataclass(eq=False, repr=False)
+class GroupFactorAnalysis(BaseRelations):
+    """Factors of several views of the same rows, each of them active in all, some or one of the views.
+
+    x^(m)_ij given u_i . v^(m)_j + bias, u_i ~ N(0, I); the loadings of every view have precisions of their own
+    (Virtanen et al. 2012), so that a factor vanishes from the views that it says nothing about.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+    likelihood : str or sequence of str, default="gaussian"
+        Of all views, or one for each: "gaussian", "bernoulli" (logistic), "probit", "negbinomial", and, but for
+        "gibbs", "poisson" (rate log(1 + e^f), by Boehning's bound).
+    lower_limit : float, or sequence of float, array or None, optional
+        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
+        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
+    noise : {"feature", "view"}, default="feature"
+        What has a noise variance of its own in Gaussian views.
+    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb"
+        As in `BayesianPCA`.
+    ard : bool, default=True
+    bias : {"column", "row", "both", "none"}, default="column"
+    absent : {"missing", "zero"}, default="missing"
+    max_iter : int, default=2000
+    tol : float, default=1e-5
+    n_jobs : int, optional
+    random_state : int, RandomState, Generator or None
+    verbose : int, default=0
+    row_prior : Features or Series, optional
+        What is known of the rows, as in `BayesianPCA`: of rows without cells in any view it is all that is.
+
+    Attributes
+    ----------
+    scores_ : ndarray (n_rows, K)
+    loadings_ : list of ndarray (n_features, K)
+    feature_effects_, lengths_
+        As in `BayesianPCA`.
+    factors_, relevance_, explained_variance_, active_, noise_variance_, lower_bound_, n_iter_, converged_, trace_
+        As in `CollectiveMatrixFactorization`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import GroupFactorAnalysis
+    >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+    >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+    >>> model.variance_explained().shape, model.transform([views["a"][:2], None]).shape
+    ((2, 1), (2, 1))
+    """
+
+    n_components: int = 10
+    likelihood: str | Sequence[str] = "gaussian"
+    noise: str = "feature"
+    method: str | Settings = "vb"
+    ard: bool = True
+    _: KW_ONLY
+    max_iter: int = 2000
+    tol: float = 1e-5
+    row_prior: Features | Series | None = None
+
+    def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
+        """Fit to a sequence of views, matrices with the same rows (NaN where nothing is observed, or sparse).
+
+        A dict (or a MuData, whose modalities are views) names the views, and the columns of DataFrames their features
+        (`variance_explained`, `components`). A fit that is refused, interrupted or ended by an exception leaves the
+        model as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.scores_.shape
+        (20, 1)
+        """
+        X = as_views(X)
+        return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
+
+    def _fit_views(self, views: list[Any], names: list[Any] | None = None) -> Any:
+        if not views:
+            fail_value("X must hold at least one view; got none.")
+        check_choice("noise", self.noise, ("feature", "view"))
+        likelihoods = [self.likelihood] * len(views) if isinstance(self.likelihood, str) else list(self.likelihood)
+        if len(likelihoods) != len(views):
+            fail_value(f"likelihood must be one word, or one for each of {len(views)} views; got {len(likelihoods)}.")
+        if self.noise == "view" and "gaussian" not in likelihoods:
+            fail_value("noise has a meaning only where a view is 'gaussian'; got noise='view'; leave it out.")
+        said = [f"view {m}" for m in range(len(views))] if names is None else [str(name) for name in names]
+        relations = [
+            (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
+        ]
+        return self._fit_relations(views, relations, (ROWS,))
+
+    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
+        for link in links:
+            check_row_prior(self.row_prior, method, link)
+        return known_rows(self.row_prior, labels[0], [link.matrix for link in links])
+
+    def _groups(self, likelihood: str) -> str:
+        by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
+        return "column" if by_feature else "all"
+
+    def _fitted(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        attributes = super()._fitted(posterior, links, where, names)
+        factors, K = attributes["factors_"], where[0].rank
+        columns = [(relation, posterior.moments[relation.col]) for relation in empty_relations(links, where)]
+        loadings = [relation.in_units(moments).mean[:, :K].copy() for relation, moments in columns]
+        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings, **told_of_rows(posterior)}
+
+    def _given(self, views: Sequence[Any]) -> Moments:
+        """Moments of new rows given some of their views."""
+        check_is_fitted(self, "posterior_")
+        refuse_rows_alone(self.posterior_)
+        views = as_views(views)
+        if isinstance(views, Mapping):
+            named = {str(name): view for name, view in views.items()}
+            for name in named:
+                check_choice("the name of a view", name, self.matrix_names_)
+            views = [named.get(name) for name in self.matrix_names_]
+        views = [None if _holds_nothing(view) else view for view in views]
+        if len(views) != len(self._links) or all(view is None for view in views):
+            fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
+        links = {}
+        for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
+            if view is None:
+                continue
+            check_columns(self._entity_labels[link.col], view, f"view {m}")
+            matrix = self._matrix(view, link.likelihood, m)
+            if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
+                wanted = link.matrix.cells.shape[1]
+                fail_value(f"view {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+            links[m] = link._replace(matrix=matrix)
+        if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
+            fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
+        check_same_rows({f"view {m}": views[m] for m in links})
+        return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
+
+    def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
+        """Posterior means (and covariances) of the scores of new rows, given the views that are not None.
+
+        Views are in the order of the fit, or a dict by their names; columns with names must be those of the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> scores, covariances = model.transform([views["a"][:2], None], return_cov=True)
+        >>> scores.shape, covariances.shape
+        ((2, 1), (2, 1, 1))
+        """
+        return scores_of(self._given(X), self._where[0].rank, return_cov)
+
+    def predict_view(self, X: Sequence[Any], m: int) -> np.ndarray:
+        """Predictive means of view m of new rows, given the views in X that are not None.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import GroupFactorAnalysis
+        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
+        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
+        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> model.predict_view([views["a"][:2], None], 1).shape
+        (2, 2)
+        """
+        rows, relation = self._given(X), self._relation(self._number(m))
+        tau, r = predictive_parameters(self.posterior_.sites[m])
+        return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
+
+
+def _holds_nothing(view: Any) -> bool:
+    """Whether a view has numbers, all of which are missing."""
+    if not isinstance(view, (np.ndarray, pd.DataFrame)):
+        return False
+    missing = pd.isna(np.asarray(view))
+    return bool(missing.size and missing.all())
+
+
+class BayesianCCA(GroupFactorAnalysis):
+    """Canonical correlation analysis: group factor analysis of two views (Klami et al. 2013).
+
+    Components active in both views are what they share; those active in one are its own structure. Parameters and
+    attributes are those of `GroupFactorAnalysis`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import BayesianCCA
+    >>> scores = np.cos(np.arange(20))[:, None]
+    >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
+    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X, Y).scores_.shape
+    (20, 1)
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Fit to two views with the same rows, as fit(X, Y), fit([X, Y]) or a dict of both by their names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianCCA
+        >>> scores = np.cos(np.arange(20))[:, None]
+        >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
+        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"first": X, "second": Y}).scores_.shape
+        (20, 1)
+        """
+        X = as_views(X)
+        names = list(X) if y is None and isinstance(X, Mapping) else None
+        views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)
+        if len(views) != 2:
+            fail_value(f"X and y must be two views; got {len(views)}.")
+        return self._fit_views(views, names)
+
+    @property
+    def shared_(self) -> np.ndarray:
+        """Which components are active in both views, (K,) bool."""
+        check_is_fitted(self, "posterior_")
+        return np.asarray(self.active_.all(axis=0))
+
+
+# Collective matrix factorisation: matrices of any kind that share the things their rows and columns stand for.
+
+
+@dataclass(eq=False, repr=False)
+class CollectiveMatrixFactorization(BaseRelations):
+    """Factorise several matrices at once, one factor matrix per entity.
+
+    A cell's latent value is u_i . v_j plus biases, u and v the rows of its two entities; a component whose precision is
+    large in an entity is off in all matrices of that entity.
+
+    Parameters
+    ----------
+    relations : sequence of (row entity, column entity, likelihood)
+        One for each matrix, for example ``("users", "items", "bernoulli")``; likelihoods are those of
+        `GroupFactorAnalysis`.
+    n_components : int, default=10
+    method : {"vb-factorized", "vb", "gibbs"} or a record of settings, default="vb-factorized"
+        As in `BayesianPCA`.
+    ard : bool, default=True
+        Learn a precision for every component of every entity.
+    bias : {"column", "row", "both", "none"}, default="both"
+    lower_limit : float, or sequence of float, array or None, optional
+        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
+        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
+    absent : {"missing", "zero"}, default="missing"
+        What cells that a sparse matrix does not store are.
+    max_iter : int, default=1000
+    tol : float, default=1e-4
+    n_jobs : int, optional
+    random_state : int, RandomState, Generator or None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    factors_, relevance_ : dict of entity to ndarray (n, K), (K,)
+    weights_, explained_variance_ : ndarray (matrices, K)
+    active_ : ndarray of bool (matrices, K)
+        Where a component explains more than 1 % of what all of them explain in a matrix.
+    noise_variance_ : list
+    lower_bound_ : float
+    n_iter_, converged_ : int, bool
+    trace_ : dict of ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorcep import CollectiveMatrixFactorization
+    >>> users, items = np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)
+    >>> ratings, features = np.outer(users, items) + np.eye(12, 9), np.outer(items, [1.0, -1.0]) + np.eye(9, 2)
+    >>> relations = [("users", "items", "gaussian"), ("items", "features", "gaussian")]
+    >>> model = CollectiveMatrixFactorization(relations, 1, tol=1e-2, random_state=0)
+    >>> model.fit([ratings, features]).reconstruct(0).shape
+    (12, 9)
+    """
+
+    relations: Sequence[tuple[str, str, str]]
+    n_components: int = 10
+    method: str | Settings = "vb-factorized"
+    ard: bool = True
+    _: KW_ONLY
+    bias: str = "both"
+    max_iter: int = 1000
+
+    def fit(self, X: Sequence[Any] | Mapping[str, Any], y: Any = None) -> Any:
+        """Fit to a sequence of matrices, in the order of `relations`, or a dict of them by names like "users x items".
+
+        Each is an array with NaN where nothing is observed, a DataFrame, a SparseTensor, or a sparse matrix. The labels
+        of data frames and tensors name the rows of their entities, and files keep them. A fit that is refused,
+        interrupted or ended by an exception leaves the model as it was.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a relation is not a triple of two entities and a likelihood, or the matrices do not fit them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import CollectiveMatrixFactorization
+        >>> ratings = np.outer(np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)) + np.eye(12, 9)
+        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0)
+        >>> model.fit({"users x items": ratings}).reconstruct(0).shape
+        (12, 9)
+        """
+        relations = list(self.relations)
+        if isinstance(X, Mapping):
+            wanted = [" x ".join(map(str, relation[:2])) for relation in relations]
+            if sorted(map(str, X)) != sorted(wanted):
+                fail_value(f"X must hold a matrix for each of {wanted}; got {list(X)}.")
+            X = [X[name] for name in wanted]
+        for relation in relations:
+            if not isinstance(relation, (tuple, list)) or len(relation) != 3 or relation[0] == relation[1]:
+                fail_value(
+                    "relations must hold triples (row entity, column entity, likelihood) of two different entities; "
+                    f"got {relation!r}."
+                )
+        if len(relations) == 0 or len(X) != len(relations):
+            fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
+        return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations], ())
+
+    def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
+        """Place new rows of an entity, all else as fitted.
+
+        Parameters
+        ----------
+        X : sequence of matrices or None, or dict of matrices by their position or name
+            One item per relation: the new rows where the entity is the row entity, their columns being those of the
+            fit, or None.
+        entity : str, optional
+            Default: the row entity of the first matrix that is given.
+        return_cov : bool, default=False
+
+        Returns
+        -------
+        factors : ndarray (n, K)
+        covariances : ndarray (n, K, K), if return_cov
+
+        Raises
+        ------
+        ValueError
+            If a matrix has other rows than the entity or an earlier matrix, or other columns than those of the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import CollectiveMatrixFactorization
+        >>> ratings = np.outer(np.arange(-6.0, 6.0), np.arange(-4.0, 5.0)) + np.eye(12, 9)
+        >>> model = CollectiveMatrixFactorization([("users", "items", "gaussian")], 1, tol=1e-2, random_state=0)
+        >>> model = model.fit([ratings])
+        >>> model.transform([2.0 * ratings[:1]], entity="users").shape
+        (1, 1)
+        """
+        check_is_fitted(self, "posterior_")
+        given = dict(X) if isinstance(X, Mapping) else {m: matrix for m, matrix in enumerate(X) if matrix is not None}
+        given = {self._position(m): matrix for m, matrix in given.items()}
+        if not given:
+            fail_value("X must hold at least one matrix of new rows; got none.")
+        entity = self._names[self._links[min(given)].row] if entity is None else entity
+        check_choice("entity", entity, self._names)
+        links = {m: self._new_link(m, given[m], entity) for m in sorted(given)}
+        sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
+        if len(set(sizes.values())) > 1:
+            fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
+        check_same_rows({f"matrix {m}": given[m] for m in sorted(given)})
+        e = self._names.index(entity)
+        rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
+        return scores_of(rows, self._where[0].rank, return_cov)
+
+    def _new_link(self, m: int, X: Any, entity: str) -> Link:
+        """The link of a matrix of new rows."""
+        link = self._links[m]
+        row, col = self._names[link.row], self._names[link.col]
+        if row != entity:
+            fail_value(
+                f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
+                f"({entity!r}, {row!r}) with its matrix transposed, and fit again."
+                if col == entity
+                else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
+            )
+        check_columns(self._entity_labels[link.col], X, f"matrix {m}")
+        matrix = self._matrix(X, link.likelihood, m)
+        wanted = link.matrix.cells.shape[1]
+        if matrix.cells.shape[1] != wanted:
+            fail_value(f"matrix {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+        return link._replace(matrix=matrix)
+
+    def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
+        return self._names[link.row], self._names[link.col]
