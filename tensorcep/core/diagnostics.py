@@ -123,16 +123,18 @@ class Thresholds(NamedTuple):
     fewest, fewest_of_few, fewest_of_all : int
         Entries that tell noise and choices (50: the noise to a fifth of its value), that tell what was found from a
         constant, and without which none are left out.
-    fewest_in_stream : int
-        Entries of a stream of which some are left out: its prior is worth more than how surely it is chosen.
+    fewest_in_stream, few_in_stream : int
+        Entries of a stream of which some are left out: its prior is worth more than how surely it is chosen; and of
+        which it is `share_of_small`, `share` of more.
     folds : int
         Parts of the entries that are left out in turn.
     standard_errors : float
         From which on a gain is no chance.
     surely : float
         The same where there are many to choose among, as in spectra, or a choice ends before all entries were asked.
-    least_difference : float
-        Of log scores that matters.
+    least_difference, least_difference_in_stream : float
+        Of log scores that matters; of a stream's fits those that are worse by less have not gone astray: with 0.01 a
+        fit whose start missed what a trial found stood for one.
     least_explained : float
         The share of the variance that matters.
     least_found : float
@@ -154,10 +156,12 @@ class Thresholds(NamedTuple):
     fewest_of_few: int = 10
     fewest_of_all: int = 4
     fewest_in_stream: int = 20
+    few_in_stream: int = 500
     folds: int = 5
     standard_errors: float = 2.0
     surely: float = 4.0
     least_difference: float = 0.01
+    least_difference_in_stream: float = 0.1
     least_explained: float = 0.05
     least_found: float = 0.02
     least_gain_by_power: float = 0.25
@@ -167,6 +171,10 @@ class Thresholds(NamedTuple):
     def share_of(self, n: int) -> float:
         """The share of n entries to leave out."""
         return max(self.share, min(self.fewest / max(1, n), self.share_of_small))
+
+    def share_in_stream(self, n: int) -> float:
+        """The same of the first entries of a stream: with that of fits labels of noise kept a share of 0.34."""
+        return self.share if n >= self.few_in_stream else self.share_of_small
 
 
 THRESHOLDS = Thresholds()

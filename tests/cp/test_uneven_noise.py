@@ -199,7 +199,7 @@ def test_values_at_a_limit_take_uneven_noise(method):
     coords, _, y, _ = simulated("t", 600)
     y = np.maximum(y, 0.0)
     for noise in (0, "entry"):
-        model = CPRegressor(2, method=method, noise=noise, max_iter=40, random_state=0)
+        model = CPRegressor(2, method=method, noise=noise, max_iter=60, random_state=0)
         model.fit(coords[:500], y[:500])
         assert model.lower_limit_ == 0.0
         assert (model.predict_interval(coords[500:520]) >= 0.0).all()

@@ -154,7 +154,7 @@ def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
             break
         # a fit that is worse at what it was given than a trial was unseen, this one's or the next, has gone astray
         found = weighted_mean(_predicted(spec, plan, run, left_out).score, left_out.power)
-        least = one.score - THRESHOLDS.least_difference
+        least = one.score - THRESHOLDS.least_difference_in_stream
         if found >= other and (found >= least or one.way.tries or one.way.in_batches):
             break
     return one, plan, run
@@ -261,7 +261,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
     told = np.isin(order, np.arange(len(order))[telling(entries.power)])  # others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
-    held, used = np.split(order, [int(len(order) * THRESHOLDS.share_of(len(order)))])
+    held, used = np.split(order, [int(len(order) * THRESHOLDS.share_in_stream(len(order)))])
     some, left_out = first.at(np.append(used, light)), entries.at(held)
 
     def trial(way: Way) -> _Tried:
