@@ -244,7 +244,7 @@ def test_fit_that_is_interrupted_leaves_no_file_and_no_model(tmp_path: Path) -> 
         (
             tc.CPOrdinalClassifier(2, method="laplace"),
             {},
-            "'laplace' cannot take 'ordinal_probit' entries from scratch",
+            "'laplace' cannot take 'ordinal_probit' entries from",
         ),
         (model(), {"sample_weight": np.ones(3000)}, "scratch= does not go with sample_weight="),
         (model(), {"fixed_modes": "user"}, "scratch= does not go with fixed_modes="),
