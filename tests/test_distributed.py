@@ -27,7 +27,7 @@ import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core import shared_memory
 from tensorcep.core.cluster import Cluster, ClusterError
-from tensorcep.core.futures import LackingError, Told
+from tensorcep.core.futures import LackingError, TaskReport
 from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.row_cache import HeldRows
 from tensorcep.cp.workers.row_pass import Made, Summing, rows_alone
@@ -560,7 +560,7 @@ def test_damaged_messages_end_with_a_sentence(client: Any, tmp_path: Path) -> No
 
 @SHORT
 def test_messages_that_are_to_be_kept_are_refused(client: Any) -> None:
-    with pytest.raises(ValueError, match="workers do not hand over the messages that keep_messages=True keeps"):
+    with pytest.raises(ValueError, match="with keep_messages=True cannot be done by workers"):
         distributed.fit(of_kind(IN_CHUNKS, "values", cep(keep_messages=True))[0], CHUNKS, client=client)
 
 
@@ -644,7 +644,7 @@ def test_rows_that_are_sent_go_to_other_workers_without_their_sums(
     assert sum(leaving.run(taken).values()) == of_workers
     assert set(asked) == {rows_alone}
     made = Made(3, *(np.ones((2, width)) for width in (2, 3, 3, 2)), np.ones(2), np.ones(2))
-    (_, mean, cov, *rest) = rows_alone(Told(made, [], 0.0)).value
+    (_, mean, cov, *rest) = rows_alone(TaskReport(made, [], 0.0)).value
     assert (mean is made.mean, cov is made.cov, sum(part.nbytes for part in rest)) == (True, True, 0)
 
 

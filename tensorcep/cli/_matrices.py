@@ -55,7 +55,7 @@ FOR_TENSORS: dict[str, Any] = {
 TOL = 3e-3  # the default of the command, in place of which each model has its own
 
 
-class Given(NamedTuple):
+class MatrixFile(NamedTuple):
     """A file of one matrix: its name, its entries, and its likelihood."""
 
     name: str
@@ -134,7 +134,7 @@ def _check(args: argparse.Namespace) -> None:
         fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
 
 
-def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Given:
+def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> MatrixFile:
     """The matrix of DATA (number 0), or of a file that --also names."""
     word = args.likelihood or "gaussian"
     if number:
@@ -144,7 +144,7 @@ def _read(path: str, args: argparse.Namespace, number: int, progress: int) -> Gi
     if word not in KINDS:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(KINDS)}; got {word}.")
     tensor = matrix_in(path, args, progress)
-    return Given(Path(path).name.partition(".")[0], tensor, KINDS[word])
+    return MatrixFile(Path(path).name.partition(".")[0], tensor, KINDS[word])
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
@@ -211,7 +211,7 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     return SparseTensor.from_coo(observed, matrix[tuple(observed.T)], matrix.shape, labels=known)
 
 
-def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tuple[Any, Any]:
+def _model_of(args: argparse.Namespace, given: list[MatrixFile], progress: int) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
     from tensorcep.estimators import FACTOR_MODELS
     from tensorcep.factor_models.sites import augmentation_of
@@ -242,7 +242,7 @@ def _model_of(args: argparse.Namespace, given: list[Given], progress: int) -> tu
     return cls(relations, **how), _shared([one.tensor for one in given], entities)
 
 
-def _entities(given: Given) -> tuple[str, str]:
+def _entities(given: MatrixFile) -> tuple[str, str]:
     """What the rows and the columns of a matrix are: the names of its modes."""
     row, col = (None if found is None else found.name for found in given.tensor.labels)
     if row is None or col is None:
@@ -279,7 +279,7 @@ def _joined(known: Labels, more: Labels) -> Labels:
     return known.extended(more.index[new]) if new.any() else known
 
 
-class Rows(NamedTuple):
+class CellReading(NamedTuple):
     """What reading cells needs to know of a model."""
 
     labels_: tuple[Any, ...]
@@ -298,7 +298,7 @@ def predicted_cells(args: argparse.Namespace, model: Any) -> pd.DataFrame:
 
     m = model._position(which_matrix(args))
     link = model._links[m]
-    known = Rows((model._entity_labels[link.row], model._entity_labels[link.col]))
+    known = CellReading((model._entity_labels[link.row], model._entity_labels[link.col]))
     queries = read_queries(args.data, args, known, with_values=False)
     mean, sd = model.predict_cells(queries.X, m, return_std=True)
     table = queries.columns.copy()

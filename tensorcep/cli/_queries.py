@@ -23,7 +23,7 @@ from tensorcep.entries.io.lines import comma_hint
 from tensorcep.entries.labels import Labels, number_of
 
 
-class Queries(NamedTuple):
+class QueriedCells(NamedTuple):
     """Cells to predict.
 
     Attributes
@@ -44,7 +44,7 @@ class Queries(NamedTuple):
     extent: dict[str, Any]
 
 
-def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> Queries:
+def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> QueriedCells:
     """Read the cells of a file for a fitted model."""
     labelled = labelled_modes(args, model)
     kind = format_of(check_file(path), args.format)
@@ -62,7 +62,7 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
         frame, y = _read_npz(path, args, model, labelled)
     else:
         frame, y, extent = _read_table(path, kind, args, model, with_values)
-    return Queries(matched_cells(path, frame, model, labelled, args.index_base), y, frame, extent)
+    return QueriedCells(matched_cells(path, frame, model, labelled, args.index_base), y, frame, extent)
 
 
 def labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tensorcep.cli._command import reading_of
 from tensorcep.cli._extents import taken_extents
-from tensorcep.cli._queries import Queries, chosen_cells, labelled_modes, matched_cells, numbers_of, read_queries
+from tensorcep.cli._queries import QueriedCells, chosen_cells, labelled_modes, matched_cells, numbers_of, read_queries
 from tensorcep.core.checks import check_file, fail_value, optional_module, reason_of
 from tensorcep.entries.io import format_of
 from tensorcep.entries.io.columns import files_of
@@ -24,7 +24,7 @@ from tensorcep.entries.io.text import general_dialect
 LINES, WHOLE = 1 << 17, 1 << 24
 
 
-def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Queries]:
+def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
     """The cells of a file, a folder or a pattern, some at a time.
 
     Raises
@@ -45,7 +45,7 @@ def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Qu
             extent = {name: numbers_of(file, column, args.decimal) for name, column in extent.items()}
             columns, _ = chosen_cells(file, list(frame.columns), args, model, False)
             cells = frame[columns].reset_index(drop=True)
-            yield Queries(matched_cells(file, cells, model, labelled, args.index_base), None, cells, extent)
+            yield QueriedCells(matched_cells(file, cells, model, labelled, args.index_base), None, cells, extent)
 
 
 def _is_named(path: str) -> bool:

@@ -21,7 +21,7 @@ from tensorcep.core.checks import check_int, fail_value
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tensorcep.cli._queries import Queries
+    from tensorcep.cli._queries import QueriedCells
 
 DESCRIPTION = """\
 Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of DATA, and
@@ -71,7 +71,7 @@ def check_count(args: argparse.Namespace) -> None:
         fail_value("--count says that no column is the value; leave out --value.")
 
 
-def read_scored(path: str, args: argparse.Namespace, model: Any) -> Queries:
+def read_scored(path: str, args: argparse.Namespace, model: Any) -> QueriedCells:
     """The observations of a file: its entries, or with --count the cells and how many lines each has."""
     from tensorcep.cli._queries import read_queries
 

@@ -29,7 +29,7 @@ from tensorcep.cli._likelihoods import LIKELIHOODS, add_special_options
 from tensorcep.cli._lines import method_line
 from tensorcep.cli._numbers import threads_of
 from tensorcep.cli._stream_rows import stream_rows
-from tensorcep.cli._stream_work import Work, side_files, side_paths
+from tensorcep.cli._stream_work import StreamRun, side_files, side_paths
 from tensorcep.core.checks import check_int, check_range, fail_value
 
 DESCRIPTION = """\
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> None:
         if not args.quiet:
             show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
     with side_files(args, progress) as files:
-        work = Work(args, progress, witness, files)
+        work = StreamRun(args, progress, witness, files)
         model.stream(work.batches(), callback=work.learned, scores=work.scored if "scores" in files else None)
         if not hasattr(model, "n_batches_"):
             fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")

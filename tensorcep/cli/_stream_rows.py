@@ -88,7 +88,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 @dataclass
-class Rows:
+class RowBatch:
     """Whole rows of a matrix, with the columns of the first batch and no row twice."""
 
     columns: Labels | None = None
@@ -122,7 +122,7 @@ class Rows:
 
 def whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[SparseTensor]:
     """Matrices of whole rows: what is left of the last row of a batch goes to the next."""
-    made = Rows()
+    made = RowBatch()
     names: tuple[Any, ...] = (None, None)
     rest: tuple[list[Any], list[Any], np.ndarray] = ([], [], np.zeros(0))
     for batch in batches:

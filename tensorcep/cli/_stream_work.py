@@ -25,7 +25,7 @@ TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 
 @dataclasses.dataclass
-class Work:
+class StreamRun:
     """One run: options, progress (what a checkpoint holds beside the model), and the files read and written."""
 
     args: argparse.Namespace

@@ -323,7 +323,7 @@ def variance(values: np.ndarray, weight: np.ndarray | None = None) -> float:
     return total(len(values), lambda at: (values[at] - centre) ** 2) / len(values)
 
 
-class Running:
+class RunningSum:
     """The sum of n numbers that come in order, some at a time, to the bits of numpy's over all of them."""
 
     def __init__(self, n: int) -> None:

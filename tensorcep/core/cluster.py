@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
-from tensorcep.core.futures import LOOK, Call, Held, Told, Watch, futures_of, held_by, told_by
+from tensorcep.core.futures import LOOK, Call, Held, TaskReport, Watch, futures_of, held_by, told_by
 from tensorcep.core.futures import ClusterError as ClusterError
 
 # Tasks that have been given to workers, and are given again when a worker is lost.
@@ -39,7 +39,7 @@ class Running:
         self._cluster, self._function, self._calls, self._what = cluster, function, calls, what
         self._patient, self._where, self._whole, self.again = patient, where, whole, False
         self._futures: dict[int, Any] = {}
-        self._found: dict[int, Told] = {}
+        self._found: dict[int, TaskReport] = {}
         with contextlib.suppress(*cluster.lost()):  # they are given again when they are waited for
             self._give()
 
@@ -53,7 +53,7 @@ class Running:
         self._futures, self._where = {}, []
         self._again(range(len(self._calls)))
 
-    def finish(self) -> list[Told]:
+    def finish(self) -> list[TaskReport]:
         """What every task gave; its warnings are given here, too.
 
         Raises
@@ -185,7 +185,7 @@ class Cluster:
 
         return Held(None, self.new_name(), make)
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[Told]:
+    def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
         """What the function gives for each of these arguments, in their order; as `begin`, and waited for."""
         return self.begin(function, calls, what, **how).finish()
 

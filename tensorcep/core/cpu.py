@@ -27,7 +27,7 @@ TUNING = "-prefer-256-bit"
 ARM, GENERIC = "aarch64", "generic"
 
 
-class Target(NamedTuple):
+class CpuTarget(NamedTuple):
     """What code is made for.
 
     Attributes
@@ -51,18 +51,20 @@ def host_features() -> set[str]:
     return {name for name, has in binding.get_host_cpu_features().items() if has}
 
 
-def choose_target(architecture: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True) -> Target:
+def choose_target(
+    architecture: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True
+) -> CpuTarget:
     """The target on a processor that `has` these features, where the user asks for `cpu` and `features`, if at all."""
     if features is None and avx:
         for level, needed in LEVELS.items():
             if architecture == "x86_64" and cpu in (None, level) and needed <= has:
-                return Target(level, level, TUNING if level == "x86-64-v4" else "", level == "x86-64-v4")
+                return CpuTarget(level, level, TUNING if level == "x86-64-v4" else "", level == "x86-64-v4")
         if architecture == ARM and cpu in (None, GENERIC):
-            return Target(ARM, GENERIC, "", False)
+            return CpuTarget(ARM, GENERIC, "", False)
     cpu = cpu or binding.get_host_cpu_name()
     features = get_host_cpu_features() if features is None else features
     digest = hashlib.sha256(features.encode()).hexdigest()[:8]
-    return Target(f"{cpu}-{digest}", cpu, features, "+avx512f" in features.split(","))
+    return CpuTarget(f"{cpu}-{digest}", cpu, features, "+avx512f" in features.split(","))
 
 
 def architecture() -> str:
@@ -78,7 +80,7 @@ def available_levels() -> list[str]:
 
 
 @functools.cache
-def target() -> Target:
+def target() -> CpuTarget:
     """What the kernels of this process are compiled for."""
     return choose_target(architecture(), host_features(), config.CPU_NAME, config.CPU_FEATURES, bool(config.ENABLE_AVX))
 

@@ -111,7 +111,7 @@ def _size(parts: np.ndarray) -> np.ndarray:
 # Whether a gain is more than chance, and all thresholds of choices by entries left out.
 
 
-class Thresholds(NamedTuple):
+class ChoiceThresholds(NamedTuple):
     """How many entries are left out of a choice, and from where on what they say decides it.
 
     Log scores are means over the entries left out, in nats.
@@ -135,6 +135,8 @@ class Thresholds(NamedTuple):
     least_difference, least_difference_in_stream : float
         Of log scores that matters; of a stream's fits those that are worse by less have not gone astray: with 0.01 a
         fit whose start missed what a trial found stood for one.
+    least_gain : float
+        Of the log score by which a quick fit goes on: with 0.01 it ends before chains that start there agree.
     least_explained : float
         The share of the variance that matters.
     least_found : float
@@ -161,6 +163,7 @@ class Thresholds(NamedTuple):
     standard_errors: float = 2.0
     surely: float = 4.0
     least_difference: float = 0.01
+    least_gain: float = 1e-3
     least_difference_in_stream: float = 0.1
     least_explained: float = 0.05
     least_found: float = 0.02
@@ -177,7 +180,7 @@ class Thresholds(NamedTuple):
         return self.share if n >= self.few_in_stream else self.share_of_small
 
 
-THRESHOLDS = Thresholds()
+THRESHOLDS = ChoiceThresholds()
 
 
 def beyond_chance(gain: np.ndarray, standard_errors: float = THRESHOLDS.standard_errors) -> bool:

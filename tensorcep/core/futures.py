@@ -111,7 +111,7 @@ class Held:
         return all(one is not None and one.status not in ("cancelled", "lost", "error") for one in futures)
 
 
-class Told(NamedTuple):
+class TaskReport(NamedTuple):
     """What a task gave, the warnings that it gave (text and category), its seconds, and whether it lacked something."""
 
     value: Any
@@ -135,7 +135,7 @@ def futures_of(item: Any) -> Any:
     return item.future if isinstance(item, Held) else item
 
 
-def told_by(version: str, function: Callable[..., Any], *args: Any) -> Told:
+def told_by(version: str, function: Callable[..., Any], *args: Any) -> TaskReport:
     """Do a task on a worker."""
     if version != __version__:
         raise ClusterError(f"a worker has tensorcep {__version__}, the client has {version}; install the same.")
@@ -145,5 +145,5 @@ def told_by(version: str, function: Callable[..., Any], *args: Any) -> Told:
         try:
             value = function(*args)
         except LackingError:
-            return Told(None, [], time.perf_counter() - begin, True)
-    return Told(value, [(str(one.message), one.category) for one in caught], time.perf_counter() - begin)
+            return TaskReport(None, [], time.perf_counter() - begin, True)
+    return TaskReport(value, [(str(one.message), one.category) for one in caught], time.perf_counter() - begin)

@@ -17,7 +17,7 @@ from tensorcep.core.executor import Executor, ThreadExecutor
 # Where runs take place and what is kept of them: in this process, or as the host of a call says.
 
 
-class Begun(NamedTuple):
+class StoredRun(NamedTuple):
     """A run up to its last stored sweep: the state, what its sweeps reported, their seconds, and whether it ended.
 
     `stopped` says whether a callback ended it.
@@ -39,10 +39,10 @@ class Host(Protocol):
     def executor(self, n_threads: int) -> Executor:
         """Who runs the kernels of a run."""
 
-    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> Begun:
+    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> StoredRun:
         """The next run of the call, from the state that it would begin with, or, if it is kept, from a later one."""
 
-    def keep(self, run: Begun) -> None:
+    def keep(self, run: StoredRun) -> None:
         """What the run has come to, after every sweep and at its end."""
 
 
@@ -333,7 +333,7 @@ def run(
     try:
         if state is None:
             state = method.init(problem, options, executor)
-        begun = Begun(state, [], []) if host is None else host.begin(method, problem, state, executor, kept)
+        begun = StoredRun(state, [], []) if host is None else host.begin(method, problem, state, executor, kept)
         state, sweeps, seconds, ended, stopped = begun
         del begun  # arrays of the first state go with it
         converged = _has_converged(method, sweeps, tol)
@@ -351,10 +351,10 @@ def run(
                 bar.total = len(sweeps) if converged else max_iter
                 stopped = any([bool(callback(done + len(sweeps), sweep, state)) for callback in callbacks])
                 if host is not None and kept:
-                    host.keep(Begun(state, sweeps, seconds, False, stopped))
+                    host.keep(StoredRun(state, sweeps, seconds, False, stopped))
         posterior = method.finish(state, problem)
         if host is not None and kept:
-            host.keep(Begun(state, sweeps, seconds, True, stopped))
+            host.keep(StoredRun(state, sweeps, seconds, True, stopped))
     finally:
         executor.close()
     trace = {name: np.array([getattr(s, name) for s in sweeps]) for name in Sweep._fields}

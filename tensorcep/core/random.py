@@ -175,7 +175,7 @@ def gamma(s, shape):
 CHAINS = 1 << 16
 
 
-class Stream(IntEnum):
+class RandomStream(IntEnum):
     """What is drawn. Rows of mode k have the compiled stream k.
 
     The first eleven are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
@@ -199,7 +199,7 @@ class Stream(IntEnum):
     START = 1 << 48
 
 
-def generator(seed: int, what: Stream, *which: int) -> np.random.Generator:
+def generator(seed: int, what: RandomStream, *which: int) -> np.random.Generator:
     """A stream of numpy for a sweep and a chain."""
     return np.random.default_rng([seed, int(what), *which])
 

@@ -21,7 +21,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
-from tensorcep.cp.model.latent import Cells, cells_of, latent_of_cells, latent_of_entries, relative_change
+from tensorcep.cp.model.latent import PackedCells, cells_of, latent_of_cells, latent_of_entries, relative_change
 from tensorcep.cp.model.parameters import Learned, learned_parameter, own_law, sampled_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
@@ -51,7 +51,7 @@ class Penalty(NamedTuple):
     diagonal: np.ndarray | None = None
 
 
-class Units(NamedTuple):
+class SearchUnits(NamedTuple):
     """What the search divides by, so that it takes the same way whatever the units of the values are.
 
     Attributes
@@ -71,7 +71,7 @@ class WOPTState(NamedTuple):
     ----------
     factors, free : (n_rows, R)
         Values, and which of them are sought: free columns of rows with entries.
-    units : Units
+    units : SearchUnits
         In which the search sees them.
     f : (n_blocks, LANES)
         Latent values of the entries.
@@ -86,9 +86,9 @@ class WOPTState(NamedTuple):
     factors: np.ndarray
     free: np.ndarray
     by_row: EntriesByRow
-    cells: Cells
+    cells: PackedCells
     penalty: Penalty
-    units: Units
+    units: SearchUnits
     f: np.ndarray
     theta: float
     learned: Learned | None
@@ -142,11 +142,13 @@ def _of_rows(values: np.ndarray, problem: Problem) -> np.ndarray:
     return np.repeat(values, problem.shape, axis=0) if len(values) == len(problem.shape) else values
 
 
-def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> Units:
+def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> SearchUnits:
     """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
     if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
-        return Units(1.0, 1.0)
-    return Units(penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem))
+        return SearchUnits(1.0, 1.0)
+    return SearchUnits(
+        penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem)
+    )
 
 
 def _precision(problem: Problem, f: np.ndarray) -> float:
@@ -164,7 +166,7 @@ def loss_and_gradient(
     problem: Problem,
     executor: Executor,
     theta: float = 1.0,
-    cells: Cells | None = None,
+    cells: PackedCells | None = None,
 ) -> tuple[float, np.ndarray]:
     """Minus the log likelihood, of real values half the squares left, plus the penalty; its gradient (n_rows, R)."""
     cells = cells_of(problem.entries, factors.shape[1]) if cells is None else cells

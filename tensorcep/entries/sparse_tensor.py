@@ -101,7 +101,7 @@ def cells_to_exclude(item: Any, shape: tuple[int, ...]) -> Coords:
 WAYS = ("entry", "time", "row", "group")
 
 
-class Way(NamedTuple):
+class SplitWay(NamedTuple):
     """How entries are held out, checked.
 
     Attributes
@@ -119,7 +119,7 @@ class Way(NamedTuple):
     order: NDArray[np.int64] | None
 
 
-def way_of(by: str, mode: Any, times: Any, column_of: Any) -> Way:
+def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
     """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column.
 
     Raises
@@ -137,7 +137,7 @@ def way_of(by: str, mode: Any, times: Any, column_of: Any) -> Way:
     if by in ("entry", "group") and times is not None:
         fail_value(f"times= is for by='time' and by='row'; got it with by={by!r}; leave it out.")
     rows = None if mode is None else Labels.from_column(column_of(mode))[1]
-    return Way(by, rows, None if times is None else _order_of(times, column_of))
+    return SplitWay(by, rows, None if times is None else _order_of(times, column_of))
 
 
 def _order_of(times: Any, column_of: Any) -> NDArray[np.int64]:
@@ -183,7 +183,7 @@ def _moments_of(column: pd.Series) -> pd.Series | None:
     return None
 
 
-def held_out(way: Way, n: int, test_size: Any, random_state: Any) -> tuple[Rows, Rows]:
+def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[Rows, Rows]:
     """Ascending positions of the entries to train on and of those to test on.
 
     Raises
@@ -210,7 +210,7 @@ def _size(test_size: Any) -> tuple[float, int]:
     return check_fraction("test_size", test_size), 0
 
 
-def _last(way: Way, share: float, count: int) -> NDArray[np.bool_]:
+def _last(way: SplitWay, share: float, count: int) -> NDArray[np.bool_]:
     """The entries of the last times: so many times, or those whose share of the entries is nearest."""
     order = _given(way.order)
     per_time = np.bincount(order)
@@ -224,7 +224,7 @@ def _last(way: Way, share: float, count: int) -> NDArray[np.bool_]:
     return np.asarray(order >= len(per_time) - count)
 
 
-def _whole_rows(way: Way, test_size: Any, random_state: Any) -> NDArray[np.bool_]:
+def _whole_rows(way: SplitWay, test_size: Any, random_state: Any) -> NDArray[np.bool_]:
     """The entries of some rows."""
     from sklearn.model_selection import train_test_split
 
@@ -236,7 +236,7 @@ def _whole_rows(way: Way, test_size: Any, random_state: Any) -> NDArray[np.bool_
     return np.isin(rows, chosen)
 
 
-def _some_of_each(way: Way, share: float, count: int, random_state: Any) -> NDArray[np.bool_]:
+def _some_of_each(way: SplitWay, share: float, count: int, random_state: Any) -> NDArray[np.bool_]:
     """So many entries of each row, or a share, the last or random ones, but never all of a row."""
     rows = _given(way.rows)
     per_row = np.bincount(rows)
@@ -262,7 +262,7 @@ def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_sta
     return place
 
 
-def folds_by(way: Way, n: int, n_splits: int, random_state: Any, shuffle: bool) -> list[tuple[Rows, Rows]]:
+def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: bool) -> list[tuple[Rows, Rows]]:
     """Positions of the entries to train on and to test on, for each fold.
 
     Raises
@@ -314,7 +314,7 @@ FOLD_ROWS = np.dtype(np.uint32)
 class Folds:
     """What `SparseTensor.kfold` returns: an iterable of (train, test) tensors, which scikit-learn takes as `cv`."""
 
-    def __init__(self, tensor: SparseTensor, n_splits: int, random_state: Any, shuffle: bool, way: Way) -> None:
+    def __init__(self, tensor: SparseTensor, n_splits: int, random_state: Any, shuffle: bool, way: SplitWay) -> None:
         n_splits = check_int("n_splits", n_splits, minimum=2)
         pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
         self._tensor = tensor

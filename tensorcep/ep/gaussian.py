@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
-from tensorcep.ep.linear_gaussian import Design, Gaussian, design_of, gaussian_of
+from tensorcep.ep.linear_gaussian import DesignRows, Gaussian, design_of, gaussian_of
 from tensorcep.ep.rank_k import FunctionTerm
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import CompiledTerm
@@ -206,14 +206,14 @@ class GaussianEP:
         converged = last.change < tol and not last.skipped
         return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
 
-    def _first_damping(self, design: Design) -> float:
+    def _first_damping(self, design: DesignRows) -> float:
         if self.damping is None:
             return PARALLEL_DAMPING if self.schedule == "parallel" and design.vector else 0.0
         return check_range("damping", self.damping, 0.0, 1.0, include_high=False)
 
 
 def _term_of(
-    likelihood: Any, y: Any, theta: Any, design: Design, power: float, rule: str | None
+    likelihood: Any, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None
 ) -> FunctionTerm | CompiledTerm:
     if callable(likelihood) and not isinstance(likelihood, Likelihood):
         if theta is not None:
@@ -228,7 +228,7 @@ def _term_of(
 Step = Callable[..., tuple[Sites, Gaussian, float, int]]
 
 
-def _posterior(design: Design, sites: Sites, rough: bool = False) -> Gaussian:
+def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian:
     state = gaussian_of(design, sites, rough)
     if state is None:
         raise FloatingPointError(
@@ -239,7 +239,7 @@ def _posterior(design: Design, sites: Sites, rough: bool = False) -> Gaussian:
 
 
 def _sequential(
-    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
+    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
 ) -> tuple[Sites, Gaussian, float, int]:
     """One sequential sweep; the posterior is then made afresh from the sites, so that rounding does not add up."""
     del least
@@ -249,7 +249,7 @@ def _sequential(
 
 
 def _parallel(
-    design: Design, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
+    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
 ) -> tuple[Sites, Gaussian, float, int]:
     """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
     f, s = design.latent(state)
@@ -265,7 +265,7 @@ def _parallel(
 
 
 def _settled(
-    design: Design, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
+    design: DesignRows, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
 ) -> tuple[np.ndarray, Sites]:
     """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is.
 

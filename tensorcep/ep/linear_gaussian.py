@@ -88,7 +88,7 @@ LARGE = 1 << 20
 MOST_SPREAD = 1e4
 
 
-class Design(NamedTuple):
+class DesignRows(NamedTuple):
     """Rows a_i = L'x_i in the coordinates of u.
 
     Attributes
@@ -115,7 +115,7 @@ class Design(NamedTuple):
     root: np.ndarray
     rough: np.ndarray | None = None
 
-    def with_rough(self) -> Design:
+    def with_rough(self) -> DesignRows:
         """The design with rows in single precision too, where there are enough of them and they are dense."""
         if self.vector or sparse.issparse(self.rows) or self.rows.size < LARGE:
             return self
@@ -155,7 +155,7 @@ class Gaussian(NamedTuple):
     rough: bool = False
 
 
-def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
+def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> DesignRows:
     """Check X and the prior, and bring them into the coordinates of u."""
     k, vector = 1, False
     if X is None:
@@ -180,7 +180,7 @@ def design_of(X: Any, n: int, prior_mean: Any, prior_cov: Any) -> Design:
         rows = X.multiply(root).tocsr() if sparse.issparse(X) else X * root
     if sparse.issparse(rows):
         rows.sum_duplicates()  # type: ignore[attr-defined]
-    return Design(rows, k, vector, offset, mean, root)
+    return DesignRows(rows, k, vector, offset, mean, root)
 
 
 def _vector(name: str, value: Any, d: int) -> np.ndarray:
@@ -212,7 +212,7 @@ def root_of(prior_cov: Any, d: int) -> np.ndarray:
     return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
-def gaussian_of(design: Design, sites: Sites, rough: bool = False) -> Gaussian | None:
+def gaussian_of(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian | None:
     """Return prior times sites, or None where that is not a Gaussian.
 
     A `rough` one is of single precision where the design has such rows and its precisions do not lie too far apart.

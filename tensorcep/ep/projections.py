@@ -113,7 +113,7 @@ CHUNK = 512
 K_RANGE, LOG_S_RANGE, TABLE_SIZE = 8.0, 2.0, (48, 28)
 
 
-class Rule(NamedTuple):
+class QuantileRule(NamedTuple):
     """Nodes on [-1, 1] with weights, and the matrix of the integrals from -1 up to each node."""
 
     node: np.ndarray
@@ -122,11 +122,11 @@ class Rule(NamedTuple):
 
 
 @cache
-def _rule() -> Rule:
+def _rule() -> QuantileRule:
     node, weight = legendre.leggauss(NODES)
     basis = legendre.legvander(node, NODES - 1)
     upto = np.stack([legendre.legval(node, legendre.legint(row, lbnd=-1)) for row in np.eye(NODES)], axis=1)
-    return Rule(node, weight, upto @ np.linalg.inv(basis))
+    return QuantileRule(node, weight, upto @ np.linalg.inv(basis))
 
 
 def _log_likelihood(record: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.linear_gaussian import Design
+from tensorcep.ep.linear_gaussian import DesignRows
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import LEAST_PRECISION
 
@@ -30,7 +30,7 @@ class _Block(NamedTuple):
 class FunctionTerm:
     """Terms given as ``tilted(y_i, m, V) -> (logz, alpha, beta)``."""
 
-    def __init__(self, tilted: Callable[..., Any], y: Sequence[Any], design: Design, power: float):
+    def __init__(self, tilted: Callable[..., Any], y: Sequence[Any], design: DesignRows, power: float):
         rows = design.rows.toarray() if sparse.issparse(design.rows) else design.rows
         self._tilted, self._y, self._power, self._k, self._vector = tilted, y, power, design.k, design.vector
         self._rows = rows.reshape(-1, design.k, rows.shape[1])

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from tensorcep.core.checks import check_matrix, fail_value
 from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
-from tensorcep.ep.linear_gaussian import Design
+from tensorcep.ep.linear_gaussian import DesignRows
 from tensorcep.ep.projections import Tilted, power_tilted, project
 from tensorcep.ep.sites import Sites, cavity, damped, log_integral, site_change, site_from_tilted
 from tensorcep.likelihoods.base import Likelihood
@@ -23,7 +23,7 @@ MAX_STEPS = 50
 TOL = 1e-5
 
 
-def sites_at_mode(record: Likelihood, y: np.ndarray, theta: np.ndarray, design: Design) -> Sites:
+def sites_at_mode(record: Likelihood, y: np.ndarray, theta: np.ndarray, design: DesignRows) -> Sites:
     """Gaussians in f of the log likelihood's slope and curvature near the mode of u; flat where it is not concave."""
     offset, rows = design.offset, design.rows if design.rough is None else design.rough
     value, d1, d2 = np.empty((3, y.size))
@@ -64,7 +64,7 @@ class Terms:
         self.record, self._rule = record, rule
         self.term = Term(y, theta, address_of(getattr(record, part), signature), power)
         m, v, logz, alpha, beta = (np.empty(len(y)) for _ in range(5))
-        self.work = Work(m, v, logz, alpha, beta, np.empty(0), np.empty(1), np.empty(1), np.empty((4, 1)))
+        self.work = SweepBuffers(m, v, logz, alpha, beta, np.empty(0), np.empty(1), np.empty(1), np.empty((4, 1)))
 
     def start_sites(self, sites: Sites | None) -> Sites:
         """Return sites of 1, or checked copies of the given ones."""
@@ -115,7 +115,9 @@ class Terms:
 class CompiledTerm(Terms):
     """The likelihood terms of all entries, of linear functions of one vector."""
 
-    def __init__(self, record: Likelihood, y: Any, theta: Any, design: Design, power: float, rule: str | None = None):
+    def __init__(
+        self, record: Likelihood, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None = None
+    ):
         if design.vector:
             fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
         super().__init__(record, y, theta, power, rule)
@@ -136,11 +138,11 @@ class CompiledTerm(Terms):
         return float(change), int(skipped)
 
     @cached_property
-    def _rows(self) -> Rows:
+    def _rows(self) -> DesignInRows:
         rows = self._design.rows
         if not sparse.issparse(rows):
             rows = sparse.csr_matrix(rows)
-        return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
+        return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
     def _projected_sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """`sweep` with a projection that is no kernel."""
@@ -178,7 +180,7 @@ def _parameters(theta: Any, n: int) -> np.ndarray:
 LEAST_PRECISION = 0.1
 
 
-class Rows(NamedTuple):
+class DesignInRows(NamedTuple):
     """The rows a_i in compressed form (those of a dense matrix hold every column), and the offsets of f."""
 
     start: np.ndarray
@@ -199,7 +201,7 @@ class Term(NamedTuple):
     power: float
 
 
-class Work(NamedTuple):
+class SweepBuffers(NamedTuple):
     """Buffers: five numbers per entry of a block, h (d,), one entry's f and s, and the (4, 1) of `power_tilted`."""
 
     m: np.ndarray

@@ -17,12 +17,12 @@ from tensorcep.core.gammas import Gammas, known
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.factor_models.problem import (
-    Given,
     Kind,
     Relation,
     RelationDraws,
     RelationPosterior,
     RelationProblem,
+    SiteInputs,
     Sites,
 )
 from tensorcep.factor_models.rows import State, first_noise, given_one, natural_parameters, replaced, sides
@@ -31,7 +31,7 @@ from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 
-Sampler = Callable[[Given], tuple[Sites, np.ndarray]]
+Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
 
 
@@ -136,7 +136,7 @@ def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor
         # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
         stream = problem.seed + 2 * index
         now, tau = (None if law is None else law.mean for law in (r, noise))
-        given = Given(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
+        given = SiteInputs(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
         sites, psi = sampler_of(relation.kind)(given)
         state = state._replace(
             sites=replaced(state.sites, index, sites),

@@ -42,7 +42,7 @@ SETTLING = 20  # rounds of columns and their precisions, which the turn leaves a
 UNTOLD = 1e-6  # precision of a column's offset, in its units, below which no value has told of it
 
 
-class Learned(NamedTuple):
+class BatchResult(NamedTuple):
     """What a batch of rows leaves: its run, the posterior of its rows and of the columns, and sums of all rows."""
 
     run: Run
@@ -70,7 +70,7 @@ def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) 
 
 def learn_rows(
     plan: RunPlan, link: Link, posterior: RelationPosterior, sums: np.ndarray, n: int, where: list[Layout], ard: bool
-) -> Learned:
+) -> BatchResult:
     """Run the sweeps of a batch of new rows, the matrix of `link`, on top of what is known.
 
     Parameters
@@ -95,7 +95,7 @@ def learn_rows(
         columns, precision = _settled(said, precision, entity, problem)
     precisions = (run.posterior.precisions[0], precision)
     found = run.posterior._replace(moments=(rows, columns), precisions=precisions)
-    return Learned(run, found, turn @ sums @ turn.T)
+    return BatchResult(run, found, turn @ sums @ turn.T)
 
 
 def _problem(link: Link, posterior: RelationPosterior, where: list[Layout], ard: bool) -> RelationProblem:

@@ -62,7 +62,7 @@ class Priors(NamedTuple):
     r: tuple[Any, Any] = (1.0, 0.1)
 
 
-class Given(NamedTuple):
+class SiteInputs(NamedTuple):
     """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi, and the dispersion r
     and noise precision tau of the groups.
 
@@ -100,7 +100,7 @@ class SiteForm(NamedTuple):
 
     expected: Callable[..., Sites]
     cell_bounds: Callable[..., np.ndarray]
-    drawn: Callable[[Given], tuple[Sites, np.ndarray]] | None = None
+    drawn: Callable[[SiteInputs], tuple[Sites, np.ndarray]] | None = None
     of_squares: Callable[..., Sites] | None = None
 
 

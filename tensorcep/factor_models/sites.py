@@ -13,7 +13,7 @@ from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.random import new_stream, start_stream
-from tensorcep.factor_models.problem import CountTable, Given, Kind, Priors, Relation, SiteForm, Sites, group_sizes
+from tensorcep.factor_models.problem import CountTable, Kind, Priors, Relation, SiteForm, SiteInputs, Sites, group_sizes
 from tensorcep.factor_models.rows import Latent, Products
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
@@ -122,7 +122,7 @@ def probit_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.
     return np.asarray(own.constant + own.mean * f - 0.5 * (f * f + variance))
 
 
-def draw_probit(given: Given) -> tuple[Sites, np.ndarray]:
+def draw_probit(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The hidden normals given f."""
     target = _drawn(given, None)
     only = given.relation.cells.only_observed
@@ -155,7 +155,7 @@ def limited_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np
     return np.asarray(0.5 * (log_tau - LOG_2PI - tau * squares) + own.constant)
 
 
-def draw_limited(given: Given) -> tuple[Sites, np.ndarray]:
+def draw_limited(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The hidden normals given the noise precision of the last sweep, and this given them."""
     relation, cells = given.relation, given.relation.cells
     before = np.ones(1) if given.tau is None else given.tau
@@ -166,7 +166,7 @@ def draw_limited(given: Given) -> tuple[Sites, np.ndarray]:
     return Sites(weight, weight * target, noise=known(tau)), given.f
 
 
-def _drawn(given: Given, tau: np.ndarray | None) -> np.ndarray:
+def _drawn(given: SiteInputs, tau: np.ndarray | None) -> np.ndarray:
     """Draws of the hidden normals given f; what is observed as it is stays."""
     relation, f = given.relation, given.f
     y, at, theta = _from_limit(relation, f, tau)
@@ -189,20 +189,20 @@ def _drawn(given: Given, tau: np.ndarray | None) -> np.ndarray:
 # integrated out, and omega anew right after it: the order that keeps the posterior.
 
 
-def draw_gaussian(given: Given) -> tuple[Sites, np.ndarray]:
+def draw_gaussian(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The noise precision of Gaussian data."""
     relation, cells, f = given.relation, given.relation.cells, given.f
     tau = draw_noise(given, relation.groups, (relation.x - f) ** 2)
     return Sites(cells.spread(tau, relation.groups), noise=known(tau)), f
 
 
-def draw_polya_gamma(given: Given) -> tuple[Sites, np.ndarray]:
+def draw_polya_gamma(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The dispersion and omega given f."""
     r, omega, kappa = _draw_omega(given, given.f)
     return Sites(omega, given.relation.cells.only_observed(kappa), r=None if r is None else known(r)), given.f
 
 
-def draw_noisy(given: Given) -> tuple[Sites, np.ndarray]:
+def draw_noisy(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The dispersion and omega given psi, the precision of its noise, and psi."""
     f, only = given.f, given.relation.cells.only_observed
     r, omega, kappa = _draw_omega(given, given.psi)
@@ -213,7 +213,7 @@ def draw_noisy(given: Given) -> tuple[Sites, np.ndarray]:
     return Sites(weight, only(tau[0] * psi), known(tau), None if r is None else known(r)), psi
 
 
-def draw_noise(given: Given, groups: str, squares: np.ndarray) -> np.ndarray:
+def draw_noise(given: SiteInputs, groups: str, squares: np.ndarray) -> np.ndarray:
     """Noise precisions of the groups, given the squares of the cells' noise."""
     relation = given.relation
     if relation.known_noise is not None:
@@ -224,7 +224,7 @@ def draw_noise(given: Given, groups: str, squares: np.ndarray) -> np.ndarray:
     return np.asarray(given.rng.gamma(a) / b)
 
 
-def _draw_omega(given: Given, psi: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+def _draw_omega(given: SiteInputs, psi: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """The dispersion, omega and kappa of the likelihood at the latent values psi."""
     relation: Relation = given.relation
     r = _draw_dispersion(given, psi) if relation.kind.theta == "r" else None
@@ -233,7 +233,7 @@ def _draw_omega(given: Given, psi: np.ndarray) -> tuple[np.ndarray | None, np.nd
     return r, draw_omegas(trials, psi, given.seed % 2**63, given.sweep, given.executor), kappa
 
 
-def _draw_dispersion(given: Given, psi: np.ndarray) -> np.ndarray:
+def _draw_dispersion(given: SiteInputs, psi: np.ndarray) -> np.ndarray:
     """r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega."""
     relation, cells = given.relation, given.relation.cells
     if relation.known_r is not None:

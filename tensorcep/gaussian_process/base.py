@@ -26,11 +26,11 @@ from tensorcep.core.checks import (
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.matrices import as_numbers, as_targets
-from tensorcep.gaussian_process.engine import Data, Stop, proposal_of
+from tensorcep.gaussian_process.engine import Observations, Stop, proposal_of
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,
-    Points,
-    Search,
+    KernelSearch,
+    TrainingPoints,
     check_kernel,
     default_kernel,
     ends_at_bounds,
@@ -110,20 +110,22 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         stop = Stop(check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0, include_low=False))
         return settings, stop, check_random_state(self.random_state)
 
-    def _fit_machines(self, X: np.ndarray, targets: list[Data], mean: float) -> tuple[Machine, ...]:
+    def _fit_machines(self, X: np.ndarray, targets: list[Observations], mean: float) -> tuple[Machine, ...]:
         """A latent function for each target."""
         settings, stop, rng = self._plan(len(X))
         kernel = default_kernel(X) if self.kernel is None else clone(check_kernel(self.kernel))
         for target in targets:
             if self.n_inducing is None:
                 proposal_of(target, settings)  # refuses a method that the likelihood is not for
-        search = Search(self.optimizer, int(self.n_restarts_optimizer), rng)
+        search = KernelSearch(self.optimizer, int(self.n_restarts_optimizer), rng)
         with one_blas_thread():
             if self.n_inducing is None:
-                machines = [fit_exact(kernel, Points(X, data, mean), settings, stop, search) for data in targets]
+                machines = [
+                    fit_exact(kernel, TrainingPoints(X, data, mean), settings, stop, search) for data in targets
+                ]
             else:
                 sparse = Sparse(inducing_points(X, int(self.n_inducing), rng), float(self.power), BATCH)
-                machines = [fit_sparse(kernel, Points(X, data, mean), sparse, stop, search) for data in targets]
+                machines = [fit_sparse(kernel, TrainingPoints(X, data, mean), sparse, stop, search) for data in targets]
         return tuple(machines)
 
     def _take(self, machines: tuple[Machine, ...], fitted: dict[str, Any]) -> None:
@@ -172,7 +174,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
             )
 
-    def _targets(self) -> list[Data]:
+    def _targets(self) -> list[Observations]:
         """The observations of every latent function, as they were fitted."""
         raise NotImplementedError
 
@@ -224,9 +226,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         gradients = np.stack([gradient for _, gradient in found]) / n
         return value, gradients.sum(axis=0) if given.shape == (p,) else gradients.ravel()
 
-    def _evidence(self, machine: Machine, data: Data) -> Any:
+    def _evidence(self, machine: Machine, data: Observations) -> Any:
         settings, stop, _ = self._plan(len(self._X_fit))
-        points = Points(self._X_fit, data, machine.mean)
+        points = TrainingPoints(self._X_fit, data, machine.mean)
         if machine.tau.size == 0:
             return InducingEvidence(points, Sparse(machine.points, float(self.power), BATCH), stop)
         return ExactEvidence(points, settings, stop)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from tensorcep.core.checks import check_choice, check_fraction, check_range, fail_value
 from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
-from tensorcep.gaussian_process.engine import Data
+from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 
@@ -136,11 +136,11 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         self._warn_of_bounds(without="constant_value")  # labels that can be told apart have no finite one
         return self
 
-    def _data(self, codes: np.ndarray, n_classes: int) -> list[Data]:
+    def _data(self, codes: np.ndarray, n_classes: int) -> list[Observations]:
         ones = range(1, 2) if n_classes == 2 else range(n_classes)
-        return [Data(self._likelihood(), (codes == c).astype(np.float64), self._theta()) for c in ones]
+        return [Observations(self._likelihood(), (codes == c).astype(np.float64), self._theta()) for c in ones]
 
-    def _targets(self) -> list[Data]:
+    def _targets(self) -> list[Observations]:
         return self._data(self._y_fit, len(self.classes_))
 
     def predict_proba(self, X: Any) -> np.ndarray:

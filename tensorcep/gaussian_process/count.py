@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from tensorcep.core.checks import check_choice, check_counts, check_fraction, check_values, fail_value, word_or_range
 from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
-from tensorcep.gaussian_process.engine import Data
+from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 
@@ -140,10 +140,10 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
         rate = max(float(y.mean()), LEAST_RATE)
         return float(np.sqrt(rate) if self.link == "square" else np.log(rate))
 
-    def _data(self, y: np.ndarray) -> list[Data]:
-        return [Data(self._likelihood(), y, self._likelihood().default_theta)]
+    def _data(self, y: np.ndarray) -> list[Observations]:
+        return [Observations(self._likelihood(), y, self._likelihood().default_theta)]
 
-    def _targets(self) -> list[Data]:
+    def _targets(self) -> list[Observations]:
         return self._data(self._y_fit)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

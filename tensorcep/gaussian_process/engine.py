@@ -81,7 +81,7 @@ def expected_density(
 # Source: Rasmussen and Williams (2006), algorithms 3.1, 3.5 and 5.1; Opper and Archambeau (2009).
 
 
-class Data(NamedTuple):
+class Observations(NamedTuple):
     """Observations and the likelihood of each, in its own coding; theta is its parameter."""
 
     likelihood: Likelihood
@@ -123,7 +123,7 @@ class EPProposal:
 
     rises, mixes = False, True
 
-    def __init__(self, data: Data, rule: str | None = None):
+    def __init__(self, data: Observations, rule: str | None = None):
         self._terms = Terms(data.likelihood, data.y, data.theta, 1.0, rule)
 
     def start(self) -> Sites:
@@ -155,7 +155,7 @@ class _OfDensity:
 
     rises, mixes = True, True
 
-    def __init__(self, data: Data):
+    def __init__(self, data: Observations):
         record = data.likelihood
         if record.loglik is None:
             fail_value(f"method must be 'ep' or 'qp' for the likelihood {record.name!r}, whose density has no slope.")
@@ -182,7 +182,7 @@ class LaplaceProposal(_OfDensity):
 
     mixes = False
 
-    def __init__(self, data: Data):
+    def __init__(self, data: Observations):
         super().__init__(data)
         third = self._record.third
         if third is None:
@@ -213,7 +213,7 @@ class LaplaceProposal(_OfDensity):
 class VBProposal(_OfDensity):
     """Fixed-point steps to the Gaussian with the highest lower bound."""
 
-    def __init__(self, data: Data):
+    def __init__(self, data: Observations):
         super().__init__(data)
         self._at: np.ndarray | None = None
         self._means: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -282,7 +282,7 @@ class Stop(NamedTuple):
     tol: float
 
 
-def proposal_of(data: Data, settings: GPSettings) -> Proposal:
+def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
     """The method of these settings."""
     if isinstance(settings, QP):
         if settings.rule == "table" and data.likelihood is not PROBIT:
@@ -293,7 +293,7 @@ def proposal_of(data: Data, settings: GPSettings) -> Proposal:
     return LaplaceProposal(data) if isinstance(settings, Laplace) else VBProposal(data)
 
 
-def fit_sites(prior: Prior, data: Data, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
+def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
     """Find the sites of a method, from given ones or from its own start.
 
     Raises
@@ -379,7 +379,7 @@ def _posterior(prior: Prior, sites: Sites) -> Posterior:
     return posterior
 
 
-def _sequential(prior: Prior, data: Data, settings: EP, stop: Stop, start: Sites | None) -> Fit:
+def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, start: Sites | None) -> Fit:
     """EP with the posterior refined after every site, and made afresh after every sweep."""
     terms = Terms(data.likelihood, data.y, data.theta, 1.0, getattr(settings, "rule", None))
     sites = terms.start_sites(start)

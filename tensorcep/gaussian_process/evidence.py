@@ -25,7 +25,7 @@ from sklearn.gaussian_process.kernels import (
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
-from tensorcep.gaussian_process.engine import Data, Fit, Stop, fit_sites, proposal_of
+from tensorcep.gaussian_process.engine import Fit, Observations, Stop, fit_sites, proposal_of
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
 
@@ -216,7 +216,7 @@ _RULES: dict[type, Rule] = {
 PENALTY = 1e3
 
 
-class Points(NamedTuple):
+class TrainingPoints(NamedTuple):
     """Training points and what was observed there.
 
     Attributes
@@ -228,7 +228,7 @@ class Points(NamedTuple):
     """
 
     X: np.ndarray
-    data: Data
+    data: Observations
     mean: float
 
 
@@ -241,7 +241,7 @@ class Evidence(Protocol):
 class ExactEvidence:
     """The evidence of a method at kernels; each fit starts at the sites of the last."""
 
-    def __init__(self, points: Points, settings: GPSettings, stop: Stop):
+    def __init__(self, points: TrainingPoints, settings: GPSettings, stop: Stop):
         self.points, self.stop = points, stop
         # Of EP where quantile propagation is asked for: it has no evidence of its own.
         self.settings = (
@@ -287,7 +287,7 @@ def by_kernel(posterior: Posterior, pull: np.ndarray | None) -> np.ndarray:
 Optimizer = Callable[..., tuple[np.ndarray, float]]
 
 
-class Search(NamedTuple):
+class KernelSearch(NamedTuple):
     """How a kernel is searched.
 
     Attributes
@@ -308,7 +308,7 @@ class Search(NamedTuple):
     ties: bool = True
 
 
-def learn_kernel(kernel: Any, evidence: Evidence, search: Search) -> Any:
+def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
     """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds.
 
     Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the search
@@ -376,7 +376,7 @@ def ends_at_bounds(kernel: Any, without: str = "") -> list[str]:
 
 
 def _try(
-    kernel: Any, evidence: Evidence, search: Search, start: np.ndarray, tie: np.ndarray
+    kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Where a start leads, and the loss there: inf where the objective does not exist."""
     try:
@@ -386,7 +386,7 @@ def _try(
 
 
 def _descend(
-    kernel: Any, evidence: Evidence, search: Search, start: np.ndarray, tie: np.ndarray
+    kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """One start, over the parameters that are not tied to others; those that are begin at their mean."""
     first, group = np.unique(tie, return_inverse=True)

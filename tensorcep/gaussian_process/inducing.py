@@ -21,7 +21,7 @@ from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.engine import Stop
-from tensorcep.gaussian_process.evidence import Points, contract
+from tensorcep.gaussian_process.evidence import TrainingPoints, contract
 
 # Added to the diagonal of K_uu, relative to its largest element.
 JITTER = 1e-8
@@ -83,7 +83,7 @@ def _projection(kernel: Any, X: np.ndarray, Z: np.ndarray) -> Projection:
 class _Noisy(Terms):
     """Terms of f = g + noise of variance d: cavities of g, moments with the noise added."""
 
-    def __init__(self, points: Points, power: float, noise: np.ndarray):
+    def __init__(self, points: TrainingPoints, power: float, noise: np.ndarray):
         super().__init__(points.data.likelihood, points.data.y, points.data.theta, power)
         self._noise = noise
 
@@ -98,7 +98,9 @@ class _Noisy(Terms):
         return change, skipped, np.where(work.v[:n] > 0.0, by_variance, 0.0)
 
 
-def fit_inducing(kernel: Any, points: Points, sparse: Sparse, stop: Stop, start: Sites | None = None) -> InducingFit:
+def fit_inducing(
+    kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, start: Sites | None = None
+) -> InducingFit:
     """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
 
     Raises
@@ -199,7 +201,7 @@ class InducingEvidence:
     With Q = K_fu K_uu^-1 K_uf, the evidence moves by (b b' - R) / 2 with Q, and with d by the derivative of the terms.
     """
 
-    def __init__(self, points: Points, sparse: Sparse, stop: Stop):
+    def __init__(self, points: TrainingPoints, sparse: Sparse, stop: Stop):
         self.points, self.sparse, self.stop = points, sparse, stop
         self._sites: Sites | None = None
 

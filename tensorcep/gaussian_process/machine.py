@@ -13,8 +13,8 @@ from tensorcep.ep.function_space import Functions
 from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,
-    Points,
-    Search,
+    KernelSearch,
+    TrainingPoints,
     check_covariance,
     covariance_of,
     gradient_matrices,
@@ -97,7 +97,7 @@ def check_exact_size(n: int, more: int = 0) -> None:
         )
 
 
-def fit_exact(kernel: Any, points: Points, settings: GPSettings, stop: Stop, search: Search) -> Machine:
+def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel and find the posterior of a method."""
     check_exact_size(len(points.X), 0 if search.optimizer is None else gradient_matrices(kernel))
     check_covariance(kernel, points.X)
@@ -108,7 +108,7 @@ def fit_exact(kernel: Any, points: Points, settings: GPSettings, stop: Stop, sea
     return _machine(kernel, points, fit, fit.log_evidence)
 
 
-def _machine(kernel: Any, points: Points, fit: Fit, log_evidence: float) -> Machine:
+def _machine(kernel: Any, points: TrainingPoints, fit: Fit, log_evidence: float) -> Machine:
     return Machine(
         kernel=kernel,
         points=points.X,
@@ -128,7 +128,7 @@ def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.
         return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
 
 
-def fit_sparse(kernel: Any, points: Points, sparse: Sparse, stop: Stop, search: Search) -> Machine:
+def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel and find the posterior of inducing values by power EP.
 
     Of many points, the kernel that some of them say is where the search over all begins.

@@ -22,7 +22,7 @@ from tensorcep.linear.glm import FeatureClassifier, two_classes, with_constant
 # The kernels of the Bayes point machine.
 
 
-class Kernel(NamedTuple):
+class PriorCovariance(NamedTuple):
     """The prior covariance of f(x) and f(z) without the prior variance: k(x, z), and 1 for an intercept.
 
     Attributes
@@ -183,8 +183,8 @@ class BayesPointMachine(FeatureClassifier):
     def _theta(self) -> float:
         return float(self.slack) if self.likelihood == "step" else self._likelihood().default_theta
 
-    def _kernel(self) -> Kernel:
-        return Kernel(self.kernel, float(self.length_scale), bool(self.fit_intercept))
+    def _kernel(self) -> PriorCovariance:
+        return PriorCovariance(self.kernel, float(self.length_scale), bool(self.fit_intercept))
 
     def _of_weights(self, result: EPResult, n_features: int) -> dict[str, Any]:
         intercept = result.mean[n_features:] if self.fit_intercept else np.zeros(1)

@@ -30,7 +30,16 @@ from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import log_integral
 from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance, rows_of, spread
 from tensorcep.linear.settings import GLM_METHODS, Factorised
-from tensorcep.linear.sweep import Messages, Rows, Rule, Sums, Work, conditional_sweep, log_scales, row_sweep
+from tensorcep.linear.sweep import (
+    GLMBuffers,
+    GLMMessages,
+    GLMRule,
+    GLMSums,
+    Rows,
+    conditional_sweep,
+    log_scales,
+    row_sweep,
+)
 
 # Rows, or messages, that go to the likelihood in one call.
 BLOCK = 256
@@ -83,7 +92,7 @@ class FactorisedState(NamedTuple):
     prior_var: np.ndarray
     tau: np.ndarray
     nu: np.ndarray
-    messages: Messages
+    messages: GLMMessages
     rows: Rows
     step: float
     momentum: float
@@ -96,7 +105,7 @@ def init(problem: GLMProblem, settings: Factorised, executor: Executor) -> Facto
     """Messages that say nothing, or next to nothing, and the prior."""
     rows = rows_of(problem.X, problem.y)
     d, size, precision = problem.X.shape[1], len(rows.value), settings.message_precision
-    messages = Messages(np.full(size, precision), np.zeros(size), np.zeros(size), np.zeros(len(rows.y)))
+    messages = GLMMessages(np.full(size, precision), np.zeros(size), np.zeros(size), np.zeros(len(rows.y)))
     tau, nu = precision * np.bincount(rows.column, minlength=d), np.zeros(d)
     mean, var = _posterior(problem, problem.prior_cov, tau, nu)
     if settings.damping == "adaptive":
@@ -123,16 +132,16 @@ def _posterior(
     return var * (problem.prior_mean / prior_var + nu), var
 
 
-def _work(rows: Rows, conditional: bool, theta: float) -> Work:
+def _work(rows: Rows, conditional: bool, theta: float) -> GLMBuffers:
     size = max(BLOCK, int(np.diff(rows.start).max(initial=0))) if conditional else BLOCK
     y, m, v, logz, alpha, beta, alpha2, beta2, rest = np.empty((9, size))
-    return Work(y, m, v, np.full(size, theta), logz, alpha, beta, alpha2, beta2, rest)
+    return GLMBuffers(y, m, v, np.full(size, theta), logz, alpha, beta, alpha2, beta2, rest)
 
 
-def _rule(problem: GLMProblem, variant: Variant, step: float, momentum: float, floor: float) -> Rule:
+def _rule(problem: GLMProblem, variant: Variant, step: float, momentum: float, floor: float) -> GLMRule:
     address = address_of(getattr(problem.likelihood, variant.part), SIGNATURES[variant.part])
     laplace, second = variant.part == "loglik", variant.part == "tilted2"
-    return Rule(address, laplace, second, step, momentum, floor, floor > 0.0)
+    return GLMRule(address, laplace, second, step, momentum, floor, floor > 0.0)
 
 
 def step(
@@ -143,7 +152,7 @@ def step(
     now = variant.before if warming_up and variant.before is not None else variant
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
     tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
-    sums = Sums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
+    sums = GLMSums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
     rule = _rule(problem, now, *_pace(state, settings), settings.message_precision)
     sweep: Callable[..., Any] = conditional_sweep if now.conditional else row_sweep
     record = (rows, state.mean, state.var, state.messages, rule, sums)

@@ -47,7 +47,7 @@ from tensorcep.linear.vb import VB
 OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
-class Points(NamedTuple):
+class CheckedPoints(NamedTuple):
     """Checked training points.
 
     Attributes
@@ -82,14 +82,14 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         tags.input_tags.sparse = True
         return tags
 
-    def _read(self, X: Any, y: Any, *, first: bool = True) -> Points:
+    def _read(self, X: Any, y: Any, *, first: bool = True) -> CheckedPoints:
         """Check training points, against those of earlier batches unless they are the first."""
         stand_in = copy.copy(self)
         X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
-        return Points(X, y, {name: about[name] for name in OF_FEATURES if name in about})
+        return CheckedPoints(X, y, {name: about[name] for name in OF_FEATURES if name in about})
 
     def _take(self, fitted: dict[str, Any]) -> None:
         """Have these fitted attributes, and none of an earlier fit."""
@@ -407,7 +407,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
 
     def _infer(
         self,
-        points: Points,
+        points: CheckedPoints,
         settings: GLMSettings,
         classes: np.ndarray,
         mean: np.ndarray,

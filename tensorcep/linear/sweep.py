@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     chunk_start: np.ndarray
 
 
-class Messages(NamedTuple):
+class GLMMessages(NamedTuple):
     """Precision, natural mean and the last change of it of every message, (nnz,) each; Laplace mode of every row."""
 
     tau: np.ndarray
@@ -39,7 +39,7 @@ class Messages(NamedTuple):
     mode: np.ndarray
 
 
-class Rule(NamedTuple):
+class GLMRule(NamedTuple):
     """How messages are made.
 
     Attributes
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
     keep_nu: bool
 
 
-class Sums(NamedTuple):
+class GLMSums(NamedTuple):
     """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each; counts, (chunks, 2).
 
     The counts are the sum of squared changes of nu, and the number of messages left as they were.
@@ -77,7 +77,7 @@ class Sums(NamedTuple):
     counts: np.ndarray
 
 
-class Work(NamedTuple):
+class GLMBuffers(NamedTuple):
     """Buffers, one number per call of the likelihood in a block; `theta` is what the likelihood gets as it is."""
 
     y: np.ndarray

@@ -14,7 +14,7 @@ from tensorcep.core.checks import check_choice, check_fraction, fail_value
 from tensorcep.core.cluster import cluster_of
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.regressor import CPRegressor
-from tensorcep.model_selection.held_out import HeldOut, Matrices, Points, held_out, with_method
+from tensorcep.model_selection.held_out import HeldOut, HeldOutPoints, Matrices, held_out, with_method
 
 MEGABYTE = 1e6
 
@@ -91,7 +91,7 @@ def compare(
     models = {
         name: with_method(estimator, method).set_params(**params.get(name, {})) for name, method in chosen.items()
     }
-    if client is not None and isinstance(data, Points):
+    if client is not None and isinstance(data, HeldOutPoints):
         fail_value(f"client= is for models of tensors and matrices; {type(estimator).__name__} is fitted here.")
     cluster = cluster_of(client)
     if cluster is None:

@@ -45,7 +45,7 @@ Chosen: TypeAlias = "dict[str, str | Settings | None]"
 def held_out(estimator: Any, train: Any, test: Any) -> HeldOut:
     """What is fitted to and what is predicted, as the family of the model has it; refused if that is something else."""
     if isinstance(estimator, (FeatureClassifier, BaseGaussianProcess)):
-        return Points(_pair(train, "tensor_train"), _pair(test, "tensor_test"))
+        return HeldOutPoints(_pair(train, "tensor_train"), _pair(test, "tensor_test"))
     if isinstance(estimator, FactorModel):
         return Matrices(cells_of_matrices(estimator, train), cells_of_matrices(estimator, test))
     for name, tensor in (("tensor_train", train), ("tensor_test", test)):
@@ -152,7 +152,7 @@ def _is_able(model: BaseCP, train: SparseTensor) -> bool:
     return learns and knows and (can.local or not is_local(model.prior))
 
 
-class Cells(NamedTuple):
+class MatrixCells(NamedTuple):
     """The observed cells of the matrices of a factor model, and the names of its views."""
 
     matrices: list[SparseTensor]
@@ -166,7 +166,7 @@ class Cells(NamedTuple):
         return matrices if self.names is None else dict(zip(self.names, matrices, strict=True))
 
 
-def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
+def cells_of_matrices(estimator: FactorModel, X: Any) -> MatrixCells:
     """The observed cells of what a factor model is fitted to, refused if cells that are not stored are zeros."""
     if estimator.absent != "missing":
         fail_value(f"absent must be 'missing', so that cells can be held out; got {estimator.absent!r}.")
@@ -175,10 +175,10 @@ def cells_of_matrices(estimator: FactorModel, X: Any) -> Cells:
     names = list(X) if isinstance(X, Mapping) else None
     matrices = [X] if alone else list(X.values()) if isinstance(X, Mapping) else list(X)
     check_not_empty(len(matrices), "X")
-    return Cells([observed_cells(one) for one in matrices], names, alone)
+    return MatrixCells([observed_cells(one) for one in matrices], names, alone)
 
 
-class Predicted(NamedTuple):
+class HeldOutPredictions(NamedTuple):
     """Held-out values of one matrix, their predictive means and standard deviations, and their likelihood.
 
     With a lower limit `law` holds mean and standard deviation of what would be observed without it, and the limits.
@@ -191,15 +191,17 @@ class Predicted(NamedTuple):
     law: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
-def predicted(model: Any, m: int, held: SparseTensor) -> Predicted:
+def predicted(model: Any, m: int, held: SparseTensor) -> HeldOutPredictions:
     """What a factor model says of held-out cells of its matrix m."""
     mean, std = model.predict_cells(held.coords, m, return_std=True)
     link = model._links[m]
     if link.limit is None:
-        return Predicted(link.likelihood, held.values, mean, std)
+        return HeldOutPredictions(link.likelihood, held.values, mean, std)
     limit = link.limit[held.coords[:, 1]]
     free, variance = predict_cells(model.posterior_, m, model._without_data(m)._replace(limit=None), held.coords)
-    return Predicted(link.likelihood, np.maximum(held.values, limit), mean, std, (free, np.sqrt(variance), limit))
+    return HeldOutPredictions(
+        link.likelihood, np.maximum(held.values, limit), mean, std, (free, np.sqrt(variance), limit)
+    )
 
 
 def log_scores(
@@ -225,7 +227,7 @@ def log_scores(
     return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
 
 
-def _away(part: Predicted) -> np.ndarray:
+def _away(part: HeldOutPredictions) -> np.ndarray:
     """How many standard deviations a central interval must reach to hold each value."""
     if part.law is None:
         return np.abs(part.y - part.mean) / part.std
@@ -236,8 +238,8 @@ def _away(part: Predicted) -> np.ndarray:
 class Matrices(NamedTuple):
     """Cells of the matrices of a factor model."""
 
-    train: Cells
-    test: Cells
+    train: MatrixCells
+    test: MatrixCells
 
     def methods(self, _: FactorModel, given: Methods) -> Chosen:
         """The methods to compare, by the names they get."""
@@ -266,7 +268,7 @@ class Matrices(NamedTuple):
         return {"rmse": metrics.rmse(y, mean), "log_score": log_score, **_coverage_of(covered, coverage)}
 
 
-class Points(NamedTuple):
+class HeldOutPoints(NamedTuple):
     """Features (n, d) and targets (n,) of models of points, to fit and to predict."""
 
     train: tuple[Any, np.ndarray]
@@ -320,4 +322,4 @@ class Points(NamedTuple):
         return _scores_of_labels((place == 1).astype(float), p[:, 1], log_score)
 
 
-HeldOut: TypeAlias = Tensors | Matrices | Points
+HeldOut: TypeAlias = Tensors | Matrices | HeldOutPoints

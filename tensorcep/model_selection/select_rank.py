@@ -27,7 +27,7 @@ from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.held_out import Cells, cells_of_matrices, log_scores, predicted
+from tensorcep.model_selection.held_out import MatrixCells, cells_of_matrices, log_scores, predicted
 
 UNSEEN = "touch rows without training entries"
 
@@ -269,7 +269,7 @@ class CellFolds(NamedTuple):
     """Folds of the cells of matrices, which matrix each cell is of, and where the cells of each matrix begin."""
 
     base: Any
-    cells: Cells
+    cells: MatrixCells
     place: np.ndarray
     start: np.ndarray
     folds: Folds

@@ -50,7 +50,7 @@ class Panel(NamedTuple):
     labels: Labels | None
 
 
-class Found(NamedTuple):
+class ShownComponents(NamedTuple):
     """The components that are worth a figure: their numbers, the largest first, their shares (n,), and panels."""
 
     components: list[int]
@@ -63,7 +63,7 @@ def is_of_matrices(model: Any) -> bool:
     return isinstance(model, FactorModel)
 
 
-def found_by(model: Any) -> Found:
+def found_by(model: Any) -> ShownComponents:
     """The components of several modes of a CP model, or those of a factor model, with the weights of all rows.
 
     Raises
@@ -80,10 +80,10 @@ def found_by(model: Any) -> Found:
         fail_value("the figure needs a component of several modes; the model has main effects alone.")
     names = names_of(model.labels_)
     panels = [Panel(name, model.components(name), own) for name, own in zip(names, model.labels_, strict=True)]
-    return Found(table["component"].tolist(), table["share"].tolist(), panels)
+    return ShownComponents(table["component"].tolist(), table["share"].tolist(), panels)
 
 
-def _found_in_matrices(model: Any) -> Found:
+def _found_in_matrices(model: Any) -> ShownComponents:
     shares = model.variance_explained().mean(axis=0)
     entities, known, links = list(getattr(model, "_names", [])), model._entity_labels, model._links
     matrices = model.matrix_names_
@@ -95,7 +95,7 @@ def _found_in_matrices(model: Any) -> Found:
     if entities == []:
         panels[1] = panels[1]._replace(name="columns")
     order = np.argsort(-shares.to_numpy(), kind="stable")
-    return Found(order.tolist(), shares.to_numpy()[order].tolist(), panels)
+    return ShownComponents(order.tolist(), shares.to_numpy()[order].tolist(), panels)
 
 
 class OfMatrix:

@@ -13,7 +13,19 @@ from tensorcep.priors.gmrf import Bonds, Field, field
 from tensorcep.priors.graph import Net
 from tensorcep.priors.laws import Drift, ModePrior
 from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.ou_process import Axis, Chained, Links, Sums, Table, axis, chained, levels, links, sums, table
+from tensorcep.priors.ou_process import (
+    Axis,
+    Chained,
+    Links,
+    SeriesTable,
+    Sums,
+    axis,
+    chained,
+    levels,
+    links,
+    sums,
+    table,
+)
 from tensorcep.priors.regression import FeaturesPrior
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers import chain
@@ -38,7 +50,7 @@ class PosteriorOfDrift(NamedTuple):
         What the parameters add to a lower bound that takes it.
     """
 
-    table: Table
+    table: SeriesTable
     chained: Chained
     bound: float
 
@@ -164,7 +176,7 @@ class SeriesPrior(NamedTuple):
         modes: ModePrior,
         best: np.ndarray,
         scale: np.ndarray,
-        known: Table,
+        known: SeriesTable,
         noise: np.ndarray | None = None,
     ) -> Drift:
         """Put the parameters at these places (D,) of the grid in `modes`; gives those that have no place there."""

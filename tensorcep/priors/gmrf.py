@@ -14,7 +14,15 @@ from tensorcep.priors.graph import Net
 from tensorcep.priors.laws import ModePrior
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.solvers.chain import Marginals
-from tensorcep.priors.solvers.sparse import Order, factor, inverted, ordered, perturb, solve_by_gradients, solved
+from tensorcep.priors.solvers.sparse import (
+    EliminationOrder,
+    factor,
+    inverted,
+    ordered,
+    perturb,
+    solve_by_gradients,
+    solved,
+)
 
 # The field of a mode that is a graph: which rows are coupled, and what they say of each other at every length.
 #
@@ -89,8 +97,8 @@ class Field(NamedTuple):
     gram: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
-    pattern: Order
-    whole: Order
+    pattern: EliminationOrder
+    whole: EliminationOrder
     gaps: Gaps
 
     @property
@@ -161,13 +169,13 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     )
 
 
-def scales_of(net: Net, whole: Order, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
     scale, log_det = zip(*(_scaled(net, whole, length) for length in lengths.tolist()), strict=True)
     return np.stack(scale), np.array(log_det)
 
 
-def _scaled(net: Net, whole: Order, length: float) -> tuple[np.ndarray, float]:
+def _scaled(net: Net, whole: EliminationOrder, length: float) -> tuple[np.ndarray, float]:
     """S of all rows, (n,), and log |K|."""
     if length == 0.0:
         return np.ones(net.n), 0.0
@@ -288,7 +296,7 @@ def gap_moments(of: Field, modes: ModePrior, k: int, told: Any) -> tuple[np.ndar
     return found.mean[out], found.cov[out]
 
 
-def moments_of_all(net: Net, whole: Order, law: Law, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+def moments_of_all(net: Net, whole: EliminationOrder, law: Law, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
     """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
 
     Raises
@@ -323,7 +331,11 @@ def _solution(
 
 
 def _moments(
-    order: Order, ends: tuple[np.ndarray, np.ndarray], Lam: np.ndarray, between: np.ndarray, field: np.ndarray
+    order: EliminationOrder,
+    ends: tuple[np.ndarray, np.ndarray],
+    Lam: np.ndarray,
+    between: np.ndarray,
+    field: np.ndarray,
 ) -> Marginals:
     """The moments of rows of this joint precision and natural mean (n, D)."""
     D, numbers = field.shape[1], len(order.rows) + len(field)
@@ -372,7 +384,7 @@ class Gaps(NamedTuple):
     spread: np.ndarray
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """What is left of the precision of y at each of L lengths, and the rows that were integrated out.
 
     Attributes
@@ -394,12 +406,12 @@ class Left(NamedTuple):
     steps: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
 
 
-def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Left:
+def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Remaining:
     """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
     L, n = len(multiples), net.n
     if seen.all():
         each = multiples[:, None] * net.weight
-        return Left(np.arange(n), net.left, net.right, np.ones((L, n)), each, [])
+        return Remaining(np.arange(n), net.left, net.right, np.ones((L, n)), each, [])
     _, part = connected_components(net.matrix, directed=False)
     known = np.isin(part, part[seen])
     rest, near = np.ones((n, L)), _neighbours(net, multiples)
@@ -448,17 +460,19 @@ def _step(
     return row, np.array(others, dtype=np.int64), weights, pivot
 
 
-def _left(is_left: np.ndarray, near: list[dict[int, np.ndarray]], rest: np.ndarray, steps: list[Any]) -> Left:
+def _left(is_left: np.ndarray, near: list[dict[int, np.ndarray]], rest: np.ndarray, steps: list[Any]) -> Remaining:
     """What is left, in arrays."""
     place, L = np.flatnonzero(is_left), rest.shape[1]
     number = np.cumsum(is_left) - 1
     edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
     weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
     ends = number[np.array(edges, dtype=np.int64).reshape(-1, 2)]
-    return Left(place, ends[:, 0].copy(), ends[:, 1].copy(), rest[place].T.copy(), np.ascontiguousarray(weight), steps)
+    return Remaining(
+        place, ends[:, 0].copy(), ends[:, 1].copy(), rest[place].T.copy(), np.ascontiguousarray(weight), steps
+    )
 
 
-def gaps_of(left: Left, scale: np.ndarray) -> Gaps:
+def gaps_of(left: Remaining, scale: np.ndarray) -> Gaps:
     """The rows that were integrated out, x = y / scale (L, N)."""
     L, steps = len(scale), left.steps
     row = np.array([step[0] for step in steps], dtype=np.int64)

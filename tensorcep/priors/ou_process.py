@@ -335,7 +335,7 @@ def sums(of: Axis, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> S
     return Sums(squares, times_k(of, *found[1]))
 
 
-class Table(NamedTuple):
+class SeriesTable(NamedTuple):
     """The posterior of a mode's parameters given length (L) and strength (S), in D columns.
 
     Attributes
@@ -368,7 +368,7 @@ class Table(NamedTuple):
         return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
 
 
-def table(of: Any, found: Sums, rate: np.ndarray) -> Table:
+def table(of: Any, found: Sums, rate: np.ndarray) -> SeriesTable:
     """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
     whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)
@@ -381,10 +381,12 @@ def table(of: Any, found: Sums, rate: np.ndarray) -> Table:
     log_det = log_det[:, None] + P * np.log(of.strengths) - np.log(kept).sum(axis=2)
     a, b = of.shape + 0.5 * n, rate + 0.5 * np.maximum(square, 0.0)
     constant = of.shape * np.log(rate) + gammaln(a) - gammaln(of.shape) - 0.5 * n * LOG_2PI - np.log(L * S)
-    return Table(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
+    return SeriesTable(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
 
 
-def levels(of: Any, known: Table, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+def levels(
+    of: Any, known: SeriesTable, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None
+) -> np.ndarray:
     """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
 
     The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
@@ -496,7 +498,7 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
     return Laws(*(np.asarray(part)[None] for part in parts))
 
 
-class Places(NamedTuple):
+class NewTimes(NamedTuple):
     """New times in order, and their neighbours among the known ones.
 
     Attributes
@@ -517,13 +519,13 @@ class Places(NamedTuple):
     phase: np.ndarray
 
 
-def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> Places:
+def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
     """Where new times (q,) lie among the known ones (n,); of groups see `Clock.at`."""
     if known.ndim == 2:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
         from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return Places(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
+        return NewTimes(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
     by_time, n = np.argsort(known, kind="stable"), len(known)
     start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
     have, new = known[by_time] - start, times - start
@@ -539,7 +541,7 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> Places:
         right = np.where(right < n, right, -1)
     left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
     from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
-    return Places(np.argsort(new, kind="stable"), left, right, from_left, to_right, clock.phase_of(times))
+    return NewTimes(np.argsort(new, kind="stable"), left, right, from_left, to_right, clock.phase_of(times))
 
 
 def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

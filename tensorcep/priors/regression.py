@@ -47,7 +47,7 @@ STEPS, RANGE = 20, 30.0
 RESIDUAL, MOST_STEPS = 1e-6, 1000
 
 
-class Ready(NamedTuple):
+class PreparedFeatures(NamedTuple):
     """What is needed of the features of rows with entries, made once.
 
     Attributes
@@ -72,14 +72,14 @@ class Ready(NamedTuple):
     prior: tuple[float, float]
 
 
-def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STRENGTH) -> Ready:
+def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STRENGTH) -> PreparedFeatures:
     """Prepare the features of the rows with entries; the prior mean counts as `prior_rows` of them."""
     n = design.matrix.shape[0]
     total, count = design.transposed(np.ones((n, 1)))[:, 0], n + prior_rows
     values = vectors = None
     if design.n_features <= MOST_DIRECT:
         values, vectors = decomposed(design.gram(), total, count)
-    return Ready(design, total, count, values, vectors, (strength[0], strength[1] / design.size))
+    return PreparedFeatures(design, total, count, values, vectors, (strength[0], strength[1] / design.size))
 
 
 def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +108,7 @@ class Sums(NamedTuple):
     df: float
 
 
-def sums(have: Ready, apart: np.ndarray, scatter: np.ndarray, df: float) -> Sums:
+def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: float) -> Sums:
     """The sums of rows (n, D) less the centre; `scatter` and `df` are the prior's, with the rows' covariances."""
     total = apart.sum(axis=0)
     square = scatter + apart.T @ apart - np.outer(total, total) / have.rows
@@ -116,19 +116,19 @@ def sums(have: Ready, apart: np.ndarray, scatter: np.ndarray, df: float) -> Sums
     return Sums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df + len(apart))
 
 
-def scatter_at(have: Ready, known: Sums, strength: float) -> np.ndarray:
+def scatter_at(have: PreparedFeatures, known: Sums, strength: float) -> np.ndarray:
     """The scatter of Lam given the strength."""
     found = known.square - known.cross.T @ (known.cross / (have.values + strength)[:, None])
     return np.asarray(0.5 * (found + found.T))
 
 
-def leverage(have: Ready, rows: Design, strength: float) -> np.ndarray:
+def leverage(have: PreparedFeatures, rows: Design, strength: float) -> np.ndarray:
     """Variance of mu + B'x of rows given the others, in units of the rows' own covariance, (n,)."""
     apart = rows.times(have.vectors) - (have.total @ have.vectors) / have.rows
     return np.asarray(1.0 / have.rows + (apart**2 / (have.values + strength)).sum(axis=1))
 
 
-def log_density(have: Ready, known: Sums, log_strength: float) -> float:
+def log_density(have: PreparedFeatures, known: Sums, log_strength: float) -> float:
     """Log posterior density of the log of the strength, all else integrated out, but for a constant."""
     strength, (a, b) = np.exp(log_strength), have.prior
     sign, log_det = np.linalg.slogdet(scatter_at(have, known, strength))
@@ -139,7 +139,7 @@ def log_density(have: Ready, known: Sums, log_strength: float) -> float:
 
 
 def draw(
-    have: Ready, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
+    have: PreparedFeatures, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, Slopes]:
     """Draw mu less its centre (D,), Lam (D, D), and B with its strength, given the rows less the centre (n, D).
 
@@ -159,7 +159,7 @@ def draw(
     return mean, root @ root.T, Slopes(coef, strength)
 
 
-def _slice(have: Ready, known: Sums, at: float, rng: np.random.Generator) -> float:
+def _slice(have: PreparedFeatures, known: Sums, at: float, rng: np.random.Generator) -> float:
     """The next value of a slice sampler of the log of the strength (Neal 2003, figs 3 and 5)."""
     unit = float(np.log(have.design.size))
     level = log_density(have, known, at) - rng.exponential()
@@ -183,7 +183,7 @@ def _slice(have: Ready, known: Sums, at: float, rng: np.random.Generator) -> flo
 
 
 def _draw_many(
-    have: Ready, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
+    have: PreparedFeatures, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Draw the strength given B and Lam, Lam given B, and B by injected noise: Lam = root root'."""
     (a, b), (F, D), n = have.prior, now.coef.shape, len(apart)
@@ -202,7 +202,7 @@ def _draw_many(
     return strength, root, solve(have, known.cross + injected, strength, now.coef)
 
 
-def solve(have: Ready, right: np.ndarray, strength: float, start: np.ndarray) -> np.ndarray:
+def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.ndarray) -> np.ndarray:
     """(H + strength)^-1 right by conjugate gradients, each of the columns by itself."""
 
     def times(x: np.ndarray) -> np.ndarray:
@@ -276,7 +276,7 @@ class FeaturesPrior(NamedTuple):
         The learned prior, and what it begins with.
     designs : tuple of Design or None
         The features of the rows of each mode.
-    have : tuple of Ready or None
+    have : tuple of PreparedFeatures or None
         What is made of the features of the rows with entries; none before `for_rows`.
     strength : tuple of float
         Prior shape and rate of the strength, in units of the features' mean square length.
@@ -286,7 +286,7 @@ class FeaturesPrior(NamedTuple):
     eta: np.ndarray
     plain: LearnedPrior
     designs: tuple[Design | None, ...]
-    have: tuple[Ready | None, ...] = ()
+    have: tuple[PreparedFeatures | None, ...] = ()
     strength: tuple[float, float] = STRENGTH
     learned: bool = True
 
@@ -379,7 +379,7 @@ class FeaturesPrior(NamedTuple):
         width = self.plain.scale[k, self.plain.free[k]]
         return self.plain.strength * np.diag(width**2), self.plain.strength * len(width)
 
-    def _posterior(self, k: int, have: Ready, mean: np.ndarray, cov: np.ndarray) -> PosteriorOfSlopes | None:
+    def _posterior(self, k: int, have: PreparedFeatures, mean: np.ndarray, cov: np.ndarray) -> PosteriorOfSlopes | None:
         """The best posterior of mode k, and the strength that goes with it."""
         free = self.plain.free[k]
         if not free.any():
@@ -414,13 +414,13 @@ def with_features(
     return FeaturesPrior(plain.Lam, plain.eta, plain, tuple(designs), strength=strength)
 
 
-def solution(have: Ready, known: Sums, strength: float) -> tuple[np.ndarray, np.ndarray]:
+def solution(have: PreparedFeatures, known: Sums, strength: float) -> tuple[np.ndarray, np.ndarray]:
     """Means of B (F, D) and of mu less its centre (D,), given the strength."""
     coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
     return coef, (known.total - have.total @ coef) / have.rows
 
 
-def best_strength(have: Ready, known: Sums) -> float:
+def best_strength(have: PreparedFeatures, known: Sums) -> float:
     """The strength at which the lower bound is highest."""
     unit = np.log(have.design.size)
     grid = unit + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
@@ -430,7 +430,7 @@ def best_strength(have: Ready, known: Sums) -> float:
     return float(np.exp(found.x))
 
 
-def _bound(q: PosteriorOfSlopes, have: Ready) -> float:
+def _bound(q: PosteriorOfSlopes, have: PreparedFeatures) -> float:
     """What a mode with features adds to the bound.
 
     With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V - V0)),

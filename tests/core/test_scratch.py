@@ -14,7 +14,7 @@ from helpers.cases import each
 from tensorcep.core import arrays
 from tensorcep.core.arrays import (
     MEMORY,
-    Running,
+    RunningSum,
     Scratch,
     bytes_of,
     leaves,
@@ -85,7 +85,7 @@ def test_scratch_disk_that_fills_up_is_the_same_sentence(tmp_path: Path, monkeyp
 def test_sums_have_the_bits_of_numpy(n: int) -> None:
     rng = np.random.default_rng(n)
     values = rng.standard_normal(n) ** 3 + 0.1
-    running, first = Running(n), 0
+    running, first = RunningSum(n), 0
     while first < n:
         size = int(rng.integers(1, 100_000))
         running.add(values[first : first + size])

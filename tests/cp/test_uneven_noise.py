@@ -19,7 +19,7 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Groups, log_evidence, sums_of_squares
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, GroupSums, log_evidence, sums_of_squares
 
 GAUSSIAN = get_likelihood("gaussian")
 PRIOR = (0.5, 0.3)
@@ -57,7 +57,7 @@ def exact_noise(groups):
 
 def test_draws_of_precision_and_shape_of_rows_have_their_exact_law(rng):
     p = problem(rng, 3, 1)[2]._replace(uneven=Uneven(0))
-    groups = Groups(np.array([3.0, 6.0, 2.0, 8.0, 5.0]), np.array([9.0, 1.0, 4.0, 20.0, 0.5]))
+    groups = GroupSums(np.array([3.0, 6.0, 2.0, 8.0, 5.0]), np.array([9.0, 1.0, 4.0, 20.0, 0.5]))
     draws, exact = chain_of_noise(groups, p), exact_noise(groups)
     error = draws[:, :2].reshape(30, -1, 2).mean(axis=1).std(axis=0) / np.sqrt(30)
     assert (np.abs(draws[:, :2].mean(axis=0) - exact) < 5.0 * error + 1e-3).all()

@@ -12,8 +12,8 @@ from scipy.special import gammaln
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.gaussian_process.engine import Data, Stop, fit_sites
-from tensorcep.gaussian_process.evidence import ExactEvidence, Points, contract
+from tensorcep.gaussian_process.engine import Observations, Stop, fit_sites
+from tensorcep.gaussian_process.evidence import ExactEvidence, TrainingPoints, contract
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, VB, Laplace
 from tensorcep.likelihoods import get_likelihood
@@ -28,7 +28,7 @@ TIGHT = Stop(500, 1e-11)
 
 def fit(settings, K, y=Y6, likelihood="probit", mean=0.0, stop=TIGHT):
     record = get_likelihood(likelihood)
-    return fit_sites(Prior(K, mean), Data(record, y, record.default_theta), settings, stop)
+    return fit_sites(Prior(K, mean), Observations(record, y, record.default_theta), settings, stop)
 
 
 @each("schedule", ["parallel", "sequential"])
@@ -152,7 +152,7 @@ def test_evidence_has_its_gradient(likelihood, settings, rng):
     labels = (X[:, 0] + 0.5 * rng.normal(size=15) > 0).astype(float)
     counts = rng.poisson(np.exp(0.3 * X[:, 1] + 0.9)).astype(float)
     y, mean = (labels, 0.0) if likelihood in ("probit", "logit") else (counts, 1.5)
-    points = Points(X, Data(get_likelihood(likelihood), y, 1.0), mean)
+    points = TrainingPoints(X, Observations(get_likelihood(likelihood), y, 1.0), mean)
     kernel = KERNELS[0]
     gradient = ExactEvidence(points, settings, TIGHT)(kernel, True)[1]
     evidence = ExactEvidence(points, settings, TIGHT)
@@ -177,7 +177,7 @@ def test_contracted_derivatives_equal_those_of_scikit_learn(kernel, rng):
 
 
 def test_ep_gradient_equals_the_stored_one():
-    evidence = ExactEvidence(Points(X6, Data(PROBIT, Y6, 1.0), 0.0), EP(), TIGHT)
+    evidence = ExactEvidence(TrainingPoints(X6, Observations(PROBIT, Y6, 1.0), 0.0), EP(), TIGHT)
     np.testing.assert_allclose(evidence(1.0 * RBF(1.0), True)[1], SIX["gradient"], rtol=1e-9)
 
 

@@ -8,8 +8,8 @@ from helpers.cases import each
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor
-from tensorcep.gaussian_process.engine import Data, Stop
-from tensorcep.gaussian_process.evidence import Points
+from tensorcep.gaussian_process.engine import Observations, Stop
+from tensorcep.gaussian_process.evidence import TrainingPoints
 from tensorcep.gaussian_process.inducing import JITTER, InducingEvidence, Sparse, fit_inducing, inducing_points
 from tensorcep.likelihoods import get_likelihood
 
@@ -23,7 +23,7 @@ def problem(rng, likelihood="probit", n=30, theta=1.0):
         y = (y > 0.0).astype(float)
     elif likelihood == "poisson":
         y = rng.poisson(2.0, n).astype(float)
-    return Points(X, Data(get_likelihood(likelihood), y, theta), 0.5 * (likelihood == "poisson"))
+    return TrainingPoints(X, Observations(get_likelihood(likelihood), y, theta), 0.5 * (likelihood == "poisson"))
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5, 1e-3])

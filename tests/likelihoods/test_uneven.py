@@ -10,7 +10,7 @@ from scipy.stats import gamma, multivariate_t, norm, t
 
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
-    Groups,
+    GroupSums,
     best_tau,
     fitted,
     log_evidence,
@@ -28,17 +28,17 @@ def test_evidence_of_entries_is_the_density_of_students_t(rng, alpha):
     rest, tau = 3.0 * rng.standard_normal(20), 0.7
     exact = t(2.0 * alpha, scale=tau**-0.5).logpdf(rest)
     np.testing.assert_allclose(student_logpdf(rest, tau, np.array(alpha)), exact, rtol=1e-9)
-    assert log_evidence(Groups(np.array(1.0), rest**2), tau, alpha) == pytest.approx(exact.sum(), rel=1e-9)
+    assert log_evidence(GroupSums(np.array(1.0), rest**2), tau, alpha) == pytest.approx(exact.sum(), rel=1e-9)
 
 
 def test_evidence_of_a_row_is_the_density_of_a_multivariate_t(rng):
     rest, tau, alpha = rng.standard_normal(5), 2.0, 2.5
     exact = multivariate_t(np.zeros(5), np.eye(5) / tau, df=2.0 * alpha).logpdf(rest)
-    assert log_evidence(Groups(np.array([5.0]), np.array([rest @ rest])), tau, alpha) == pytest.approx(exact)
+    assert log_evidence(GroupSums(np.array([5.0]), np.array([rest @ rest])), tau, alpha) == pytest.approx(exact)
 
 
 def test_evidence_at_all_shapes_differs_from_the_evidence_by_a_constant(rng):
-    groups = Groups(np.array([3.0, 5.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.2, 0.0]))
+    groups = GroupSums(np.array([3.0, 5.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.2, 0.0]))
     apart = log_evidences(groups, 1.3) - [log_evidence(groups, 1.3, alpha) for alpha in ALPHAS]
     np.testing.assert_allclose(apart, apart[0], atol=1e-9)
 
@@ -60,7 +60,7 @@ def test_strata_fill_the_law_evenly_over_all_components():
 
 
 def test_best_tau_is_a_maximum_with_its_curvature(rng):
-    groups, prior, alpha = Groups(np.full(6, 4.0), rng.gamma(2.0, size=6) * 3.0), (0.5, 0.2), 1.7
+    groups, prior, alpha = GroupSums(np.full(6, 4.0), rng.gamma(2.0, size=6) * 3.0), (0.5, 0.2), 1.7
 
     def height(log_tau):
         tau = np.exp(log_tau)
@@ -76,10 +76,10 @@ def test_best_tau_is_a_maximum_with_its_curvature(rng):
 def test_fit_finds_precision_and_shape_from_any_start(rng, place):
     rows = rng.gamma(2.0, 0.5, 300)
     squares = (rng.standard_normal((300, 30)) ** 2).sum(axis=1) / (9.0 * rows)
-    found = fitted(Groups(np.full(300, 30.0), squares), (1e-3, 1e-3), 1.0, place)
+    found = fitted(GroupSums(np.full(300, 30.0), squares), (1e-3, 1e-3), 1.0, place)
     assert 1.5 < found.alpha < 2.7
     assert found.tau == pytest.approx(9.0, rel=0.15)
-    even = fitted(Groups(np.array(1.0), rng.standard_normal(5000) ** 2), (1e-3, 1e-3), 4.0, place)
+    even = fitted(GroupSums(np.array(1.0), rng.standard_normal(5000) ** 2), (1e-3, 1e-3), 4.0, place)
     assert even.alpha > 10.0
 
 

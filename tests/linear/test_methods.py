@@ -18,7 +18,7 @@ from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.linear.glm import fit_glm
 from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS, IS, ConditionalEP
-from tensorcep.linear.sweep import Work, laplace_modes
+from tensorcep.linear.sweep import GLMBuffers, laplace_modes
 
 LINKS = ("probit", "logit")
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")
@@ -127,7 +127,7 @@ def test_laplace_modes_are_found_from_the_mean_of_any_cavity(name, rng):
     n, likelihood = 2000, get_likelihood(name)
     y = rng.poisson(5.0, n).astype(float) if name == "poisson" else rng.choice([-1.0, 1.0], n)
     m, v = rng.normal(0.0, 3.0, n), 10.0 ** rng.uniform(-3.0, 2.0 if name == "poisson" else 3.0, n)
-    work, mode = Work(y, m, v, np.ones(n), *np.empty((6, n))), m.copy()
+    work, mode = GLMBuffers(y, m, v, np.ones(n), *np.empty((6, n))), m.copy()
     laplace_modes(address_of(likelihood.loglik, LOGLIK_SIGNATURE), n, mode, work)
     newton = (m + v * work.alpha - mode) / (1.0 + v * work.beta)
     assert np.abs(newton).max() < 1e-9

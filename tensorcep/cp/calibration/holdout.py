@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
@@ -36,7 +36,7 @@ def held_places(problem: Problem) -> np.ndarray:
     Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
     that tell, the more often the more they weigh: means over them are then weighted ones.
     """
-    n, rng = len(problem.entries.permutation), generator(problem.seed, Stream.HELD_OUT)
+    n, rng = len(problem.entries.permutation), generator(problem.seed, RandomStream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
     if n >= MANY and weight is None:

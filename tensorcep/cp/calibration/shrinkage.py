@@ -43,7 +43,7 @@ from tensorcep.cp.model.subsets import told_beside
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
-from tensorcep.likelihoods.parameters.scale_mixture import Groups, fitted, student_logpdf
+from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf
 from tensorcep.likelihoods.parameters.thresholds import Levels
 from tensorcep.priors.base import RowPrior, clocks_of
 from tensorcep.priors.ou_process import constant_lines
@@ -78,7 +78,7 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
     if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
         prior = problem.noise_prior.a, problem.noise_prior.b
-        found = fitted(Groups(np.array(1.0), held.y**2), prior, law.theta, 0)
+        found = fitted(GroupSums(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
     return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)

@@ -32,7 +32,7 @@ from tensorcep.cp.cep.update import (
     places_of_modes,
     products_with_clamped,
 )
-from tensorcep.cp.messages.columns import Columns, columns_of
+from tensorcep.cp.messages.columns import ProductSlots, columns_of
 from tensorcep.cp.messages.schedule import sweep
 from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
 from tensorcep.cp.model.parameters import cuts_of, first_thresholds
@@ -80,7 +80,7 @@ def _side_of(problem: Problem) -> float:
     return likelihood.side if bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any()) else 0.0
 
 
-def _rule(problem: Problem, options: passing.CEP, side: float, columns: Columns) -> Rule:
+def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
     gaussian = problem.noise_prior is not None
     return Rule(
         step=1.0,
@@ -112,7 +112,7 @@ def second_order_address() -> Any:
     return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
 
 
-def clamped_address(columns: Columns) -> Any:
+def clamped_address(columns: ProductSlots) -> Any:
     """The address of `products_with_clamped`."""
     flags = (FLAG, FLAG, NUMBER, NUMBER)
     return address_of(products_with_clamped, types.void(NUMBER, numba.typeof(columns), *flags, WORK, _slots()))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import HeldOut, held_places
 from tensorcep.cp.calibration.predictive_noise import with_factors
 from tensorcep.cp.calibration.shrinkage import with_constant
@@ -346,7 +346,7 @@ def _draws_of(
     posterior = refitted(found, plan)
     if posterior is None:
         return None
-    n, rng = len(known), generator(whole.seed, Stream.PILOT, found.number)
+    n, rng = len(known), generator(whole.seed, RandomStream.PILOT, found.number)
     modes: Any = posterior.mode_prior
     unseen = Components(modes.mean[None], pack(np.linalg.inv(modes.precision))[None])
     belief = posterior.components(unseen)

@@ -16,7 +16,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.fit.run import MultiStart
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.alignment import aligned_rows
-from tensorcep.cp.fitted.from_draws import MOST_LEFT, Summary, laws_of, left_over, summary_of
+from tensorcep.cp.fitted.from_draws import MOST_LEFT, GaussianSummary, laws_of, left_over, summary_of
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
@@ -66,7 +66,7 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
     return fit.with_posterior(posterior, unseen_mean=mean, unseen_cov=cov, **known, **without)
 
 
-def _summary(fit: FitResult, draws: Draws, what: str) -> Summary:
+def _summary(fit: FitResult, draws: Draws, what: str) -> GaussianSummary:
     """The summary of a sampler's draws.
 
     Raises

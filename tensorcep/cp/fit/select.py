@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import run
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.holdout import held_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
@@ -338,7 +338,7 @@ def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int
     problems = [one._replace(tries=False) for one in problems]
     n = len(problems[0].entries.permutation)
     if n > MOST:
-        part = np.sort(generator(problems[0].seed, Stream.HELD_OUT).permutation(n)[:MOST])
+        part = np.sort(generator(problems[0].seed, RandomStream.HELD_OUT).permutation(n)[:MOST])
         problems = [some_of(one, part) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
     squares: list[np.ndarray] = []
@@ -382,7 +382,7 @@ def _folds(problem: Problem) -> list[np.ndarray]:
     n = len(told)
     if n < THRESHOLDS.fewest:
         return []
-    folds = np.array_split(generator(problem.seed, Stream.HELD_OUT).permutation(told), THRESHOLDS.folds)
+    folds = np.array_split(generator(problem.seed, RandomStream.HELD_OUT).permutation(told), THRESHOLDS.folds)
     return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
 
 

@@ -122,7 +122,7 @@ class EarlyStopping:
         scores = scores_of(belief, self._of, self._place, self._executor)
         score, self._last = float(np.nan_to_num(scores.log_density.mean(), nan=-np.inf)), sweep
         self.now = score
-        self._vain = 0 if score > self.score + THRESHOLDS.least_difference else self._vain + 1
+        self._vain = 0 if score > self.score + THRESHOLDS.least_gain else self._vain + 1
         if score > self.score or self.score == -np.inf:
             self.score, self.sweeps = score, sweep - self._anneal
             self.belief, self.scores = belief._replace(cov=None), scores

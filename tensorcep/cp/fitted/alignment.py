@@ -27,30 +27,30 @@ TINY = np.finfo(float).tiny
 NO_RANK = 1e-12
 
 
-class Block(NamedTuple):
+class ColumnBlock(NamedTuple):
     """Columns that belong to the same modes, and can be exchanged."""
 
     modes: tuple[int, ...]
     columns: slice
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """Where the rows of the modes lie, which of them have entries, and which columns belong together."""
 
     rows: tuple[slice, ...]  # packed rows of each mode
     seen: tuple[np.ndarray, ...]  # those that have entries, (n,) int64 of each mode
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
 
-    def parts(self, rows: np.ndarray, block: Block) -> list[np.ndarray]:
+    def parts(self, rows: np.ndarray, block: ColumnBlock) -> list[np.ndarray]:
         """The rows (..., n_k, C) of a block in each of its modes; changing them changes `rows`."""
         return [rows[..., self.rows[k], block.columns] for k in block.modes]
 
-    def seen_parts(self, rows: np.ndarray, block: Block) -> list[np.ndarray]:
+    def seen_parts(self, rows: np.ndarray, block: ColumnBlock) -> list[np.ndarray]:
         """Copies of those with entries, divided by the root of their number: sums of squares are mean squares."""
         return [rows[..., self.seen[k], block.columns] / np.sqrt(len(self.seen[k])) for k in block.modes]
 
 
-def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> Layout:
+def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> RowLayout:
     """The layout of a model whose column r belongs to the modes column_modes[r]; seen is (n_rows,) bool.
 
     Columns of the same modes lie side by side.
@@ -59,9 +59,9 @@ def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], see
     blocks, first = [], 0
     for modes, own in itertools.groupby(column_modes):
         last = first + len(list(own))
-        blocks.append(Block(modes, slice(first, last)))
+        blocks.append(ColumnBlock(modes, slice(first, last)))
         first = last
-    return Layout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), tuple(blocks))
+    return RowLayout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), tuple(blocks))
 
 
 def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:
@@ -77,13 +77,13 @@ def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]
     return result
 
 
-def relevance(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
+def relevance(mean: np.ndarray, layout: RowLayout, variance: np.ndarray | None = None) -> np.ndarray:
     """Mean square over all cells of what each column adds to the latent value, as shares of their sum, (R,)."""
     product = mean_squares(mean, layout, variance)
     return np.asarray(product / max(float(product.sum()), TINY))
 
 
-def mean_squares(mean: np.ndarray, layout: Layout, variance: np.ndarray | None = None) -> np.ndarray:
+def mean_squares(mean: np.ndarray, layout: RowLayout, variance: np.ndarray | None = None) -> np.ndarray:
     """Mean square over all cells of what each column adds to the latent value, (R,).
 
     Only rows with entries count, since the others hold what the prior says. Of a main effect it is the variance: its
@@ -101,7 +101,7 @@ def mean_squares(mean: np.ndarray, layout: Layout, variance: np.ndarray | None =
     return np.concatenate(squares)
 
 
-def reference_from(rows: np.ndarray, layout: Layout) -> np.ndarray:
+def reference_from(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
     """The standard form of rows (n_rows, R), with an order and signs: the strongest component of every part first."""
     rows = standard_form(rows[None], layout)[0]
     for block in layout.blocks:
@@ -114,7 +114,7 @@ def reference_from(rows: np.ndarray, layout: Layout) -> np.ndarray:
     return rows
 
 
-def standard_form(draws: np.ndarray, layout: Layout) -> np.ndarray:
+def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
     """A copy of draws (n, n_rows, R) in the one form that all with the same latent values share.
 
     The latent value does not change when components are exchanged, when the signs or scales of a component's modes move
@@ -139,7 +139,7 @@ def standard_form(draws: np.ndarray, layout: Layout) -> np.ndarray:
     return draws
 
 
-def _give_constants(draws: np.ndarray, layout: Layout) -> None:
+def _give_constants(draws: np.ndarray, layout: RowLayout) -> None:
     """Centre both sides of pairs, and main effects; what they lose goes to main effects, in the end to the first.
 
     (U + 1 u')(V + 1 v')' = U V' + (U v) 1' + 1 (V u)' + u'v.
@@ -176,7 +176,7 @@ def column_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack([np.linalg.norm(part, axis=-2) for part in parts])
 
 
-def _share_scale(draws: np.ndarray, layout: Layout, block: Block) -> None:
+def _share_scale(draws: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
     """Give each component the same root mean square in all its modes."""
     for part, scale in zip(layout.parts(draws, block), _scales(layout.seen_parts(draws, block)), strict=True):
         part *= scale[..., None, :]
@@ -188,7 +188,7 @@ def _scales(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.where((sizes > TINY).all(axis=0), np.exp(np.log(sizes).mean(axis=0)) / sizes, 1.0)
 
 
-def shared_scales(rows: np.ndarray, layout: Layout) -> np.ndarray:
+def shared_scales(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
     """Factors (K, R) after which each component of rows (n_rows, R) has the same root mean square in all its modes."""
     result = np.ones((len(layout.rows), rows.shape[1]))
     for block in layout.blocks:
@@ -196,7 +196,7 @@ def shared_scales(rows: np.ndarray, layout: Layout) -> np.ndarray:
     return result
 
 
-def _to_singular_vectors(draws: np.ndarray, layout: Layout, block: Block) -> None:
+def _to_singular_vectors(draws: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
     """Turn the sides of a matrix U V' into its singular vectors, each times the root of its singular value.
 
     With U = Q R, V = P S and R S' = A d B' these are U (S' B / sqrt(d)) and V (R' A / sqrt(d)).
@@ -226,7 +226,7 @@ NOTICED = 0.01
 CANDIDATES, ROUNDS = 12, 2
 
 
-def aligned(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+def aligned(draws: np.ndarray, reference: np.ndarray, layout: RowLayout) -> np.ndarray:
     """Draws (n, n_rows, R), each in the standard form that is nearest to the reference's."""
     draws = standard_form(draws, layout)
     for block in layout.blocks:
@@ -237,7 +237,7 @@ def aligned(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndar
     return draws
 
 
-def _rotate(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+def _rotate(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
     """Turn both sides of a matrix by the rotation that brings them next to the reference's."""
     pairs = zip(layout.seen_parts(draws, block), layout.seen_parts(reference, block), strict=True)
     left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
@@ -245,7 +245,7 @@ def _rotate(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Blo
         part[...] = part @ (left @ right)
 
 
-def _match(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> None:
+def _match(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
     """Exchange components, and turn the signs of their modes, so that each is as congruent with its namesake as can be.
 
     A component keeps its sign: where an odd number of its modes points away from the reference, the one that says least
@@ -261,20 +261,20 @@ def _match(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Bloc
         part[...] = np.take_along_axis(part, order[:, None, :], axis=2) * turn[:, None, :]
 
 
-def _cosines(draws: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+def _cosines(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> np.ndarray:
     """Cosines (m, n, C, C) of the reference's columns with those of the draws, in each mode of a block."""
     here, there = layout.seen_parts(draws, block), layout.seen_parts(reference, block)
     inner = np.stack([transposed(theirs) @ own for theirs, own in zip(there, here, strict=True)])
     return inner / np.maximum(column_norms(there)[:, None, :, None] * column_norms(here)[:, :, None, :], TINY)
 
 
-def best_order(rows: np.ndarray, reference: np.ndarray, layout: Layout, block: Block) -> np.ndarray:
+def best_order(rows: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> np.ndarray:
     """Which component of a block of rows (n_rows, R) resembles each one of the reference's most, (C,)."""
     cosines = _cosines(rows[None].astype(np.float64), reference, layout, block)
     return np.asarray(linear_sum_assignment(cosines.prod(axis=0)[0], maximize=True)[1])
 
 
-def congruence(draws: np.ndarray, reference: np.ndarray, layout: Layout) -> np.ndarray:
+def congruence(draws: np.ndarray, reference: np.ndarray, layout: RowLayout) -> np.ndarray:
     """Cosine of each component of the draws with that of the reference, (n, R): the product over its modes."""
     blocks = [_cosines(draws, reference, layout, block) for block in layout.blocks]
     return np.concatenate([np.diagonal(found, axis1=2, axis2=3).prod(axis=0) for found in blocks], axis=1)
@@ -293,7 +293,7 @@ class Aligned(NamedTuple):
     # over the variance of these products
     apart: float = 0.0
 
-    def unlike(self, layout: Layout) -> np.ndarray:
+    def unlike(self, layout: RowLayout) -> np.ndarray:
         """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
         fair, weight = _expected(layout, FAIR), relevance(self.mean, layout, self.variance) * _shared(layout)
         if weight @ (fair - self.congruence) < NOTICED:
@@ -301,17 +301,17 @@ class Aligned(NamedTuple):
         return np.argsort(weight * (self.congruence - fair), kind="stable")
 
 
-def _shared(layout: Layout) -> np.ndarray:
+def _shared(layout: RowLayout) -> np.ndarray:
     """Whether a component is shared by several modes, (R,)."""
     return np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes) > 1) for b in layout.blocks])
 
 
-def _expected(layout: Layout, cosine: float) -> np.ndarray:
+def _expected(layout: RowLayout, cosine: float) -> np.ndarray:
     """The cosines of components that have this one in every mode, (R,)."""
     return np.concatenate([np.full(b.columns.stop - b.columns.start, cosine ** len(b.modes)) for b in layout.blocks])
 
 
-def align(draws: np.ndarray, layout: Layout) -> Aligned:
+def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean.
 
     Draws around different solutions can be fairly similar all the same, and their mean like none of them: like draws
@@ -333,7 +333,7 @@ def align(draws: np.ndarray, layout: Layout) -> Aligned:
     return min(groups, key=lambda group: group.apart)._replace(alike=float(groups[0].like.mean()))
 
 
-def _some_cells(layout: Layout) -> list[np.ndarray]:
+def _some_cells(layout: RowLayout) -> list[np.ndarray]:
     """Packed rows (n,) in every mode of cells at random, the same in every call, of rows with entries if there are."""
     rng = np.random.default_rng(0)
     among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
@@ -345,7 +345,7 @@ def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(reduce(np.multiply, (draws[:, rows] for rows in cells)).sum(axis=2))
 
 
-def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> Aligned:
+def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: float) -> Aligned:
     """Align the draws that are like a reference, and then like those, to their mean."""
     like = np.ones(len(draws), dtype=bool)
     for _ in range(ROUNDS):
@@ -354,7 +354,7 @@ def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosi
     return _moments(draws, like, reference, layout)
 
 
-def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: float) -> np.ndarray:
+def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: float) -> np.ndarray:
     """The draws (n,) whose components have this cosine, on average, with the reference's; all if hardly any has.
 
     Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
@@ -365,7 +365,7 @@ def _like(draws: np.ndarray, reference: np.ndarray, layout: Layout, cosine: floa
     return like if like.sum() > 1 else np.ones_like(like)
 
 
-def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
+def _typical(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
     """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
     forms = [reference_from(draw, layout) for draw in draws]
 
@@ -375,7 +375,7 @@ def _typical(draws: np.ndarray, layout: Layout) -> np.ndarray:
     return max(forms, key=overlap)
 
 
-def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: Layout) -> Aligned:
+def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: RowLayout) -> Aligned:
     """Align some of the draws to a reference, and take their moments."""
     first, square, near = np.zeros_like(reference), np.zeros_like(reference), np.zeros(reference.shape[1])
     for part in _chunks(draws, like):
@@ -397,12 +397,12 @@ def _chunks(draws: np.ndarray, some: np.ndarray | None = None) -> Iterator[np.nd
         yield draws[chosen[a : a + size]].astype(np.float64, copy=False)
 
 
-def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: Layout, rows: slice = slice(None)) -> np.ndarray:
+def aligned_rows(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, rows: slice = slice(None)) -> np.ndarray:
     """Some rows of all draws, (n, rows, R), aligned."""
     return np.concatenate([aligned(part, reference, layout)[:, rows] for part in _chunks(draws)])
 
 
-def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[np.ndarray]:
+def covariances(draws: np.ndarray, found: Aligned, layout: RowLayout) -> Iterator[np.ndarray]:
     """Covariances (n_k, R, R) of the aligned rows, mode by mode."""
     draws = draws[found.like]
     for own in layout.rows:
@@ -412,7 +412,7 @@ def covariances(draws: np.ndarray, found: Aligned, layout: Layout) -> Iterator[n
 
 
 def moments_beside(
-    draws: np.ndarray, new: Sequence[np.ndarray], found: Aligned, layout: Layout, at: slice
+    draws: np.ndarray, new: Sequence[np.ndarray], found: Aligned, layout: RowLayout, at: slice
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
 

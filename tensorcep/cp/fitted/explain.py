@@ -16,7 +16,7 @@ import pandas as pd
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.fitted.alignment import Block, Layout, best_order
+from tensorcep.cp.fitted.alignment import ColumnBlock, RowLayout, best_order
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import latent, pairs_at
 from tensorcep.cp.inputs.coordinates import by_mode, names_of, rows_of
@@ -24,7 +24,7 @@ from tensorcep.cp.posterior.components import Components
 from tensorcep.priors.deviations import moments
 
 
-class Part(NamedTuple):
+class LatentTerm(NamedTuple):
     """One term of a latent value: its modes (none for the level), the number of a component, mean and deviation.
 
     `along`: it is what a row of the first mode deviates by along the second one.
@@ -43,7 +43,7 @@ class Part(NamedTuple):
         return (" along " if self.along else " x ").join(str(names[k]) for k in self.modes) or "level"
 
 
-def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, reference: np.ndarray) -> list[Part]:
+def parts_of_entry(belief: Components, layout: RowLayout, rows: np.ndarray, reference: np.ndarray) -> list[LatentTerm]:
     """The parts of the latent value at packed rows (K,).
 
     Components of all modes of the rows `reference` (n_rows, R) say which of each component of the belief is which.
@@ -64,18 +64,18 @@ def parts_of_entry(belief: Components, layout: Layout, rows: np.ndarray, referen
         variances.append([variance for _, variance in found.values()])
     mean = np.mean(means, axis=0)
     sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-    parts = [Part(*name, float(m), float(s)) for name, m, s in zip(names, mean, sd, strict=True)]
+    parts = [LatentTerm(*name, float(m), float(s)) for name, m, s in zip(names, mean, sd, strict=True)]
     if belief.deviations is None:
         return parts
     each, spread = moments(belief.deviations, *pairs_at(belief, rows[None]))
     sd_of_both = float(np.sqrt(spread.mean() + each.var()))
-    return [*parts, Part(belief.deviations.modes, None, float(each.mean()), sd_of_both, along=True)]
+    return [*parts, LatentTerm(belief.deviations.modes, None, float(each.mean()), sd_of_both, along=True)]
 
 
 Found = dict[tuple[tuple[int, ...], int | None], tuple[float, float]]
 
 
-def _centres(mean: np.ndarray, layout: Layout) -> list[np.ndarray]:
+def _centres(mean: np.ndarray, layout: RowLayout) -> list[np.ndarray]:
     """Means (R,) over the rows of each mode that have entries; 0 in columns of more than two modes."""
     centres = [mean[seen].mean(axis=0, dtype=np.float64) for seen in layout.seen]
     for block in layout.blocks:
@@ -86,7 +86,7 @@ def _centres(mean: np.ndarray, layout: Layout) -> list[np.ndarray]:
 
 
 def _parts(
-    mean: np.ndarray, cov: np.ndarray | None, layout: Layout, rows: np.ndarray, centre: list[np.ndarray]
+    mean: np.ndarray, cov: np.ndarray | None, layout: RowLayout, rows: np.ndarray, centre: list[np.ndarray]
 ) -> Found:
     """Mean and variance of every part in one component; Gaussian rows are independent."""
     K, R = len(rows), mean.shape[1]
@@ -116,7 +116,7 @@ def _parts(
     return found
 
 
-def _level_variance(cov: np.ndarray | None, layout: Layout, effect: np.ndarray) -> float:
+def _level_variance(cov: np.ndarray | None, layout: RowLayout, effect: np.ndarray) -> float:
     """That of the averages over independent rows which make the level."""
     if cov is None:
         return 0.0
@@ -126,7 +126,7 @@ def _level_variance(cov: np.ndarray | None, layout: Layout, effect: np.ndarray) 
     return total
 
 
-def _product(m: np.ndarray, S: np.ndarray, block: Block, columns: list[int]) -> tuple[float, float]:
+def _product(m: np.ndarray, S: np.ndarray, block: ColumnBlock, columns: list[int]) -> tuple[float, float]:
     """Mean and variance of the sum over columns of the product over the block's modes."""
     product, D = np.ones(len(columns)), np.zeros((len(columns), len(columns)))
     for k in block.modes:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.packing import offsets, pack
-from tensorcep.cp.fitted.alignment import CHUNK, Aligned, Layout, aligned_rows, layout_of
+from tensorcep.cp.fitted.alignment import CHUNK, Aligned, RowLayout, aligned_rows, layout_of
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.model.columns import CLAMPED
@@ -22,7 +22,7 @@ from tensorcep.cp.posterior.components import Components
 MOST_LEFT = 0.1
 
 
-class Summary(NamedTuple):
+class GaussianSummary(NamedTuple):
     """What a stream begins with: the posterior, and mean (K, R) and covariance (K, R, R) of unknown rows."""
 
     posterior: Posterior
@@ -35,10 +35,10 @@ def summary_of(
     belief: Components,
     found: Aligned,
     covs: list[np.ndarray],
-    layout: Layout,
+    layout: RowLayout,
     free: np.ndarray,
     laws: tuple[GammaNoise | None, Dispersion | None],
-) -> Summary:
+) -> GaussianSummary:
     """The summary of draws whose alignment was found, with the covariances `covs` of the rows of each mode.
 
     `free` is (K, R) bool, the columns that are not clamped to 1; `laws` are those of the likelihood's parameter.
@@ -53,10 +53,10 @@ def summary_of(
     Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
     posterior = Posterior(draws.shape, draws.rank, Lam, eta, laws[0], draws.seen, laws[1])
     cov = np.stack([_proper(one[None], n)[0] for one in cov])
-    return Summary(posterior, np.where(free, mean, 1.0), _clamped(cov, free))
+    return GaussianSummary(posterior, np.where(free, mean, 1.0), _clamped(cov, free))
 
 
-def left_over(belief: Components, summary: Summary, rows: np.ndarray) -> float:
+def left_over(belief: Components, summary: GaussianSummary, rows: np.ndarray) -> float:
     """What the summary misses of the means of the latent values at packed rows (n, K), as a share of their variance."""
     mean, variance = latent(belief, rows)
     apart = mean - latent(summary.posterior.components(), rows)[0]

@@ -19,7 +19,7 @@ from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.alignment import (
     Aligned,
-    Layout,
+    RowLayout,
     align,
     aligned_rows,
     covariances,
@@ -134,7 +134,7 @@ class FitResult:
         return self.observation.likelihood
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         """Where the rows and columns of the factors are."""
         return layout_of(self.shape, self.column_modes, self.posterior.seen)
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.core.random import Stream, stream_key
+from tensorcep.core.random import RandomStream, stream_key
 from tensorcep.cp.gibbs.row_draw import columns_of_mode, draw_rows, room_for
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
@@ -226,7 +226,7 @@ def drawn_rows(
     columns = columns_of_mode(np.flatnonzero(free), np.flatnonzero(~free))
     source, out = lane_zeros((len(known.mean), len(columns.order))), np.ones((entries.size, len(free)))
     executor.run(arrange, 0, len(known.mean), known.mean, columns.order, source)
-    lists, key = (by_row.start, by_row.end, by_row.others), stream_key(seed, c, 0, Stream.FOLDED)
+    lists, key = (by_row.start, by_row.end, by_row.others), stream_key(seed, c, 0, RandomStream.FOLDED)
     record = (0, lists, source, columns, (0, weight, target), *prior, precision, key, np.zeros(entries.size), out)
     room: Any = partial(room_for, len(columns.free), columns)
     executor.run(draw_rows, 0, entries.size, *record, align=LANES, scratch=room)

@@ -30,7 +30,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.fitted.alignment import TINY, Layout
+from tensorcep.cp.fitted.alignment import TINY, RowLayout
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
@@ -160,7 +160,7 @@ def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.
 DRAWS = 400
 
 
-def cosines(belief: Components, layout: Layout, mode: int, row: int) -> np.ndarray:
+def cosines(belief: Components, layout: RowLayout, mode: int, row: int) -> np.ndarray:
     """Cosine of one packed row with every row of its mode, (n_k,): the mean over components, at their means."""
     own, total = layout.rows[mode], np.zeros(layout.rows[mode].stop - layout.rows[mode].start)
     for c in range(belief.size):
@@ -171,7 +171,7 @@ def cosines(belief: Components, layout: Layout, mode: int, row: int) -> np.ndarr
 
 
 def drawn_cosines(
-    belief: Components, layout: Layout, mode: int, row: int, others: np.ndarray, rng: np.random.Generator
+    belief: Components, layout: RowLayout, mode: int, row: int, others: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Draws (S, m) of the cosines of one packed row with others (m,)."""
     both, drawn = np.array([row, *others]), []
@@ -185,7 +185,7 @@ def drawn_cosines(
     return np.stack(drawn)
 
 
-def _metric(belief: Components, c: int, layout: Layout, mode: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _metric(belief: Components, c: int, layout: RowLayout, mode: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """G, the mean row, and the columns of the mode."""
     columns = np.array([r for b in layout.blocks if mode in b.modes for r in range(b.columns.start, b.columns.stop)])
     G = np.ones((len(columns), len(columns)))

@@ -14,11 +14,11 @@ import numpy as np
 
 from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
-from tensorcep.core.random import Stream, generator, stream_key
+from tensorcep.core.random import RandomStream, generator, stream_key
 from tensorcep.cp.gibbs.coupled_rows import draw_series, fill_gaps
 from tensorcep.cp.gibbs.metropolis import Judge
 from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
-from tensorcep.cp.gibbs.sites import RowNoise, Sites, in_order, of_row_noise, weighted_sites
+from tensorcep.cp.gibbs.sites import DrawnSites, RowNoise, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.model.active_columns import columns_of, free_problem
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
@@ -67,7 +67,7 @@ class Chains(NamedTuple):
 
     factors: np.ndarray
     theta: np.ndarray
-    sites: Sites | None
+    sites: DrawnSites | None
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
     rooms: tuple[tuple[Rooms, ...], ...]
@@ -130,7 +130,7 @@ def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     Lam, eta = problem.prior.Lam, per_row(problem.prior.eta, problem.shape)
     line = per_row(np.arange(len(Lam)), problem.shape)
     rows, good = np.empty(eta.shape), np.empty(len(eta))
-    draw_packed_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, Stream.START + chain, rows, good)
+    draw_packed_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, RandomStream.START + chain, rows, good)
     return rows
 
 
@@ -221,7 +221,7 @@ def draw_priors(chains: Chains) -> Chains:
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
-        rng = generator(small.seed, Stream.PRIOR, chains.sweeps, c)
+        rng = generator(small.seed, RandomStream.PRIOR, chains.sweeps, c)
         priors.append(conditional_of_modes(small.prior.draw(prior.modes, rows, rng), prior.seen))
     return chains._replace(priors=tuple(priors))
 
@@ -261,7 +261,7 @@ def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
     """
     rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
     for c, prior in enumerate(chains.priors):
-        rng = generator(problem.seed, Stream.UNKNOWN_ROWS, chains.sweeps, c)
+        rng = generator(problem.seed, RandomStream.UNKNOWN_ROWS, chains.sweeps, c)
         modes: Any = prior.modes
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))

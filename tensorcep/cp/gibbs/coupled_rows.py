@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import offsets
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.gibbs.row_draw import sum_rows
 from tensorcep.cp.model.memmap import in_pieces
 from tensorcep.cp.model.problem import Problem
@@ -115,7 +115,7 @@ def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.nda
         laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
         gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
         rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
-        noise = generator(small.seed, Stream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
+        noise = generator(small.seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
         found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
         for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
             own_rows[:, gaps] = found[a:b]
@@ -126,7 +126,7 @@ def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: lis
     of: Field | None = small.prior.axis(k)
     if of is None or not len(of.gaps.row):
         return
-    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, Stream.GAPS, k)
+    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, RandomStream.GAPS, k)
     C, n, R = len(kept[0]), of.clock.n, kept[0].shape[2]
     some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
     for first in range(0, len(kept), some):

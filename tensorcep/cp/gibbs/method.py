@@ -31,7 +31,7 @@ import numpy as np
 from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import (
     Beside,
     HeldOut,
@@ -258,7 +258,7 @@ def _draw_precision(c: int, state: GibbsState, learned: Learned, squares: float,
     law = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * squares]))
     if state.held is not None and state.noise_held:
         law = law_of_noise(state.held, int(state.held.alive[c]), learned.prior)
-    state.chains.theta[c] = law.draw(generator(seed, Stream.PRECISION, state.chains.sweeps, c))
+    state.chains.theta[c] = law.draw(generator(seed, RandomStream.PRECISION, state.chains.sweeps, c))
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:
@@ -289,7 +289,7 @@ def told_by_held(state: GibbsState, held: HeldOut, sweep: int, seed: int) -> Hel
     if uneven is None or uneven.mode is not None or not state.noise_held or sweep % EVERY:
         return held
     for c in range(len(noise)):
-        rng, alpha = generator(seed, Stream.EVENNESS, sweep, c), float(ALPHAS[uneven.place[c]])
+        rng, alpha = generator(seed, RandomStream.EVENNESS, sweep, c), float(ALPHAS[uneven.place[c]])
         telling = _telling(held, held.mean[c], held.spread[c])
         tau = _better(telling, 1.0 / float(noise[c]), alpha, EM_STEPS)
         new = neighbour(int(uneven.place[c]), rng)

@@ -95,7 +95,7 @@ def match_sites(
             part *= problem.power
 
 
-class Told(NamedTuple):
+class ChainEntries(NamedTuple):
     """What the entries of a chain say, in the lanes, and the Gaussians that stand for them.
 
     Attributes
@@ -121,7 +121,7 @@ class Judge(NamedTuple):
     `climbs`: whether a part of the way is gone to a row that is turned down, if it says more of the entries.
     """
 
-    told: Told
+    told: ChainEntries
     likelihood: Likelihood
     climbs: bool
 
@@ -145,7 +145,9 @@ def judge_of(
     """That of a chain whose kernels are `given` these y and theta, and whose `sites` stand for the entries."""
     power = problem.weights if problem.power is None else problem.power
     each = (*given, power, problem.entries.known, *sites)
-    return Judge(Told(entry, *(np.ascontiguousarray(array).ravel() for array in each)), problem.likelihood, climbs)
+    return Judge(
+        ChainEntries(entry, *(np.ascontiguousarray(array).ravel() for array in each)), problem.likelihood, climbs
+    )
 
 
 def _room(width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -86,7 +86,7 @@ def slots_for(R: int) -> Slots:
     return layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
 
 
-class Room(NamedTuple):
+class RowDrawRoom(NamedTuple):
     """Work space of one thread.
 
     Attributes
@@ -114,12 +114,12 @@ class Room(NamedTuple):
     stream: np.ndarray
 
 
-def room_for(R: int, columns: ModeColumns) -> tuple[Room, Slots]:
+def room_for(R: int, columns: ModeColumns) -> tuple[RowDrawRoom, Slots]:
     """Work space for R free columns of a mode, and where things lie in it."""
     W, S, at = len(columns.order), padded(R), slots_for(R)
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
     rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int32)
-    return Room(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
+    return RowDrawRoom(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
 
 
 def rooms_of(R: int, columns: tuple[ModeColumns, ...]) -> tuple[Rooms, ...]:

@@ -20,7 +20,7 @@ from tensorcep.cp.model.problem import Problem
 NOTHING = np.zeros(0)
 
 
-class Sites(NamedTuple):
+class DrawnSites(NamedTuple):
     """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight)).
 
     Attributes
@@ -43,19 +43,19 @@ class RowNoise(NamedTuple):
     precision: np.ndarray
 
 
-def weighted_sites(problem: Problem) -> Sites:
+def weighted_sites(problem: Problem) -> DrawnSites:
     """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
     entries = problem.entries
     room = room_of(entries.y).empty((2, len(entries.permutation)))
     if problem.power is None:
         weight, target = unset(entries).ravel(), unset(entries).ravel()
         weight[:], target[:] = 1.0, 0.0
-        return Sites(weight, target, room)
-    return Sites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
+        return DrawnSites(weight, target, room)
+    return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
 
 
 def in_order(
-    sites: Sites | None, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
+    sites: DrawnSites | None, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
 ) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
     """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
     if sites is None and on_scratch(by_row.value):

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from tensorcep.core.arrays import room_of
 from tensorcep.core.executor import Executor
-from tensorcep.core.random import Stream, generator, new_stream, stream_key
+from tensorcep.core.random import RandomStream, generator, new_stream, stream_key
 from tensorcep.cp.calibration.holdout import HeldNoise, HeldOut, law_of_noise
 from tensorcep.cp.calibration.predictive_noise import NoiseLaw
 from tensorcep.cp.gibbs.chains import Chains, some_chains
@@ -26,7 +26,7 @@ from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.dispersion import told
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
-    Groups,
+    GroupSums,
     best_tau,
     draw_factors,
     law_of_factors,
@@ -100,7 +100,7 @@ class UnevenDraws(NamedTuple):
         return np.stack([self.base, ALPHAS[self.place]], axis=1)
 
     def draw_dispersions(
-        self, c: int, told: Groups, prior: tuple[float, float], rng: np.random.Generator
+        self, c: int, told: GroupSums, prior: tuple[float, float], rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Dispersions (m,) of chain c given what entries add to their laws, and mean and shape of their common law.
 
@@ -142,7 +142,7 @@ def draw_weights(c: int, state: GibbsState, problem: Problem, even: bool, execut
         if not state.noise_held:
             _draw_shape_of_entries(c, state, problem, values)
         law = float(uneven.base[c]), float(ALPHAS[uneven.place[c]])
-        key = stream_key(problem.seed, c, state.chains.sweeps, Stream.FACTORS)
+        key = stream_key(problem.seed, c, state.chains.sweeps, RandomStream.FACTORS)
         record = (values, entries.weight, state.f[c], law, key, weight)
         executor.run(draw_factors, 0, len(weight), *record, scratch=room_for_stream)
     else:
@@ -156,8 +156,8 @@ def _draw_shape_of_entries(c: int, state: GibbsState, problem: Problem, values: 
     """A Metropolis step of the shape, factors integrated out, given the entries that take part."""
     uneven: Any = state.uneven
     used = _taking_part(state, problem) > 0.0
-    groups = Groups(np.array(1.0), (values[used] - state.f[c][used]) ** 2)
-    rng = generator(problem.seed, Stream.EVENNESS, state.chains.sweeps, c)
+    groups = GroupSums(np.array(1.0), (values[used] - state.f[c][used]) ** 2)
+    rng = generator(problem.seed, RandomStream.EVENNESS, state.chains.sweeps, c)
     now, tau = int(uneven.place[c]), float(uneven.base[c])
     new = neighbour(now, rng)
     if 0 <= new < len(ALPHAS):
@@ -215,16 +215,16 @@ def draw_noise_of_sums(c: int, state: GibbsState, squares: np.ndarray, even: boo
     rows = slice(first, first + len(theta))
     n = ((by_row.end if state.leaves_out else by_row.start[1:])[rows] - by_row.start[:-1][rows]).astype(float)
     total = float(n.sum())
-    _draw_noise(c, state, (total, float(theta @ squares) / float(uneven.base[c])), Groups(n, squares), even)
+    _draw_noise(c, state, (total, float(theta @ squares) / float(uneven.base[c])), GroupSums(n, squares), even)
     height = 0.5 * float(n @ np.log(theta)) - 0.5 * float(theta @ squares)
     return height / total - LOG_SQRT_2PI if total else np.nan
 
 
-def _draw_noise(c: int, state: GibbsState, sums: tuple[float, float], groups: Groups | None, even: bool) -> None:
+def _draw_noise(c: int, state: GibbsState, sums: tuple[float, float], groups: GroupSums | None, even: bool) -> None:
     """Draw them given the number of entries, the sum of weight times squared residual, and those of each row."""
     uneven: Any = state.uneven
     learned: Any = state.learned
-    rng = generator(state.chains.small.seed, Stream.PRECISION, state.chains.sweeps, c)
+    rng = generator(state.chains.small.seed, RandomStream.PRECISION, state.chains.sweeps, c)
     if groups is not None and not even:
         _draw_factors_of_rows(c, uneven, groups, learned.prior, rng)
     else:
@@ -239,15 +239,15 @@ def _draw_noise(c: int, state: GibbsState, sums: tuple[float, float], groups: Gr
     state.chains.uneven[c] = uneven.both[c] * [level, 1.0]  # type: ignore[index]
 
 
-def _row_groups(uneven: UnevenDraws, some: np.ndarray, squares: np.ndarray) -> Groups:
+def _row_groups(uneven: UnevenDraws, some: np.ndarray, squares: np.ndarray) -> GroupSums:
     """The entries that take part, of every row."""
     row, size = uneven.sharing.of_entry[some], uneven.sharing.size
     n = np.bincount(row, minlength=size).astype(float)
-    return Groups(n, np.bincount(row, weights=squares, minlength=size))
+    return GroupSums(n, np.bincount(row, weights=squares, minlength=size))
 
 
 def _draw_factors_of_rows(
-    c: int, uneven: UnevenDraws, groups: Groups, prior: tuple[float, float], rng: np.random.Generator
+    c: int, uneven: UnevenDraws, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
 ) -> None:
     """Draw the shape given the precision, the precision given the shape, both without the factors, then these."""
     own = float(uneven.own[c])
@@ -431,7 +431,7 @@ def draw_presence(c: int, state: GibbsState, zeros: Zeros, problem: Problem) -> 
     Gives how often every entry counts among the others, (n_blocks, LANES): 0 or 1.
     """
     chains, entries, f = state.chains, problem.entries, state.f[c]
-    rng = generator(problem.seed, Stream.ZEROS, chains.sweeps, c)
+    rng = generator(problem.seed, RandomStream.ZEROS, chains.sweeps, c)
     at = (entries.y == 0.0) & (entries.weight > 0.0)
     y, theta = entries.y[at], state.theta(c, f.shape)[at]
     log_mass = np.empty_like(y)
@@ -452,12 +452,12 @@ def draw_dispersion(
     """
     chains, entries, f = state.chains, problem.entries, state.f[c]
     (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
-    key, tables = stream_key(problem.seed, c, chains.sweeps, Stream.TABLES), np.empty(f.shape)
+    key, tables = stream_key(problem.seed, c, chains.sweeps, RandomStream.TABLES), np.empty(f.shape)
     record = (entries.y, used, state.theta(c, f.shape), key, tables)
     executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
     softplus = counting.softplus(f)  # type: ignore[union-attr]
     shape, rate = groups.totals(lambda at: tables[at]), groups.totals(lambda at: used[at] * softplus[at])
-    rng = generator(problem.seed, Stream.DISPERSION, chains.sweeps, c)
+    rng = generator(problem.seed, RandomStream.DISPERSION, chains.sweeps, c)
     if state.pooled is not None and learned.pool is not None:
         known = told(shape, rate), learned.pool.of, rng
         chains.theta[c], chains.uneven[c] = state.pooled.draw_dispersions(c, *known)  # type: ignore[index]
@@ -468,7 +468,7 @@ def draw_dispersion(
 def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, executor: Executor) -> None:
     """Draw the thresholds of chain c given its latent values, latent normals integrated out."""
     chains, entries = state.chains, problem.entries
-    rng = generator(problem.seed, Stream.THRESHOLDS, chains.sweeps, c)
+    rng = generator(problem.seed, RandomStream.THRESHOLDS, chains.sweeps, c)
     known = LevelEntries(entries.y, entries.weight, state.f[c])
     chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
 
@@ -487,7 +487,7 @@ def draw_sites(
     variables weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge.
     """
     chains, f = state.chains, state.f[c]
-    key = stream_key(problem.seed, c, chains.sweeps, Stream.AUGMENTATION)
+    key = stream_key(problem.seed, c, chains.sweeps, RandomStream.AUGMENTATION)
     room: Any = chains.sites
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
     y, theta = state.given(c, problem)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.arrays import Running
+from tensorcep.core.arrays import RunningSum
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import ALONE, Executor
@@ -223,7 +223,7 @@ def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
     d1, constant, score, information = np.empty(n), 0.0, 0.0, 1.0
     for step in range(1 if f is not None else SCORING_STEPS):
         constant += float(np.clip(score / information, -1.0, 1.0)) if step else 0.0
-        sums = Running(n), Running(n)
+        sums = RunningSum(n), RunningSum(n)
         for first in range(0, n, ENTRIES_AT_A_TIME):
             at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
             y, latent = entries.y.ravel()[at], np.full(at.stop - first, constant) if f is None else f[at]

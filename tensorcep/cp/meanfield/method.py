@@ -30,9 +30,16 @@ from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.meanfield.columns import orders_of
 from tensorcep.cp.meanfield.row_update import first_square, refresh_numbers, report, update_mode, whole_second_moments
 from tensorcep.cp.meanfield.scale_mixture import even_factors, uneven_result, weigh, with_factors
-from tensorcep.cp.meanfield.sites import Sites, as_observed, latent_squares, squared_targets, total_weight, update_sites
+from tensorcep.cp.meanfield.sites import (
+    ExpectedSites,
+    as_observed,
+    latent_squares,
+    squared_targets,
+    total_weight,
+    update_sites,
+)
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.meanfield.stored import Told, stored_sums
+from tensorcep.cp.meanfield.stored import SweepReport, stored_sums
 from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
 from tensorcep.cp.model.latent import latent_at, relative_change
 from tensorcep.cp.model.memmap import by_row_of
@@ -186,7 +193,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         of_all = state.augmentation is None and state.uneven is None
         y, theta = (problem.entries.y, float(state.law.mean[0])) if of_all else state.given(problem)
         share = None if state.share is None else state.share.mean
-        told = Told(relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
+        told = SweepReport(relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
     else:
         state, told = report(state, old, problem, executor)
     sweep = Sweep(
@@ -345,7 +352,7 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor:
     return True
 
 
-def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> Sites:
+def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> ExpectedSites:
     """The sites at the latent values f to which rows will move: f plus that, one for each dispersion or for all.
 
     Entries tell the mean count r e^f: as log r rises, rows will take f down. At where f still is the weights of matched

@@ -11,7 +11,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.meanfield.columns import Order, Orders
 from tensorcep.cp.meanfield.sites import targets_of_rows
 from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.meanfield.stored import Told, sum_mode, tell
+from tensorcep.cp.meanfield.stored import SweepReport, sum_mode, tell
 from tensorcep.cp.model.entries import sum_chunks, sum_products
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import rows_together
@@ -159,7 +159,9 @@ def _with_stored_sums(
     return state
 
 
-def report(state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor) -> tuple[MeanFieldState, Told]:
+def report(
+    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
+) -> tuple[MeanFieldState, SweepReport]:
     """What a sweep tells of entries on scratch, whose row means were `old`; the sums of mode 0 are then ahead."""
     seconds, means = sources(0, state, problem, executor)
     sums = ((False, seconds, state.sum_Z2), (True, means, state.sum_yz))

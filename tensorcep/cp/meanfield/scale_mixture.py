@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.cp.meanfield.row_update import whole_second_moments
-from tensorcep.cp.meanfield.sites import Sites, latent_squares
+from tensorcep.cp.meanfield.sites import ExpectedSites, latent_squares
 from tensorcep.cp.meanfield.state import MeanFieldState, UnevenFactors
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Problem
@@ -23,7 +23,7 @@ from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
     Evenness,
-    Groups,
+    GroupSums,
     fitted,
     law_of_factors,
     log_evidence,
@@ -50,7 +50,7 @@ def even_factors(problem: Problem) -> UnevenFactors | None:
     return UnevenFactors(groups_of(problem, mode), start, law, np.ones(problem.entries.y.shape), -np.inf)
 
 
-def weigh(sites: Sites, factors: UnevenFactors) -> None:
+def weigh(sites: ExpectedSites, factors: UnevenFactors) -> None:
     """Multiply what entries say by the means of their factors, in place."""
     for part in (sites.weight, sites.target, sites.spread):
         if len(part):
@@ -96,13 +96,13 @@ def _residuals(state: MeanFieldState, problem: Problem, second: np.ndarray) -> R
     return Residuals(target, spread, squares)
 
 
-def _groups(factors: UnevenFactors, squares: np.ndarray, power: np.ndarray, problem: Problem) -> Groups:
+def _groups(factors: UnevenFactors, squares: np.ndarray, power: np.ndarray, problem: Problem) -> GroupSums:
     """The entries of every factor."""
     if problem.uneven.mode is None:  # type: ignore[union-attr]
         used = power > 0.0
-        return Groups(np.array(1.0), squares[used], power[used])
+        return GroupSums(np.array(1.0), squares[used], power[used])
     groups = factors.groups
-    return Groups(groups.totals(lambda at: power[at]), groups.totals(lambda at: power[at] * squares[at]))
+    return GroupSums(groups.totals(lambda at: power[at]), groups.totals(lambda at: power[at] * squares[at]))
 
 
 def uneven_result(state: MeanFieldState, problem: Problem) -> dict[str, GammaNoise | UnevenNoise]:

@@ -21,7 +21,7 @@ from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.zero_inflation import Beta, weigh
 
 
-class Sites(NamedTuple):
+class ExpectedSites(NamedTuple):
     """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes.
 
     Attributes
@@ -45,22 +45,22 @@ class Sites(NamedTuple):
     present: np.ndarray = np.zeros((0, LANES))
 
 
-def as_observed(problem: Problem, augmentation: Augmentation | None) -> Sites:
+def as_observed(problem: Problem, augmentation: Augmentation | None) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
         y, weight = problem.power * y, problem.power
     if augmentation is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
-        return Sites(none, none, weight, y, none, none)
+        return ExpectedSites(none, none, weight, y, none, none)
     spread, constant = unset(problem.entries), unset(problem.entries)
     spread[:], constant[:] = 0.0, 0.0
-    sites = Sites(none, none, copied(weight), copied(y), spread, constant)
+    sites = ExpectedSites(none, none, copied(weight), copied(y), spread, constant)
     return sites if problem.likelihood.zeros is None else sites._replace(present=copied(weight))
 
 
 def update_sites(
-    sites: Sites,
+    sites: ExpectedSites,
     augmentation: Augmentation,
     given: tuple[np.ndarray, np.ndarray],
     problem: Problem,
@@ -84,7 +84,7 @@ def update_sites(
             part *= problem.power
 
 
-def targets_of_rows(sites: Sites, problem: Problem) -> np.ndarray:
+def targets_of_rows(sites: ExpectedSites, problem: Problem) -> np.ndarray:
     """Targets of what the rows add to what is known of the latent values."""
     known = problem.entries.known
     return sites.target - sites.weight * known if len(known) else sites.target
@@ -95,7 +95,7 @@ def total_weight(problem: Problem) -> float:
     return float(len(problem.entries.permutation)) if problem.power is None else float(problem.power.sum())
 
 
-def squared_targets(sites: Sites, problem: Problem) -> float:
+def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
     """The sum of weight times the square of the target of one entry."""
     y, weight = sites.target, problem.power if problem.uneven is None else sites.weight
     if weight is None:

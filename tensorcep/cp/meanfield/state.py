@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.arrays import beside
 from tensorcep.cp.meanfield.columns import Orders
-from tensorcep.cp.meanfield.sites import Sites
+from tensorcep.cp.meanfield.sites import ExpectedSites
 from tensorcep.cp.meanfield.stored import StoredSums
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
@@ -94,7 +94,7 @@ class MeanFieldState(NamedTuple):
     sum_yz: np.ndarray
     square: float
     augmentation: Augmentation | None
-    sites: Sites
+    sites: ExpectedSites
     learned: Learned | None
     law: Gamma
     counts: tuple[np.ndarray, ...]

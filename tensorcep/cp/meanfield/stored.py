@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import Running, on_scratch, read_ahead
+from tensorcep.core.arrays import RunningSum, on_scratch, read_ahead
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
@@ -58,7 +58,7 @@ def sum_mode(k: int, by_row: EntriesByRow, shift: float, sums: tuple[Any, ...], 
     executor.run(sum_stored, 0, len(chunks) - 1, *record, scratch=lambda: (np.empty(width),))
 
 
-class Told(NamedTuple):
+class SweepReport(NamedTuple):
     """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones."""
 
     change: float
@@ -73,10 +73,10 @@ def tell(
     theta: float,
     problem: Problem,
     executor: Executor,
-) -> Told:
+) -> SweepReport:
     """What a sweep reports, at the `means` of the rows after it and before it; takes the `sums` of the first mode."""
     n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
-    size, moved, score = Running(n_blocks * LANES), Running(n_blocks * LANES), Running(n)
+    size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
     shift, summed = taken_off(problem.likelihood), 0
     for b in range(0, n_blocks, BLOCKS):
         first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
@@ -95,7 +95,7 @@ def tell(
             _sum_rows(summed, whole, by_row, sums, shift, executor)
             summed = whole
     scale = max(np.sqrt(size.sum / (n_blocks * LANES)), np.finfo(float).tiny)
-    return Told(float(np.sqrt(moved.sum / (n_blocks * LANES)) / scale), score.sum / n)
+    return SweepReport(float(np.sqrt(moved.sum / (n_blocks * LANES)) / scale), score.sum / n)
 
 
 def _sum_rows(

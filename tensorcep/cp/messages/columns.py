@@ -18,7 +18,7 @@ from tensorcep.cp.model.columns import Places, encoded
 from tensorcep.kernels.slots import LANES, axpy, copy, multiply
 
 
-class Columns(NamedTuple):
+class ProductSlots(NamedTuple):
     """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free.
 
     Attributes
@@ -40,17 +40,17 @@ class Columns(NamedTuple):
     square: np.ndarray
 
 
-def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, int], list[Places]]) -> Columns:
+def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, int], list[Places]]) -> ProductSlots:
     """Tables for the free columns (K, R) bool of K modes, or None for all.
 
     ``places_of_modes(K, Q)`` says where the numbers of every mode lie among the slots of the method.
     """
     if free is None:
-        return Columns(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in Columns._fields))
+        return ProductSlots(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in ProductSlots._fields))
     columns, tables = encoded(free), []
     places = places_of_modes(K, columns.free_index.shape[1])
     for k, clamped in enumerate(columns.clamped_index):
-        elements = Columns(
+        elements = ProductSlots(
             z=columns.free_index[k],
             Z2=columns.products(k),
             offset=clamped,
@@ -58,7 +58,7 @@ def columns_of(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, 
             square=np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1).reshape(-1, 2),
         )
         tables.append([columns.table(k, part, places) for part in elements])
-    return Columns(*(np.stack(table) for table in zip(*tables, strict=True)))
+    return ProductSlots(*(np.stack(table) for table in zip(*tables, strict=True)))
 
 
 @block_kernel

@@ -11,7 +11,7 @@ import numpy as np
 from tensorcep.core.arrays import beside, on_scratch
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.packing import unpack
-from tensorcep.cp.messages.columns import Columns
+from tensorcep.cp.messages.columns import ProductSlots
 from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
@@ -60,7 +60,7 @@ class First(NamedTuple):
     b: float
 
 
-class Sums(NamedTuple):
+class MessageSums(NamedTuple):
     """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
 
     counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
@@ -124,7 +124,7 @@ def unsend(messages: Messages, problem: Problem) -> None:
             messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
 
 
-def empty_sums(problem: Problem) -> Sums:
+def empty_sums(problem: Problem) -> MessageSums:
     """Sums of no messages."""
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
@@ -134,7 +134,7 @@ def empty_sums(problem: Problem) -> Sums:
         rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
         weight = np.broadcast_to(weights[:, None, :], rows.shape)
         counts += np.bincount(rows.ravel(), weight.ravel(), minlength=n_rows)
-    return Sums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
+    return MessageSums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
 
 
 # What a message-passing method knows between two sweeps, and how it begins and ends.
@@ -210,7 +210,7 @@ class MessageState(NamedTuple):
     """
 
     messages: Messages
-    sums: Sums
+    sums: MessageSums
     rows: RowState
     row_prior: RowPrior
     prior: Conditional
@@ -221,7 +221,7 @@ class MessageState(NamedTuple):
     sweeps: int
     pace: Pace
     max_variance: float
-    columns: Columns
+    columns: ProductSlots
     rule: Any
     cavities: Cavities
     rooms: Rooms
@@ -246,7 +246,7 @@ def first_state(
     problem: Problem,
     executor: Executor,
     *,
-    columns: Columns,
+    columns: ProductSlots,
     rule: Any,
     slots: Callable[[int, int], Any],
     pace: Pace,

@@ -203,7 +203,7 @@ def latent_of_points(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return f
 
 
-class Cells(NamedTuple):
+class PackedCells(NamedTuple):
     """The packed rows of all entries, for latent values that are asked for many times.
 
     Attributes
@@ -221,14 +221,14 @@ class Cells(NamedTuple):
     tables: Rooms
 
 
-def cells_of(entries: Entries, R: int) -> Cells:
+def cells_of(entries: Entries, R: int) -> PackedCells:
     """The cells of all entries, for means of R columns."""
     n_rows, (blocks, K, lanes) = int(entries.offsets[-1]), entries.rows.shape
     rows = np.ascontiguousarray(entries.rows.transpose(0, 2, 1)).reshape(blocks * lanes, K)
-    return Cells(rows, np.arange(n_rows), Rooms(lambda: (_table(n_rows, R),)))
+    return PackedCells(rows, np.arange(n_rows), Rooms(lambda: (_table(n_rows, R),)))
 
 
-def latent_of_cells(cells: Cells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
+def latent_of_cells(cells: PackedCells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """As `latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
     f = unset(entries)
     cells.tables.start()
@@ -238,7 +238,9 @@ def latent_of_cells(cells: Cells, entries: Entries, mean: np.ndarray, executor: 
     return with_known(f, entries)
 
 
-def _sums_between(first: int, last: int, draws: np.ndarray, cells: Cells, f: np.ndarray, table: np.ndarray) -> None:
+def _sums_between(
+    first: int, last: int, draws: np.ndarray, cells: PackedCells, f: np.ndarray, table: np.ndarray
+) -> None:
     sums_at_cells(draws, cells.used, cells.rows[first:last], table, f[:, first:last])
 
 

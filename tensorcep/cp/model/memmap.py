@@ -113,7 +113,7 @@ SORTING_BYTES = 100
 SITES = 150
 
 
-class Columns(NamedTuple):
+class StoredColumns(NamedTuple):
     """Coordinates of entries on scratch: a column (N,) int32 for each mode; whether no cell may occur twice."""
 
     columns: tuple[np.ndarray, ...]
@@ -135,7 +135,7 @@ def pieces(n: int) -> Iterator[slice]:
         yield slice(first, min(n, first + PIECE))
 
 
-def pack_stored(source: Columns, y: np.ndarray, shape: Sequence[int]) -> Entries:
+def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> Entries:
     """As `tensorcep.cp.model.entries.pack_entries`, of values (N,) on scratch, where the entries lie too.
 
     Raises
@@ -286,14 +286,14 @@ def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[s
         yield at, key, np.stack([blocks[:, j].ravel()[: len(key)] for j in others], axis=1)
 
 
-def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[Columns, np.ndarray]:
+def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[StoredColumns, np.ndarray]:
     """Checked entries in memory as columns and values on scratch."""
     columns = tuple(room.empty(len(coords), np.int32) for _ in range(coords.shape[1]))
     y = room.empty(len(values))
     for at, (k, column) in itertools.product(pieces(len(values)), enumerate(columns)):
         column[at] = coords[at, k]
     y[:] = values
-    return Columns(columns), y
+    return StoredColumns(columns), y
 
 
 def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import LEAF, Running
+from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import row_moments
@@ -124,7 +124,7 @@ def train_score(
     n = len(problem.entries.permutation)
     each = problem.entries.y if y is None else y
     theta = problem.entries.theta if len(problem.entries.theta) else theta
-    score = Running(n)
+    score = RunningSum(n)
     for first in range(0, n, ENTRIES_AT_A_TIME):
         at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
         values, latent = (np.require(array.ravel()[at], requirements=["C", "W"]) for array in (each, f))

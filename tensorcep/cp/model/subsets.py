@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.arrays import on_scratch, weighted_mean
 from tensorcep.cp.model.entries import Entries, all_coords, pack_entries
-from tensorcep.cp.model.memmap import Columns, pieces, without_places
+from tensorcep.cp.model.memmap import StoredColumns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
@@ -122,7 +122,7 @@ def problem_in_memory(problem: Problem, without: np.ndarray | None = None) -> Pr
     return some_of(problem, places)
 
 
-def sampled_columns(source: Columns, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sampled_columns(source: StoredColumns, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates (n, K) and values of entries on scratch in memory; of many a sample."""
     n, share = len(y), MOST_SAMPLED / max(1, len(y))
     places = np.arange(n)

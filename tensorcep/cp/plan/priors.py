@@ -91,7 +91,7 @@ def structured_start(
     return np.where(free & (found.free.sum(axis=0) > 1), drawn, start)
 
 
-class Rows(NamedTuple):
+class ExpectedRows(NamedTuple):
     """What is expected of the rows, and where fits begin.
 
     Attributes
@@ -132,7 +132,7 @@ def plan_rows(
     n_starts: int,
     random_state: Any,
     weight: np.ndarray | None = None,
-) -> Rows:
+) -> ExpectedRows:
     """Prior, starts and seed of a fit to the values y.
 
     Everything is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
@@ -192,7 +192,7 @@ def plan_rows(
     if drawn:
         prior = prior._replace(mean=[columns.scale * rng.random((n, rank)) for n in shape])
     starts = [None if starts_at_prior else structured_start(columns, shape, means, rng) for _ in range(n_starts)]
-    return Rows(prior, learner, tuple(starts), int(rng.integers(2**63)))
+    return ExpectedRows(prior, learner, tuple(starts), int(rng.integers(2**63)))
 
 
 def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:

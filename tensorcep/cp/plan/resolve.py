@@ -26,12 +26,12 @@ from tensorcep.cp.inputs.side_information import (
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, pack_entries
-from tensorcep.cp.model.memmap import Columns, pack_stored, pieces
+from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
-from tensorcep.cp.plan.priors import Rows, plan_rows
+from tensorcep.cp.plan.priors import ExpectedRows, plan_rows
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
@@ -149,13 +149,13 @@ def resolve(
     coords, values, shape, labels = entries
     if spec.revisit:
         check_revisit(spec)
-    stored = isinstance(coords, Columns)
+    stored = isinstance(coords, StoredColumns)
     told_values = values[telling(power)]
     n_told = len(told_values)
     chosen = choose(spec, n_told, shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
-    columns = coords.columns if isinstance(coords, Columns) else list(coords.T)
+    columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
     shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
     local = local_of(spec.prior, labels, clocks)
     check_known(designs, clocks, local is not None, chosen.settings, likelihood)
@@ -212,7 +212,7 @@ def packed_entries(
 ) -> tuple[Entries, np.ndarray, np.ndarray | None]:
     """The entries in their order, their values and weights: sums over them do not depend on the order of the input."""
     coords, values, shape, _ = entries
-    if isinstance(coords, Columns):
+    if isinstance(coords, StoredColumns):
         check_storable(*how, [likelihood])
         checked = room_of(values).empty(len(values))
         for at in pieces(len(values)):
@@ -228,7 +228,7 @@ def packed_entries(
 
 def problem_of(
     spec: FitSpec, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
-) -> tuple[Problem, Rows]:
+) -> tuple[Problem, ExpectedRows]:
     """The problem in the columns of these parts, with what is expected of its rows."""
     shape, free = data.shape, free_columns(parts, len(data.shape))
     given = spec.random_state if seed is None else seed

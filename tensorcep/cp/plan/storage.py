@@ -14,14 +14,14 @@ from tensorcep.core.arrays import Scratch, bytes_of
 from tensorcep.core.checks import check_shape, fail_value
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
-from tensorcep.cp.model.memmap import Columns, scratch_bytes, spilled
+from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spilled
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
-from tensorcep.entries.io.columns import Files, InMemory, read_columns
+from tensorcep.entries.io.columns import Files, GrowingInMemory, read_columns
 from tensorcep.entries.io.layout import LAST, Reading
 from tensorcep.entries.tables import UNSAID
 
@@ -71,7 +71,7 @@ def entries_of_files(
     files, room = source, place.room
     if not isinstance(source, Files):
         files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))
-    found = read_columns(files, InMemory if room is None else room.growing)
+    found = read_columns(files, GrowingInMemory if room is None else room.growing)
     shape = found.shape
     if spec.shape is not None:
         shape = check_shape(spec.shape, len(shape))
@@ -80,7 +80,7 @@ def entries_of_files(
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
         coding = spec.target.code_columns(found.values)
-        return (Columns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
+        return (StoredColumns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
     cells = np.stack(found.columns, axis=1).astype(np.int64)
     if files.distinct:
         merge_duplicates(cells, found.values, shape, "error")
@@ -100,7 +100,7 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     """
     coords: Any = entries[0]
     _, values, shape, labels = entries
-    n, stored = len(values), isinstance(coords, Columns)
+    n, stored = len(values), isinstance(coords, StoredColumns)
     few = place.room is not None and proposes_rows(choose(spec, n, shape, False).method, spec.asked)
     needed = 0.0 if place.limit is None else _bytes_in_memory(spec, n, shape, place.limit)
     if few or (place.limit is not None and needed <= place.limit):

@@ -123,7 +123,7 @@ class BatchPlan(NamedTuple):
         return tuple(None if known is None else Labels([*known, *(new or {})], name=name) for known, new, name in each)
 
 
-class Learned(NamedTuple):
+class LearnedBatch(NamedTuple):
     """What a batch, with the prior that its rows had, led to.
 
     Attributes
@@ -254,7 +254,7 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     return np.random.Generator(generator).random((last - first, rank))
 
 
-def learn_batch(plan: BatchPlan) -> Learned:
+def learn_batch(plan: BatchPlan) -> LearnedBatch:
     """Learn a batch; the stream is not changed.
 
     FloatingPointError where the result is not finite.
@@ -264,7 +264,7 @@ def learn_batch(plan: BatchPlan) -> Learned:
     return learned if again is None else learned_by(plan.engine, again, plan.visit)
 
 
-def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> Learned:
+def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
     result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())
@@ -272,10 +272,12 @@ def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) 
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
     told, too_much = adf.with_noise_told(problem, posterior)
-    return _with_reservoir(Learned(result, told, too_much, batch, told), visit, posterior.noise, 1.0)
+    return _with_reservoir(LearnedBatch(result, told, too_much, batch, told), visit, posterior.noise, 1.0)
 
 
-def _with_reservoir(learned: Learned, visit: Revisit | None, noise: GammaNoise | None, step: float) -> Learned:
+def _with_reservoir(
+    learned: LearnedBatch, visit: Revisit | None, noise: GammaNoise | None, step: float
+) -> LearnedBatch:
     """What a batch led to as far as `step`, with the reservoir then; `noise` is what its messages led to."""
     if visit is None:
         return learned
@@ -284,7 +286,7 @@ def _with_reservoir(learned: Learned, visit: Revisit | None, noise: GammaNoise |
     return learned._replace(posterior=posterior, reservoir=reservoir)
 
 
-def part_of_the_way(plan: BatchPlan, learned: Learned, step: float) -> Learned:
+def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> LearnedBatch:
     """What a batch leads to where rows and noise go but a step, from 0 to 1, from what they were to what it says.
 
     What it sends to them is scaled, so that posteriors stay products of a prior and of messages.
@@ -299,7 +301,7 @@ def part_of_the_way(plan: BatchPlan, learned: Learned, step: float) -> Learned:
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
 
 
-def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Learned:
+def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> LearnedBatch:
     """Learn a batch of these values and predictions by as long a step as it bears; the stream is not changed.
 
     Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
@@ -320,7 +322,7 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
     return part_of_the_way(plan, learned, 0.0)
 
 
-def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: Learned) -> bool:
+def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: LearnedBatch) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
     with np.errstate(over="ignore", invalid="ignore"):
         after = prequential.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
@@ -542,7 +544,7 @@ def _go_on(
     spec: FitSpec,
     fit: FitResult,
     plan: BatchPlan,
-    learned: Learned,
+    learned: LearnedBatch,
     coding: dict[str, Any],
     standing: Standing,
     held: dict[str, Any],

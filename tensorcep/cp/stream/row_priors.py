@@ -37,7 +37,15 @@ from tensorcep.priors.graph import Net
 from tensorcep.priors.laws import Drift, ModePrior, RowSites
 from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, LearnedPrior, inverse
 from tensorcep.priors.ou_process import Links, ends, in_time, weights
-from tensorcep.priors.regression import STRENGTH, Ready, Sums, best_strength, decomposed, scatter_at, solution
+from tensorcep.priors.regression import (
+    STRENGTH,
+    PreparedFeatures,
+    Sums,
+    best_strength,
+    decomposed,
+    scatter_at,
+    solution,
+)
 from tensorcep.priors.series import MOST_PHASES, SAME_PHASE, Clock
 from tensorcep.priors.solvers.chain import Marginals
 from tensorcep.priors.solvers.sparse import ordered
@@ -177,7 +185,7 @@ class MapOfFeatures(NamedTuple):
         """The map with its law given the rows that it holds."""
         count, D, (a, b) = self.weight_of_mean, len(self.centre), STRENGTH
         values, vectors = decomposed(self.gram, self.total, count)
-        have = Ready(design, self.total, count, values, vectors, (a, b / design.size))
+        have = PreparedFeatures(design, self.total, count, values, vectors, (a, b / design.size))
         square = self.weight * np.diag(self.width**2) + self.square - np.outer(self.apart, self.apart) / count
         cross = vectors.T @ (self.cross - np.outer(self.total, self.apart) / count)
         sums = Sums(self.apart, square, cross, self.weight * D + self.rows)

@@ -304,7 +304,7 @@ def _forget(
         _refit_without(model, held, gone_of(held.coords), said, dropped, commit)
 
 
-class Held(NamedTuple):
+class FitEntries(NamedTuple):
     """The entries of a fit, as far as rows are known, what it kept, and what it was given."""
 
     coords: np.ndarray
@@ -313,7 +313,7 @@ class Held(NamedTuple):
     source: Any
 
 
-def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
+def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> FitEntries:
     """The entries of the fit."""
     if model.fit.observation.has_extents:
         fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
@@ -322,7 +322,7 @@ def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
         fail_value(f"the fit had {had}, which a fit without some entries would lose; fit the others, with {had}.")
     if model.fit.kept is not None and data is None:
         kept = model.fit.kept
-        return Held(kept.coords, kept.values, kept, kept.source)
+        return FitEntries(kept.coords, kept.values, kept, kept.source)
     if data is None:
         fail_value(
             "the fit kept neither entries nor messages: fit with method=CEP(keep_messages=True), or pass the "
@@ -336,7 +336,7 @@ def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> Held:
     known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
     _check_entries_of_fit(model, coords[known])
     coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return Held(coords[known], coded[known], None, data)
+    return FitEntries(coords[known], coded[known], None, data)
 
 
 def _check_entries_of_fit(model: FittedModel, coords: np.ndarray) -> None:
@@ -371,7 +371,12 @@ def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
 
 
 def _refit_without(
-    model: FittedModel, held: Held, gone: np.ndarray, said: dict[str, Any], dropped: Dropped | None, commit: Commit
+    model: FittedModel,
+    held: FitEntries,
+    gone: np.ndarray,
+    said: dict[str, Any],
+    dropped: Dropped | None,
+    commit: Commit,
 ) -> None:
     """Fit the entries that are left, from what the model knows, and commit the result."""
     fit, spec = model

@@ -14,7 +14,7 @@ from tensorcep.core.checks import check_choice, check_flag, check_range, fail_va
 from tensorcep.cp.inputs.coordinates import mode_of, names_of, refuse_others
 from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
 from tensorcep.cp.methods import METHODS, refuse_unable
-from tensorcep.cp.model.memmap import Columns
+from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
@@ -295,7 +295,7 @@ class CountTarget(Target):
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
     ) -> tuple[Likelihood, Facts]:
         """The likelihood of the counts, its dispersion starting where main effects leave it."""
-        if isinstance(coords, Columns):  # all counts are checked where they are packed
+        if isinstance(coords, StoredColumns):  # all counts are checked where they are packed
             coords, y = sampled_columns(coords, y)
         y, inflated = get_likelihood("poisson").check_y(y), self.asks_for_zeros()
         told: Facts = {"_fixed_dispersion": None, "_inflated": False}

@@ -21,7 +21,7 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.side_information import coupled
 from tensorcep.cp.methods import METHODS, refuse_unable
-from tensorcep.cp.model.memmap import Columns
+from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise
@@ -256,7 +256,7 @@ class RealTarget(Target):
         """The limit, the power (several, where entries left out are to decide) and the level of the values."""
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
-        power = given_power(self.power, limit, self.noise, stored=isinstance(coords, Columns))
+        power = given_power(self.power, limit, self.noise, stored=isinstance(coords, StoredColumns))
         limit = limit if power in (1.0, None) else None
         if limit == "auto":
             limit = spike_at_minimum(y, weight) if METHODS[chosen.method].capabilities.censors_spikes else None
@@ -266,7 +266,9 @@ class RealTarget(Target):
         centred = self.has_intercept(chosen)
         open_to = power if centred or power is not None else 1.0
         powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
-        if powers == (1.0,) and not isinstance(coords, Columns):  # of logarithms and roots few values are far away
+        if powers == (1.0,) and not isinstance(
+            coords, StoredColumns
+        ):  # of logarithms and roots few values are far away
             warn_of_deciding(y)
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}

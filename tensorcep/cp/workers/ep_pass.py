@@ -17,16 +17,16 @@ from tensorcep.cp.cep.stochastic import Factors, averaged_chunks, closed_chunks
 from tensorcep.cp.cep.update import cep_chunks
 from tensorcep.cp.laplace.method import laplace_chunks
 from tensorcep.cp.messages.cavities import scale_messages
-from tensorcep.cp.messages.columns import Columns
-from tensorcep.cp.messages.sites import Sums, first_cavities, no_messages, send_first
+from tensorcep.cp.messages.columns import ProductSlots
+from tensorcep.cp.messages.sites import MessageSums, first_cavities, no_messages, send_first
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.partitions import open_part, shared, write_part
 from tensorcep.cp.workers.row_cache import SentRows, Sources
 from tensorcep.cp.workers.row_store import Store
-from tensorcep.cp.workers.site_files import Memory, Shelf, Stored, Version, Where, messages_at, written
-from tensorcep.cp.workers.tasks import Given, KernelName, name_of_kernel
+from tensorcep.cp.workers.site_files import Shelf, SiteMemory, Stored, Version, Where, messages_at, written
+from tensorcep.cp.workers.tasks import KernelName, RowInputs, name_of_kernel
 from tensorcep.likelihoods.base import Likelihood
 
 # What workers do for methods that pass messages: a pass over a chunk of the entries, whose messages they keep.
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
     rows: tuple[tuple[int, int], ...]
 
 
-class Work(NamedTuple):
+class PassWork(NamedTuple):
     """What a pass is for every chunk.
 
     Attributes
@@ -76,7 +76,7 @@ class Work(NamedTuple):
     kernel: KernelName
     modes: tuple[int, int]
     offsets: np.ndarray
-    columns: Columns
+    columns: ProductSlots
     rows: tuple[tuple[type, tuple[str, ...]], ...]
     R: int
     noise: tuple[float, float]
@@ -85,7 +85,7 @@ class Work(NamedTuple):
     scratch: Callable[[], tuple[Any, ...]]
 
 
-class Found(NamedTuple):
+class ChunkSums(NamedTuple):
     """Of a chunk: sums of messages to its rows in the modes of the pass, (Lam, eta) each, and what else a pass tells.
 
     `versions` are those of the messages now.
@@ -99,19 +99,21 @@ class Found(NamedTuple):
 
 def pass_chunks(
     chunks: list[Chunk],
-    work: Work,
-    given: Given,
+    work: PassWork,
+    given: RowInputs,
     blocks: list[Any],
     store: Store,
     places: list[Where] | None = None,
-    memory: Memory | None = None,
-) -> list[Found]:
+    memory: SiteMemory | None = None,
+) -> list[ChunkSums]:
     """New messages of some chunks; without places none are kept."""
     with given.read(blocks, store) as sources:
         return [_pass(one, work, sources, places[n] if places else None, memory) for n, one in enumerate(chunks)]
 
 
-def _pass(chunk: Chunk, work: Work, sources: list[np.ndarray], where: Where | None, memory: Memory | None) -> Found:
+def _pass(
+    chunk: Chunk, work: PassWork, sources: list[np.ndarray], where: Where | None, memory: SiteMemory | None
+) -> ChunkSums:
     part = open_part(chunk.path, ChunkPart)
     entries, K = _entries(part, work.offsets), part.rows.shape[1]
     if where is None or memory is None:
@@ -120,9 +122,9 @@ def _pass(chunk: Chunk, work: Work, sources: list[np.ndarray], where: Where | No
         messages = messages_at(where, part.weight, work.R, memory)
     n_rows, P, R = int(work.offsets[-1]), work.R * (work.R + 1) // 2, work.R
     none, left = np.zeros(0), iter(sources)
-    sums = Sums(untouched((1, n_rows, P)), untouched((1, n_rows, R)), np.zeros((1, 2)), np.zeros(1), none)
+    sums = MessageSums(untouched((1, n_rows, P)), untouched((1, n_rows, R)), np.zeros((1, 2)), np.zeros(1), none)
     rows = [_rows(kind, {name: next(left) for name in names}, (n_rows, R)) for kind, names in work.rows]
-    columns = Columns(*(np.array(one) for one in work.columns))
+    columns = ProductSlots(*(np.array(one) for one in work.columns))
     rule = _with_addresses(work, columns)
     kept = first_cavities(0, K, work.R)
     record = (work.modes, entries, columns, *rows, messages, kept, sums, work.noise, rule)
@@ -132,11 +134,11 @@ def _pass(chunk: Chunk, work: Work, sources: list[np.ndarray], where: Where | No
     if where is not None and memory is not None:
         to_noise = [K] if where.to_noise and work.modes[1] == K else []
         versions = written(where, messages, [*range(*work.modes), *to_noise], memory)
-    return Found(found, sums.noise[0], float(sums.skipped[0]), versions)
+    return ChunkSums(found, sums.noise[0], float(sums.skipped[0]), versions)
 
 
 def scale_chunks(
-    chunks: list[Chunk], factor: np.ndarray, modes: list[int], places: list[Where], memory: Memory, R: int
+    chunks: list[Chunk], factor: np.ndarray, modes: list[int], places: list[Where], memory: SiteMemory, R: int
 ) -> list[tuple[Version, ...]]:
     """Multiply the messages of some chunks by the factors of their rows, (n_rows,), which are 1 but in these modes."""
     versions = []
@@ -175,7 +177,7 @@ def _rows(kind: type, fields: dict[str, np.ndarray], size: tuple[int, int]) -> A
     return RowState(**{name: fields[name] if name in fields else untouched(shape) for name, shape in shapes.items()})
 
 
-def _with_addresses(work: Work, columns: Columns) -> Any:
+def _with_addresses(work: PassWork, columns: ProductSlots) -> Any:
     """The rule with the addresses that kernels have in this process."""
     found: dict[str, Any] = {}
     for field, name in work.addresses.items():
@@ -251,7 +253,7 @@ class Passing:
             for name in names:
                 self._rows.look(f"{n} {name}", getattr(own, name))
                 read += self._rows.source(f"{n} {name}", every)
-        work = Work(
+        work = PassWork(
             kernel=_named(kernel),
             modes=modes,
             offsets=entries.offsets,
@@ -265,11 +267,11 @@ class Passing:
         )
         shares = shared(chunks, self._cluster.turns())
 
-        def call(i: int, given: Given, blocks: list[Held], store: Held) -> Call:
+        def call(i: int, given: RowInputs, blocks: list[Held], store: Held) -> Call:
             return shares[i], work, given, blocks, store, *self._where(stored, shares[i])
 
         what = "messages-" + "-".join(map(str, range(*modes)))
-        found: list[Found] = [
+        found: list[ChunkSums] = [
             one for told in self._rows.run(pass_chunks, read, len(shares), call, what) for one in told
         ]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
@@ -279,7 +281,7 @@ class Passing:
             self._shelf.move(messages.Lam, moved)
 
     def _take(
-        self, c: int, chunk: Chunk, modes: tuple[int, int], offsets: np.ndarray, found: Found, sums: Sums
+        self, c: int, chunk: Chunk, modes: tuple[int, int], offsets: np.ndarray, found: ChunkSums, sums: MessageSums
     ) -> None:
         """What the pass over a chunk gave, into the sums."""
         mine = slice(int(offsets[modes[0]]), int(offsets[modes[1]]))
@@ -308,7 +310,7 @@ class Passing:
         if stored is None:
             return None, None
         if self._memory is None or self._memory[0] != stored.folder:
-            self._memory = (stored.folder, self._cluster.put(Memory()))
+            self._memory = (stored.folder, self._cluster.put(SiteMemory()))
         none = (Version(),) * (len(chunks[0].rows) + 1)
         same = (stored.latest + 1, stored.first, stored.dtype)
         versions = [stored.versions[one.number] if stored.versions else none for one in chunks]

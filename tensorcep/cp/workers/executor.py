@@ -32,11 +32,11 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.workers.ep_pass import Passing
 from tensorcep.cp.workers.partitions import shared
 from tensorcep.cp.workers.row_cache import SentRows, Sources
-from tensorcep.cp.workers.row_pass import Drawing, Place, Room, Summing
+from tensorcep.cp.workers.row_pass import Drawing, ModeRanges, RowsTarget, Summing
 from tensorcep.cp.workers.row_store import Order
 from tensorcep.cp.workers.site_files import Shelf
 from tensorcep.cp.workers.tasks import (
-    Draw,
+    DrawTask,
     KernelName,
     Range,
     blocks_of,
@@ -190,7 +190,7 @@ class ClusterExecutor:
             sites.append(
                 [None if stay else self._kept((weight[one] if len(weight) else None, target[one])) for one in mine]
             )
-        rows, draw = Room(f"factors {chain}", mode, offset, factors, fit), Draw(columns, precision, key)
+        rows, draw = RowsTarget(f"factors {chain}", mode, offset, factors, fit), DrawTask(columns, precision, key)
         self._drawing.draw(rows, draw, shares, lambda i: (*lines, sizes, sites[i]), at)
         self._arranged.clear()
 
@@ -206,7 +206,7 @@ class ClusterExecutor:
         for share in shares:
             mine = [entry[int(start[offset + one.first]) : int(start[offset + one.last])] for one in share]
             sites.append([None if stay else self._kept((unless_one(weight[one]), target[one])) for one in mine])
-        place = Place(mode, offset, shares, sites)
+        place = ModeRanges(mode, offset, shares, sites)
         if rows:
             given = enumerate(rows[0].lines)
             lines = [one if len(one) == 1 else self._sent(f"line {n}", mode, one) for n, one in given]

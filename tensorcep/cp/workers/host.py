@@ -17,7 +17,7 @@ from tensorcep.core.arrays import on_scratch
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.cluster import TIMEOUT, Cluster, checked_client, dask_module
 from tensorcep.core.executor import Executor, ThreadExecutor
-from tensorcep.core.loop import Begun, Sweep, hosted_by
+from tensorcep.core.loop import StoredRun, Sweep, hosted_by
 from tensorcep.core.persist.archive import read_archive, write_archive
 from tensorcep.core.persist.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import proposes_rows, why_unable
@@ -110,16 +110,16 @@ class ClusterHost:
             return ThreadExecutor(n_threads)
         return ClusterExecutor(self._cluster, self._folder, n_threads, self._shelf)
 
-    def begin(self, method: Any, problem: Problem, state: Any, executor: Any, kept: bool) -> Begun:
+    def begin(self, method: Any, problem: Problem, state: Any, executor: Any, kept: bool) -> StoredRun:
         """The next run, up to the last sweep that is stored."""
         if self._here:
-            return Begun(state, [], [])
+            return StoredRun(state, [], [])
         self._n_runs, self._n_kept, self._method = self._n_runs + 1, 0, method.name
         n_parts = self._n_parts or parts_for(len(problem.entries.permutation))
         executor.begin(problem, n_parts)
         path = self._path("run")
         if path is None or not kept or not path.is_file():
-            return Begun(state, [], [])
+            return StoredRun(state, [], [])
         header, arrays = read_archive(path, KIND, VERSION)
         if header["method"] != method.name:
             fail_value(f"'{path}' is of a run of {header['method']}, not {method.name}; name another folder.")
@@ -127,10 +127,10 @@ class ClusterHost:
         seconds = arrays.pop("seconds").tolist()
         snapshot = read_as(SNAPSHOTS[header["kind_of_state"]], merge(header["state"], arrays), "")
         return self._restored(
-            Begun(snapshot, sweeps, seconds, header["ended"], header["stopped"]), state, problem, executor
+            StoredRun(snapshot, sweeps, seconds, header["ended"], header["stopped"]), state, problem, executor
         )
 
-    def _restored(self, stored: Begun, state: Any, problem: Problem, executor: Executor) -> Begun:
+    def _restored(self, stored: StoredRun, state: Any, problem: Problem, executor: Executor) -> StoredRun:
         kept: list[np.ndarray] = []
         for d in range(getattr(stored.state, "n_kept", 0)):
             kept.append(read_archive(str(self._path("draw", d)), KIND, VERSION)[1]["rows"])
@@ -144,7 +144,7 @@ class ClusterHost:
         """The fit has ended, and nobody needs messages any more."""
         self._shelf.end()
 
-    def keep(self, run: Begun) -> None:
+    def keep(self, run: StoredRun) -> None:
         """Store a new draw, and every few sweeps and at the end of a run the rest of its state."""
         kept = kept_of(run.state)
         for d in range(self._n_kept, len(kept)):

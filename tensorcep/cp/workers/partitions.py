@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
 
 
-class Part(NamedTuple):
+class RowPartition(NamedTuple):
     """The entries of a range of rows of one mode, by row.
 
     Attributes

@@ -19,11 +19,11 @@ from tensorcep.core.cluster import Cluster, Running
 from tensorcep.core.futures import Call, Held, UnknownError
 from tensorcep.core.shared_memory import Desk, Left, leave, remove
 from tensorcep.cp.workers.row_store import Block, Order, Piece, Source, Store
-from tensorcep.cp.workers.tasks import Given
+from tensorcep.cp.workers.tasks import RowInputs
 from tensorcep.kernels.digest import digest
 
 
-class Files:
+class RowFiles:
     """Files that rows of some kinds are in; they go when all of these are let go of, or forgotten."""
 
     def __init__(self, desk: Desk):
@@ -49,7 +49,7 @@ class Files:
 class HeldRows(Held):
     """The rows of a mode: here, or not yet."""
 
-    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, files: Files):
+    def __init__(self, name: str, rows: np.ndarray, cluster: Cluster, files: RowFiles):
         super().__init__(None, name)
         self.rows, self._cluster, self.is_known, self.digest, self.files = rows, cluster, False, 0, files
         files.needed.add(name)
@@ -127,7 +127,7 @@ class SentRows:
             if k < len(known) and known[k].is_of(rows[a:b]):
                 known[k].rows = rows[a:b]
                 continue
-            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster, Files(self.desk))
+            held = HeldRows(self._cluster.new_name(), rows[a:b], self._cluster, RowFiles(self.desk))
             held.know()
             known[k:] = [held, *known[k + 1 :]]
 
@@ -137,9 +137,9 @@ class SentRows:
         names = tuple(one.name if k in modes else None for k, one in enumerate(known))
         return Sources((Source(what, kind, names, orders),), {(kind, k): known[k] for k in modes})
 
-    def coming(self, kind: str, mode: int, files: Files | None = None) -> HeldRows:
+    def coming(self, kind: str, mode: int, files: RowFiles | None = None) -> HeldRows:
         """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
-        files = Files(self.desk) if files is None else files
+        files = RowFiles(self.desk) if files is None else files
         return HeldRows(self._cluster.new_name(), self._rows[kind][mode].rows, self._cluster, files)
 
     def follow(self, kind: str, mode: int, held: HeldRows, futures: list[Any] | None) -> None:
@@ -151,7 +151,7 @@ class SentRows:
         function: Callable[..., Any],
         sources: Sources,
         n: int,
-        call: Callable[[int, Given, list[Held], Held], Call],
+        call: Callable[[int, RowInputs, list[Held], Held], Call],
         what: str,
         at: int | None = None,
     ) -> Running:
@@ -184,7 +184,7 @@ class SentRows:
         """As `begin_tasks`, and waited for."""
         return self.end_tasks(self.begin_tasks(*tasks))
 
-    def _given(self, sources: Sources, worker: str | None, whole: bool) -> tuple[Given, list[Held], Held]:
+    def _given(self, sources: Sources, worker: str | None, whole: bool) -> tuple[RowInputs, list[Held], Held]:
         """What the tasks of a worker are given: which rows, these, and what it keeps them in.
 
         That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.
@@ -198,7 +198,7 @@ class SentRows:
             make = partial(Store, self.desk.folder, os.getpid())
             store = self._stores[worker] = self._cluster.made_at(make, worker)
         blocks = tuple(Block(*place, rows.name) for place, rows in new)
-        return Given(sources.sources, self._first, blocks), [rows for _, rows in new], store
+        return RowInputs(sources.sources, self._first, blocks), [rows for _, rows in new], store
 
     def _now_has(self, sources: Sources, worker: str | None) -> None:
         """The tasks of a worker have been given what they read."""

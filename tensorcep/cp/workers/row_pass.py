@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.cluster import Cluster, Running
-from tensorcep.core.futures import Call, Held, Told
+from tensorcep.core.futures import Call, Held, TaskReport
 from tensorcep.core.shared_memory import Given as NearbyArray
 from tensorcep.core.shared_memory import Left, Sheet, put, rows_of
 from tensorcep.cp.meanfield.row_update import ROWS_AT_A_TIME, Update, update_natural
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.rows import RowState
-from tensorcep.cp.workers.partitions import Part, close_part, open_part
-from tensorcep.cp.workers.row_cache import Files, HeldRows, SentRows, Sources, digest_of
+from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part
+from tensorcep.cp.workers.row_cache import HeldRows, RowFiles, SentRows, Sources, digest_of
 from tensorcep.cp.workers.row_store import Order
-from tensorcep.cp.workers.tasks import Draw, Drawn, Given, Range, Sites, draw_ranges, own_sites, sum_ranges
+from tensorcep.cp.workers.tasks import Drawn, DrawTask, Range, RowInputs, Sites, draw_ranges, own_sites, sum_ranges
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 
 # Draws of the rows of one mode after the other on workers, which have the rows from each other.
@@ -28,7 +28,7 @@ from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 # and these come back here meanwhile.
 
 
-class Room(NamedTuple):
+class RowsTarget(NamedTuple):
     """Where new rows go: to the mode of the factors (n_rows, R) that begins at `offset`, and what they leave to `fit`.
 
     `kind` is what they are called.
@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
 
     running: Running
     rows: HeldRows
-    room: Room
+    room: RowsTarget
 
 
 class Drawing:
@@ -64,8 +64,8 @@ class Drawing:
 
     def draw(
         self,
-        room: Room,
-        draw: Draw,
+        room: RowsTarget,
+        draw: DrawTask,
         shares: list[list[Range]],
         rest: Callable[[int], tuple[Any, ...]],
         at: int | None,
@@ -105,7 +105,7 @@ class Drawing:
         found: list[Waiting] = self._own.__dict__.setdefault("waiting", [])
         return found
 
-    def _read(self, room: Room, order: np.ndarray) -> Sources:
+    def _read(self, room: RowsTarget, order: np.ndarray) -> Sources:
         """What a draw reads: the rows of the other modes in its order, and those of its own as they are."""
         others = [k for k in self._rows.modes if k != room.mode]
         own, (n, width) = self._rows.source(room.kind, [room.mode]), room.factors.shape
@@ -119,7 +119,7 @@ class Drawing:
 # All of it comes back here: rows, the sums, and how far the rows are from their prior.
 
 
-class Place(NamedTuple):
+class ModeRanges(NamedTuple):
     """A mode, its first packed row, the ranges that each task has, and what their entries say."""
 
     mode: int
@@ -154,7 +154,7 @@ class Summing:
         """Forget the rows."""
         self._coming, self._divergences = {}, {}
 
-    def sums(self, place: Place, read: Sources, out: tuple[np.ndarray, ...]) -> None:
+    def sums(self, place: ModeRanges, read: Sources, out: tuple[np.ndarray, ...]) -> None:
         """The sums of all rows, in place."""
 
         def call(i: int, *rows: Any) -> Call:
@@ -169,7 +169,7 @@ class Summing:
 
     def update(
         self,
-        place: Place,
+        place: ModeRanges,
         read: Sources,
         out: tuple[np.ndarray, ...],
         update: Update,
@@ -177,7 +177,7 @@ class Summing:
         lines: list[np.ndarray | Held],
     ) -> None:
         """The sums and all rows, in place; `lines` are those of the update as tasks take them."""
-        files, mode = Files(self._rows.desk), place.mode
+        files, mode = RowFiles(self._rows.desk), place.mode
         coming = {one.kind: self._rows.coming(one.kind, mode, files) for one in read.sources}
         how, sizes = (update.precision, update.n_clamped), (rows.Lam.shape[1], rows.eta.shape[1])
 
@@ -283,7 +283,7 @@ class Made(NamedTuple):
                 own[:, P:-1], own[:, -1] = mean, 1.0
 
 
-def rows_alone(told: Told) -> Told:
+def rows_alone(told: TaskReport) -> TaskReport:
     """What other workers need of rows that one has made: where results are sent, they would be sent the sums, too."""
     none = np.empty(0)
     if told.lacks:
@@ -299,7 +299,7 @@ def pieces(n: int) -> Iterator[tuple[int, int]]:
 
 def update_ranges(
     ranges: list[Range],
-    given: Given,
+    given: RowInputs,
     blocks: list[Any],
     store: Any,
     sites: list[Sites | None],
@@ -372,7 +372,7 @@ def _sums(
     where: Range, sources: list[np.ndarray], sites: Sites | None, out: list[np.ndarray]
 ) -> Iterator[tuple[int, int]]:
     """The sums of some rows of a range after the other, with weights and with values; which rows they are of."""
-    part, none = open_part(where.path, Part), np.zeros(0, dtype=np.int64)
+    part, none = open_part(where.path, RowPartition), np.zeros(0, dtype=np.int64)
     weight, target = own_sites(sites, part)
     cuts = [(a, b, int(part.start[a]), int(part.start[b])) for a, b in pieces(where.last - where.first)]
     most = max((last - begin for _, _, begin, last in cuts), default=0)

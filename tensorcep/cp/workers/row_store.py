@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.futures import LackingError, Told
+from tensorcep.core.futures import LackingError, TaskReport
 from tensorcep.core.shared_memory import Given, put, remove_after
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import lane_zeros
@@ -130,9 +130,9 @@ class Store:
         known = self._kept.get(block.kind)
         if known is not None and known.names[block.mode] == block.name:
             return
-        if any(isinstance(one, Told) and one.lacks for one in given):
+        if any(isinstance(one, TaskReport) and one.lacks for one in given):
             raise LackingError
-        pieces = [one.value if isinstance(one, Told) else one for one in given]
+        pieces = [one.value if isinstance(one, TaskReport) else one for one in given]
         rows = self._to_write(block.kind, first, pieces[0].width(block.kind))
         rows.names[block.mode] = None
         for piece in pieces:

@@ -60,7 +60,7 @@ class Where(NamedTuple):
         return self.first.b > 0.0
 
 
-class Memory:
+class SiteMemory:
     """What a worker has in memory of messages, by the chunk; it ends with the run that it belongs to.
 
     It is sent like an array that tasks need, empty, so that Dask lets go of it when nobody needs it any more.
@@ -71,7 +71,7 @@ class Memory:
         self._kept: dict[int, tuple[tuple[str, tuple[Version, ...]], Messages]] = {}
 
     def __reduce__(self) -> Any:
-        return Memory, ()
+        return SiteMemory, ()
 
     def take(self, where: Where) -> Messages | None:
         """The messages of a chunk, if they are of these versions; until they are put back, nobody has them."""
@@ -85,7 +85,7 @@ class Memory:
             self._kept[where.chunk] = ((where.folder, where.versions), messages)
 
 
-def messages_at(where: Where, weight: np.ndarray, R: int, memory: Memory) -> Messages:
+def messages_at(where: Where, weight: np.ndarray, R: int, memory: SiteMemory) -> Messages:
     """The messages of a chunk whose entries have these weights, (n_blocks, LANES), from memory or from files."""
     found = memory.take(where)
     if found is not None:
@@ -122,7 +122,7 @@ def _sum(arrays: tuple[np.ndarray, ...]) -> int:
     return total % (1 << 62)
 
 
-def written(where: Where, messages: Messages, changed: list[int], memory: Memory) -> tuple[Version, ...]:
+def written(where: Where, messages: Messages, changed: list[int], memory: SiteMemory) -> tuple[Version, ...]:
     """Write the messages to some modes, or to the noise, and keep all in memory; gives the versions of all."""
     versions = list(where.versions)
     for what in changed:

@@ -18,7 +18,7 @@ from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, room_for
 from tensorcep.cp.gibbs.sites import NOTHING
 from tensorcep.cp.model.entries import EntriesByRow, sum_products, sum_squares
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS
-from tensorcep.cp.workers.partitions import Part, close_part, cuts_of, open_part, write_part
+from tensorcep.cp.workers.partitions import RowPartition, close_part, cuts_of, open_part, write_part
 from tensorcep.cp.workers.row_store import Block, Source, Store
 from tensorcep.kernels.slots import LANES
 
@@ -48,12 +48,12 @@ def ranges_of_mode(
     ranges = []
     for first, last in itertools.pairwise(cuts_of(start[a : b + 1], n_parts).tolist()):
         begin, end = int(start[a + first]), int(start[a + last])
-        part = Part(start[a + first : a + last + 1] - begin, others[begin:end], value[begin:end])
+        part = RowPartition(start[a + first : a + last + 1] - begin, others[begin:end], value[begin:end])
         ranges.append(Range(write_part(folder, part), first, last, mode))
     return ranges
 
 
-class Given(NamedTuple):
+class RowInputs(NamedTuple):
     """What tasks read of rows, and which of them they are given.
 
     Attributes
@@ -87,7 +87,7 @@ def unless_one(weight: np.ndarray) -> np.ndarray | None:
     return None if (weight == 1.0).all() else weight
 
 
-class Draw(NamedTuple):
+class DrawTask(NamedTuple):
     """What the draws of all ranges of a mode have in common.
 
     Attributes
@@ -124,7 +124,7 @@ class Drawn(NamedTuple):
         put(self.rows, out)
 
 
-def own_sites(sites: Sites | None, part: Part) -> Sites:
+def own_sites(sites: Sites | None, part: RowPartition) -> Sites:
     """Weights and targets in arrays that may be written: for others kernels would compile again."""
     if sites is None:
         return None, part.value
@@ -133,8 +133,8 @@ def own_sites(sites: Sites | None, part: Part) -> Sites:
 
 def draw_ranges(
     ranges: list[Range],
-    draw: Draw,
-    given: Given,
+    draw: DrawTask,
+    given: RowInputs,
     blocks: list[Any],
     store: Store,
     Lam: np.ndarray,
@@ -156,7 +156,7 @@ def draw_ranges(
     with given.read(blocks, store) as (source, rows):
         drawn = rows[offset + begin : offset + finish].copy()
         for one, own in zip(ranges, sites, strict=True):
-            part, first, last = open_part(one.path, Part), one.first, one.last
+            part, first, last = open_part(one.path, RowPartition), one.first, one.last
             end = part.start[1:] if sizes is None else part.start[:-1] + sizes[first:last]
             weight, target = own_sites(own, part)
             entries = (0, NOTHING if weight is None else weight, target)
@@ -168,7 +168,7 @@ def draw_ranges(
 
 def sum_ranges(
     ranges: list[Range],
-    given: Given,
+    given: RowInputs,
     blocks: list[Any],
     store: Store,
     sites: list[Sites | None],
@@ -186,7 +186,7 @@ def sum_ranges(
 
 
 def _sums(where: Range, sources: list[np.ndarray], sites: Sites | None) -> list[np.ndarray]:
-    part, n = open_part(where.path, Part), where.last - where.first
+    part, n = open_part(where.path, RowPartition), where.last - where.first
     N, none = len(part.others), np.zeros(0, dtype=np.int64)
     weight, target = own_sites(sites, part)
     lists = part.start, part.start[1:], np.arange(N, dtype=np.int32), np.empty(0), part.others
@@ -208,18 +208,18 @@ def _sums(where: Range, sources: list[np.ndarray], sites: Sites | None) -> list[
 Numbers = np.ndarray | float
 
 
-class Blocks(NamedTuple):
+class BlockRange(NamedTuple):
     """A range of blocks."""
 
     first: int
     last: int
 
 
-def blocks_of(n_blocks: int, n_parts: int) -> list[Blocks]:
+def blocks_of(n_blocks: int, n_parts: int) -> list[BlockRange]:
     """At most so many ranges of about as many blocks."""
     whole = -(-n_blocks // ALIGNED_BLOCKS)
     cuts = sorted({min(n_blocks, ALIGNED_BLOCKS * (whole * part // n_parts)) for part in range(n_parts + 1)})
-    return [Blocks(a, b) for a, b in itertools.pairwise(cuts)]
+    return [BlockRange(a, b) for a, b in itertools.pairwise(cuts)]
 
 
 class KernelName(NamedTuple):
@@ -241,21 +241,21 @@ def name_of_kernel(kernel: Any) -> KernelName | None:
     return name if getattr(module, name.name, None) is kernel else None
 
 
-def cut(array: np.ndarray, where: Blocks, keep: Callable[[np.ndarray], Held]) -> Held | float:
+def cut(array: np.ndarray, where: BlockRange, keep: Callable[[np.ndarray], Held]) -> Held | float:
     """The range of an array as tasks take it: kept for workers, or one number."""
     part = array[where.first : where.last]
     flat = part.ravel()
     return float(flat[0]) if part.strides[0] == 0 or (flat == flat[0]).all() else keep(part)
 
 
-def _whole(where: Blocks, given: Numbers) -> np.ndarray:
+def _whole(where: BlockRange, given: Numbers) -> np.ndarray:
     out = np.empty((where.last, LANES))
     out[where.first :] = given
     return out
 
 
 def draw_blocks(
-    where: Blocks, name: KernelName, key: tuple[int, int, int], weighted: bool, given: list[Numbers]
+    where: BlockRange, name: KernelName, key: tuple[int, int, int], weighted: bool, given: list[Numbers]
 ) -> tuple[np.ndarray, ...]:
     """Draws of the targets, and if they are `weighted` of the weights, of the entries of a range of blocks.
 
@@ -268,7 +268,7 @@ def draw_blocks(
 
 
 def square_blocks(
-    where: Blocks, rows: np.ndarray, given: Given, blocks: list[Any], store: Store, twice: np.ndarray
+    where: BlockRange, rows: np.ndarray, given: RowInputs, blocks: list[Any], store: Store, twice: np.ndarray
 ) -> np.ndarray:
     """`sum_squares` of a range of blocks, whose packed rows are `rows`."""
     square = np.empty((len(rows), LANES))

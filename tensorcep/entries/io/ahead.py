@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.entries.io.layout import Layout
+from tensorcep.entries.io.layout import TextLayout
 from tensorcep.entries.io.lines import ENCODING, UNDECODED, any_blank_first, any_number_as_name
 from tensorcep.entries.io.text import PARSE_ERRORS, checked_columns, general_dialect, parsed, types_of
 
@@ -46,7 +46,7 @@ def lines_of(block: bytes, first: bool) -> list[str]:
     return list(io.TextIOWrapper(io.BytesIO(block), encoding=encoding, errors=UNDECODED, newline=""))
 
 
-def entries_in(block: bytes, layout: Layout) -> Ahead | None:
+def entries_in(block: bytes, layout: TextLayout) -> Ahead | None:
     """Return the entries of a block; None where some line may not hold exactly one good entry."""
     if block.startswith(MARK) or block.count(b"\r") != block.count(b"\r\n"):
         return None
@@ -70,7 +70,7 @@ def entries_in(block: bytes, layout: Layout) -> Ahead | None:
 
 
 def _texts(
-    frame: pd.DataFrame, block: bytes, layout: Layout, dialect: dict[str, Any]
+    frame: pd.DataFrame, block: bytes, layout: TextLayout, dialect: dict[str, Any]
 ) -> dict[Any, NDArray[Any]] | None:
     """The columns of the labels as they are written, and those that nobody asked for; None if a text is empty."""
     read = set(types_of(layout))

@@ -26,7 +26,7 @@ from tensorcep.entries.labels import Labels, numbers_of
 LINES = 1 << 17
 
 
-class Growing(Protocol):
+class GrowingColumn(Protocol):
     """An array that grows at its end."""
 
     def append(self, values: np.ndarray) -> None: ...
@@ -34,7 +34,7 @@ class Growing(Protocol):
     def finish(self) -> np.ndarray: ...
 
 
-class InMemory:
+class GrowingInMemory:
     """One in memory."""
 
     def __init__(self, dtype: Any) -> None:
@@ -137,7 +137,7 @@ class _Numbers:
         return labels, rows.astype(np.int32)
 
 
-def read_columns(given: Files, growing: Callable[[Any], Growing] = InMemory) -> ColumnEntries:
+def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = GrowingInMemory) -> ColumnEntries:
     """Read the entries of files as columns.
 
     Parameters
@@ -158,7 +158,12 @@ def read_columns(given: Files, growing: Callable[[Any], Growing] = InMemory) -> 
     if how.value is None:
         fail_value("value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column.")
     texts, parts = _parts_of(files, how, given.format)
-    values, columns, numbers, sizes = growing(np.float64), list[Growing](), list[Any](), np.zeros(0, dtype=np.int64)
+    values, columns, numbers, sizes = (
+        growing(np.float64),
+        list[GrowingColumn](),
+        list[Any](),
+        np.zeros(0, dtype=np.int64),
+    )
     for names, keys, coords, y in parts:
         if not columns:
             columns = [growing(np.int32) for _ in names]

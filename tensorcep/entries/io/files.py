@@ -32,8 +32,8 @@ from tensorcep.entries.io.formats import format_of, written_format
 from tensorcep.entries.io.layout import (
     LAST,
     VALUES,
-    Layout,
     Reading,
+    TextLayout,
     check_reading,
     chosen_columns,
     csv_layout,
@@ -388,7 +388,7 @@ def read_cells(path: str, kind: str, n_modes: int, how: Reading, *, with_values:
         return _tns_cells(path, copy, n_modes, how, with_values)
 
 
-def cells_layout(path: str, copy: str, how: Reading) -> Layout:
+def cells_layout(path: str, copy: str, how: Reading) -> TextLayout:
     """Return the layout of a csv file of whose columns none is a mode or the value yet."""
     comment = None if (how.header if how.labels is None else how.labels) else "#"  # as where entries are read
     with open_lines(copy, path, how.coding) as lines:
@@ -403,7 +403,7 @@ def _tns_cells(path: str, copy: str, n_modes: int, how: Reading, with_values: bo
     widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]
     if widths and widths[-1] == n_modes and not with_values:
         fields = tuple(range(n_modes))
-        layout = Layout(path, None, "#", (None,) * n_modes, fields, None, base=how.index_base, copy=copy)
+        layout = TextLayout(path, None, "#", (None,) * n_modes, fields, None, base=how.index_base, copy=copy)
         return pd.DataFrame(read_entries(layout._replace(coding=how.coding))[0] + how.index_base)
     if widths and widths[-1] != n_modes + 1:
         wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"

@@ -64,7 +64,7 @@ def check_reading(how: Reading) -> Reading:
     return how
 
 
-class Layout(NamedTuple):
+class TextLayout(NamedTuple):
     """Where the entries stand in a text file.
 
     `separator` None means runs of blanks without quotes; `modes` and `value` are field positions, None for lines
@@ -113,12 +113,12 @@ class Layout(NamedTuple):
         return None if self.value is None else self.names[self.value]
 
 
-def layout_of(path: str, kind: str, lines: Iterable[str], how: Reading) -> Layout:
+def layout_of(path: str, kind: str, lines: Iterable[str], how: Reading) -> TextLayout:
     """Return the layout of a .tns or csv file from its first lines; no more of `lines` are taken than it needs."""
     return tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
 
 
-def tns_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
+def tns_layout(path: str, lines: Iterable[str], how: Reading) -> TextLayout:
     """Return the layout of a FROSTT file; two fields in the first line make an extended header."""
     if how.value is None:
         fail_value(f"value=None is for csv and parquet; a line of '{path}' ends with its value.")
@@ -143,8 +143,8 @@ def tns_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
     return _tns(path, order, skip, shape, promised, how)
 
 
-def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Reading) -> Layout:
-    return Layout(
+def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Reading) -> TextLayout:
+    return TextLayout(
         path=path,
         separator=None,
         comment="#",
@@ -161,7 +161,7 @@ def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how
     )
 
 
-def fail_promise(layout: Layout, n_entries: int) -> NoReturn:
+def fail_promise(layout: TextLayout, n_entries: int) -> NoReturn:
     """Refuse a .tns file with another number of entries than its header says."""
     fail_value(
         f"'{layout.path}' holds {n_entries} entries where its header promises {layout.n_entries}; it may be truncated."
@@ -195,7 +195,7 @@ def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[
     )
 
 
-def _csv_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
+def _csv_layout(path: str, lines: Iterable[str], how: Reading) -> TextLayout:
     labelled = how.header if how.labels is None else how.labels
     comment = None if labelled else "#"
     separator, skip, names = csv_names(path, lines, how, comment)
@@ -217,10 +217,10 @@ def _csv_layout(path: str, lines: Iterable[str], how: Reading) -> Layout:
     )
 
 
-def csv_layout(path: str, separator: str, how: Reading) -> Layout:
+def csv_layout(path: str, separator: str, how: Reading) -> TextLayout:
     """Return the layout of a csv file of which no more than the separator is known."""
     several = len(separator) > 1
-    return Layout(
+    return TextLayout(
         path=path,
         separator=UNIT if several else separator,
         comment=None,

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from tensorcep.core.checks import INT64_MAX, fail_value
-from tensorcep.entries.io.layout import MISSING, Layout
+from tensorcep.entries.io.layout import MISSING, TextLayout
 from tensorcep.entries.io.lines import (
     LONG_FIELD,
     NOT_TEXT,
@@ -26,7 +26,7 @@ MOST_ROWS = 2**31
 TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
 
 
-def find_bad_line(layout: Layout) -> None:
+def find_bad_line(layout: TextLayout) -> None:
     """Raise ValueError for the first line that is not an entry, or for a file without entries; else return."""
     empty = True
     with open_lines(layout.place, layout.path, layout.coding) as lines:
@@ -40,13 +40,13 @@ def find_bad_line(layout: Layout) -> None:
         fail_value(f"'{layout.path}' holds no entries; at least one line with indices and a value is needed.")
 
 
-def lacks_value(fields: list[str], layout: Layout) -> bool:
+def lacks_value(fields: list[str], layout: TextLayout) -> bool:
     """Whether a line is left out as its value is missing."""
     known = layout.drop_missing and layout.value is not None and len(fields) == layout.n_fields
     return known and fields[layout.value].strip() in MISSING  # type: ignore[index]
 
 
-def line_problem(fields: list[str], layout: Layout) -> str | None:
+def line_problem(fields: list[str], layout: TextLayout) -> str | None:
     """Return what is wrong with a line, or None if it is an entry."""
     if len(fields) != layout.n_fields:
         what = f"has {len(fields)} fields where {layout.n_fields} are expected; mend or remove it"
@@ -75,12 +75,12 @@ def line_problem(fields: list[str], layout: Layout) -> str | None:
     return None if layout.value is None else _value_problem(fields[layout.value], layout.value, layout)
 
 
-def _named(field: int, layout: Layout) -> str:
+def _named(field: int, layout: TextLayout) -> str:
     name = layout.names[field]
     return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
 
 
-def _value_problem(text: str, field: int, layout: Layout) -> str | None:
+def _value_problem(text: str, field: int, layout: TextLayout) -> str | None:
     value = 0 if layout.words and text.strip() not in MISSING else number_in(text, layout.decimal)
     if not is_text(text):
         return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
@@ -97,7 +97,7 @@ def _value_problem(text: str, field: int, layout: Layout) -> str | None:
     return None
 
 
-def entry_in(text: str, layout: Layout) -> list[Any] | str | None:
+def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     """Return the indices from 0 or the labels of a line, then its value; what is wrong; or None for no entry."""
     try:
         fields = split_line(text, layout.separator, layout.comment)
@@ -108,7 +108,7 @@ def entry_in(text: str, layout: Layout) -> list[Any] | str | None:
     return (_plain_entry(text, fields, layout) or _checked_entry(fields, layout)) if fields else None
 
 
-def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | None:
+def _plain_entry(text: str, fields: list[str], layout: TextLayout) -> list[Any] | None:
     """Return the entry of an ordinary line in a third of the time; None for any other."""
     if len(fields) != len(layout.names) or layout.value is None or layout.shape is not None or not text.isascii():
         return None
@@ -128,7 +128,7 @@ def _plain_entry(text: str, fields: list[str], layout: Layout) -> list[Any] | No
     return [*entry, value] if good and math.isfinite(value) else None
 
 
-def _checked_entry(fields: list[str], layout: Layout) -> list[Any] | str:
+def _checked_entry(fields: list[str], layout: TextLayout) -> list[Any] | str:
     problem = line_problem(fields, layout)
     if problem is not None:
         return problem

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.entries.batch import Batch, Position
 from tensorcep.entries.io.ahead import Ahead, blocks_of, entries_in, lines_of
-from tensorcep.entries.io.layout import Layout, Reading, fail_promise, layout_of
+from tensorcep.entries.io.layout import Reading, TextLayout, fail_promise, layout_of
 from tensorcep.entries.io.lines import filled, open_binary, open_lines, translated
 from tensorcep.entries.io.one_line import entry_in
 from tensorcep.entries.io.packed import UNIT
@@ -56,7 +56,7 @@ class TextLines:
     """
 
     def __init__(
-        self, layout: Layout, lines: Iterator[str], start: Position, bad_line: BadLine, rest: Any = None
+        self, layout: TextLayout, lines: Iterator[str], start: Position, bad_line: BadLine, rest: Any = None
     ) -> None:
         self._layout, self._rest = layout, rest or iter(())  # lines that only a quoted field that goes on asks for
         self._bad_line = bad_line
@@ -129,7 +129,7 @@ class TextLines:
 class FileLines:
     """As `TextLines`, of a file on disk, which is read ahead in blocks; those with other lines as `TextLines` does."""
 
-    def __init__(self, layout: Layout, handle: BinaryIO, start: Position, bad_line: BadLine) -> None:
+    def __init__(self, layout: TextLayout, handle: BinaryIO, start: Position, bad_line: BadLine) -> None:
         self._layout, self._bad_line = layout, bad_line
         self.mode_names, self.value_name = layout.mode_names, layout.value_name
         self._blocks: Iterator[bytes] = blocks_of(handle)

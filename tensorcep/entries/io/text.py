@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import reason_of
-from tensorcep.entries.io.layout import MISSING, Layout, fail_promise
+from tensorcep.entries.io.layout import MISSING, TextLayout, fail_promise
 from tensorcep.entries.io.lines import (
     BLANKS,
     ENCODING,
@@ -47,7 +47,9 @@ MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it
 _EXACT = {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
 
 
-def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
+def read_entries(
+    layout: TextLayout, verbose: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
     """Return coords (N, K), values (N,) and the shape.
 
     Raises
@@ -75,7 +77,7 @@ def read_entries(layout: Layout, verbose: int = 0) -> tuple[NDArray[np.int64], N
     raise ValueError(f"'{layout.path}' cannot be read ({reason_of(failure)}); mend it.") from failure
 
 
-def _plain_separator(layout: Layout) -> str | None:
+def _plain_separator(layout: TextLayout) -> str | None:
     """Return the one character between the fields of the first entry, or None if it takes more to split them."""
     if layout.separator is not None:
         return layout.separator
@@ -87,14 +89,14 @@ def _plain_separator(layout: Layout) -> str | None:
     return None
 
 
-def general_dialect(layout: Layout) -> dict[str, Any]:
+def general_dialect(layout: TextLayout) -> dict[str, Any]:
     how = {"comment": layout.comment, **_numbers_of(layout)}
     if layout.separator in (None, BLANKS):
         return {**how, "sep": r"\s+", "quoting": csv.QUOTE_NONE if layout.separator is None else csv.QUOTE_MINIMAL}
     return {**how, "sep": layout.separator, "skipinitialspace": True}
 
 
-def _numbers_of(layout: Layout) -> dict[str, Any]:
+def _numbers_of(layout: TextLayout) -> dict[str, Any]:
     """How numbers are written, where that is not as usual; which values are missing, where these are left out."""
     how: dict[str, Any] = {} if layout.decimal == "." else {"decimal": layout.decimal}
     if layout.drop_missing and layout.value is not None:
@@ -102,7 +104,7 @@ def _numbers_of(layout: Layout) -> dict[str, Any]:
     return how
 
 
-def without_missing(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def without_missing(frame: pd.DataFrame, layout: TextLayout) -> pd.DataFrame:
     """Return the lines whose value is not missing, where others are left out."""
     if not layout.drop_missing or layout.value is None or layout.value not in frame:
         return frame
@@ -121,7 +123,7 @@ class _Block(NamedTuple):
 
 
 def _parse(
-    layout: Layout, dialect: dict[str, Any], verbose: int
+    layout: TextLayout, dialect: dict[str, Any], verbose: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
     """Read all blocks into two arrays, allocated for the number of entries that the first block suggests."""
     coords, values = np.empty((0, len(layout.modes)), dtype=np.int64), np.empty(0)
@@ -148,7 +150,7 @@ def _moved(array: NDArray[Any], count: int, room: int) -> NDArray[Any]:
     return larger
 
 
-def _blocks(layout: Layout, dialect: dict[str, Any], verbose: int) -> Iterator[_Block]:
+def _blocks(layout: TextLayout, dialect: dict[str, Any], verbose: int) -> Iterator[_Block]:
     """Yield the parsed blocks in the order of the file; a few are parsed at a time, and no more are in memory."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     waiting: collections.deque[Future[_Block]] = collections.deque()
@@ -177,7 +179,7 @@ def _whole_lines(handle: BinaryIO, counted: Any, size: int) -> Iterator[tuple[by
         yield rest, 1.0
 
 
-def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, Any]) -> _Block:
+def _parse_block(lines: bytes, share: float, layout: TextLayout, dialect: dict[str, Any]) -> _Block:
     try:
         # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
         with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
@@ -193,7 +195,7 @@ def _parse_block(lines: bytes, share: float, layout: Layout, dialect: dict[str, 
 
 
 def checked_columns(
-    frame: pd.DataFrame, layout: Layout
+    frame: pd.DataFrame, layout: TextLayout
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Return coords (zeros for labels), values and sizes of one line or more, if these are what they should be."""
     if frame.shape[1] != layout.n_fields:
@@ -212,7 +214,7 @@ def checked_columns(
     return coords, values, sizes
 
 
-def types_of(layout: Layout) -> dict[Any, Any]:
+def types_of(layout: TextLayout) -> dict[Any, Any]:
     """What the parser makes of the fields; labels of a whole column are what pandas finds that they are."""
     value = {} if layout.value is None else {layout.value: object if layout.words else np.float64}
     return value if layout.labelled else {**dict.fromkeys(layout.modes, np.int64), **value}
@@ -237,7 +239,7 @@ def is_of_file(error: Exception) -> bool:
     return isinstance(error, UnreadableError)
 
 
-def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
+def read_lines(lines: Sequence[str], layout: TextLayout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
     """Return coords, labels as text, and values of some lines.
 
     None where a line needs a closer look, since it does not hold exactly one good entry.
@@ -264,7 +266,7 @@ def read_lines(lines: Sequence[str], layout: Layout) -> tuple[NDArray[np.int64],
 # Text files with labels, read whole by pandas' C parser, which looks at all of a column to say what it holds.
 
 
-def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
+def read_frame(layout: TextLayout, verbose: int = 0) -> pd.DataFrame:
     """Return the columns of a file with labels, with their names; all of them as text where no column is a mode.
 
     Labels are numbers only where nothing is lost by it; see `tensorcep.entries.labels.numbers_of`. pandas looks at
@@ -288,7 +290,7 @@ def read_frame(layout: Layout, verbose: int = 0) -> pd.DataFrame:
     return frame.set_axis(list(layout.names), axis=1)
 
 
-def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
+def _labelled_frame(layout: TextLayout, verbose: int) -> pd.DataFrame:
     types = types_of(layout) if layout.modes else dict.fromkeys(range(layout.n_fields), object)
     try:
         frame, names = _whole_frame(layout, verbose, types)
@@ -313,7 +315,7 @@ def _labelled_frame(layout: Layout, verbose: int) -> pd.DataFrame:
     return frame
 
 
-def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
+def _whole_frame(layout: TextLayout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
     """Return a file as pandas reads it, and whether some text may be another than that of the integer in it.
 
     pandas makes a Python object of each field where bytes that are no text must be kept, and takes its time over blanks
@@ -328,7 +330,7 @@ def _whole_frame(layout: Layout, verbose: int, types: Any, only: Any = None) -> 
 
 
 def _frame_in(
-    layout: Layout, verbose: int, types: Any, only: Any, dialect: dict[str, Any], errors: str
+    layout: TextLayout, verbose: int, types: Any, only: Any, dialect: dict[str, Any], errors: str
 ) -> tuple[pd.DataFrame, bool, bool]:
     """As `_whole_frame`, in one dialect, and whether a field may begin with a blank."""
     options = {**dialect, "low_memory": False, "usecols": only}

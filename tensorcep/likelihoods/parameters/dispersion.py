@@ -13,7 +13,7 @@ from tensorcep.kernels.polya_gamma import draw_crt
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import logistic
 from tensorcep.likelihoods.parameters.base import Counting, Gamma, Parameter
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, Groups, fitted, log_prior
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, GroupSums, fitted, log_prior
 
 # The common law of dispersions that rows of a mode have one each: r = r0 lambda, lambda ~ Gamma(alpha, alpha).
 #
@@ -58,9 +58,9 @@ def first_pool(of: tuple[float, float], start: float) -> Pool:
     return Pool(of, Evenness(start, FIRST, 1.0))
 
 
-def told(shape: np.ndarray, rate: np.ndarray) -> Groups:
+def told(shape: np.ndarray, rate: np.ndarray) -> GroupSums:
     """What entries add to shapes and rates (m,), as groups of entries whose noise differs."""
-    return Groups(2.0 * shape, 2.0 * rate)
+    return GroupSums(2.0 * shape, 2.0 * rate)
 
 
 def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:

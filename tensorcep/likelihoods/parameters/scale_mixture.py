@@ -63,7 +63,7 @@ def sums_of_squares(first, last, y, f, weight, used, present, sums):
         sums[b, 0], sums[b, 1] = told, total
 
 
-class Groups(NamedTuple):
+class GroupSums(NamedTuple):
     """What is known of the groups: how many entries (n) and squared residuals (S) each, and how often each counts."""
 
     n: np.ndarray
@@ -84,12 +84,12 @@ class Evenness(NamedTuple):
         return float(ALPHAS[self.place])
 
 
-def law_of_factors(groups: Groups, tau: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+def law_of_factors(groups: GroupSums, tau: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Shape and rate of the factor of every group."""
     return alpha + 0.5 * groups.n, alpha + 0.5 * tau * groups.squares
 
 
-def log_evidence(groups: Groups, tau: float, alpha: float) -> float:
+def log_evidence(groups: GroupSums, tau: float, alpha: float) -> float:
     """The log density of the residuals of all groups, factors integrated out."""
     a, b = law_of_factors(groups, tau, alpha)
     each = alpha * np.log(alpha) - gammaln(alpha) + gammaln(a) - a * np.log(b)
@@ -97,7 +97,7 @@ def log_evidence(groups: Groups, tau: float, alpha: float) -> float:
     return float(np.sum(groups.times * each)) + 0.5 * n * (np.log(tau) - np.log(2.0 * np.pi))
 
 
-def log_evidences(groups: Groups, tau: float) -> np.ndarray:
+def log_evidences(groups: GroupSums, tau: float) -> np.ndarray:
     """`log_evidence` at each of `ALPHAS`, less what does not depend on alpha."""
     sizes, which = np.unique(groups.n, return_inverse=True)
     times = np.bincount(which, minlength=len(sizes))
@@ -107,7 +107,7 @@ def log_evidences(groups: Groups, tau: float) -> np.ndarray:
     return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
 
 
-def best_tau(groups: Groups, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
+def best_tau(groups: GroupSums, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
     """The tau of the highest density in log tau under a Gamma prior, from one to start with; minus its curvature.
 
     The log density is concave in log tau.
@@ -127,7 +127,7 @@ def best_tau(groups: Groups, prior: tuple[float, float], tau: float, alpha: floa
     return float(np.exp(log_tau)), curvature
 
 
-def fitted(groups: Groups, prior: tuple[float, float], tau: float, place: int) -> Evenness:
+def fitted(groups: GroupSums, prior: tuple[float, float], tau: float, place: int) -> Evenness:
     """tau and alpha of the highest density, from some to start with, by steps to the better neighbour in `ALPHAS`."""
     known: dict[int, tuple[float, Evenness]] = {}
 

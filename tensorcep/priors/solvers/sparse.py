@@ -375,7 +375,7 @@ def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
 # The order is one of minimum degree (SuperLU's), which for planar graphs leaves about n log n blocks.
 
 
-class Order(NamedTuple):
+class EliminationOrder(NamedTuple):
     """The factor's pattern for the rows of a graph.
 
     Attributes
@@ -397,16 +397,16 @@ class Order(NamedTuple):
     work: float
 
 
-class Factor(NamedTuple):
+class SparseFactor(NamedTuple):
     """A factor, or after `inverted` the elements of the inverse: diagonal (n, D, D), L (nnz, D, D), and log |P|."""
 
-    order: Order
+    order: EliminationOrder
     diagonal: np.ndarray
     L: np.ndarray
     log_det: float
 
 
-def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -> Order | None:
+def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -> EliminationOrder | None:
     """The order for the graph with these edges; None where a factor takes more than `most` products."""
     place = _minimum_degree(n, left, right)
     a, b = place[left], place[right]
@@ -420,7 +420,7 @@ def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -
     rows = rows_of_factor(*pattern, parent, start)
     low, high = np.minimum(a, b), np.maximum(a, b)
     where = np.repeat(np.arange(n), count) * n + rows  # ascending, as rows are within each column
-    return Order(place, start, rows, np.searchsorted(where, low * n + high), work)
+    return EliminationOrder(place, start, rows, np.searchsorted(where, low * n + high), work)
 
 
 def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -438,7 +438,7 @@ def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(found.perm_c, dtype=np.int64)
 
 
-def factor(order: Order, diagonal: np.ndarray, between: np.ndarray) -> Factor:
+def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -> SparseFactor:
     """The factor of the precision of blocks (n, D, D), of which the lower triangles count, and less edges (E, D).
 
     Raises
@@ -453,10 +453,10 @@ def factor(order: Order, diagonal: np.ndarray, between: np.ndarray) -> Factor:
     log_det = float(factorise_blocks(order.start, order.rows, blocks, L))
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a graph is not positive definite; use a tighter prior.")
-    return Factor(order, blocks, L, log_det)
+    return SparseFactor(order, blocks, L, log_det)
 
 
-def solved(of: Factor, b: np.ndarray) -> np.ndarray:
+def solved(of: SparseFactor, b: np.ndarray) -> np.ndarray:
     """The solution (n, D) for the right side b."""
     x = np.empty(b.shape)
     x[of.order.place] = b
@@ -464,7 +464,7 @@ def solved(of: Factor, b: np.ndarray) -> np.ndarray:
     return np.asarray(x[of.order.place])
 
 
-def inverted(of: Factor) -> tuple[np.ndarray, np.ndarray]:
+def inverted(of: SparseFactor) -> tuple[np.ndarray, np.ndarray]:
     """Blocks of the inverse on the diagonal, (n, D, D), and the diagonals of those at edges, (E, D); `of` is spent."""
     invert_blocks(of.order.start, of.order.rows, of.diagonal, of.L)
     return of.diagonal[of.order.place], np.diagonal(of.L[of.order.at], axis1=1, axis2=2)

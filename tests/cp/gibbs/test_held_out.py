@@ -13,7 +13,7 @@ from tensorcep import CPRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets
-from tensorcep.core.random import Stream, generator
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.holdout import (
     Beside,
@@ -310,5 +310,5 @@ def test_entries_left_out_of_very_many_are_drawn_by_themselves(rng, monkeypatch,
 def test_entries_left_out_of_few_are_the_first_of_all_in_any_order(rng):
     n = 3000
     p = build(rng.integers(0, 9, (n, 2)), rng.standard_normal(n), (9, 9), 2, "gaussian")
-    order = generator(p.seed, Stream.HELD_OUT).permutation(n)
+    order = generator(p.seed, RandomStream.HELD_OUT).permutation(n)
     np.testing.assert_array_equal(held_places(p), order[: n // 10])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core.futures import LackingError, Told
+from tensorcep.core.futures import LackingError, TaskReport
 from tensorcep.cp.workers.row_store import Block, Order, Piece, Source, Store
 
 FIRST = (0, 3, 5)
 ROWS = np.arange(10.0).reshape(5, 2)
 BOTH = [Block("factors", 0, "a"), Block("factors", 1, "b")]
-PIECES = [[Piece(0, ROWS[:1]), Told(Piece(1, ROWS[1:3]), [], 0.0)], [Piece(0, ROWS[3:])]]
+PIECES = [[Piece(0, ROWS[:1]), TaskReport(Piece(1, ROWS[1:3]), [], 0.0)], [Piece(0, ROWS[3:])]]
 AS_IS = Source("", "factors", ("a", "b"))
 
 
@@ -41,7 +41,7 @@ def test_rows_that_were_not_given_are_lacking(names: tuple[str, str]) -> None:
     with pytest.raises(LackingError):
         read(store, Source("", "factors", names))
     read(store, Source("", "factors", ("a", None)))
-    lacking = [Told(None, [], 0.0, True)]
+    lacking = [TaskReport(None, [], 0.0, True)]
     with pytest.raises(LackingError):
         read(store, AS_IS._replace(names=("a", "c")), [Block("factors", 1, "c")], [lacking])
 

@@ -17,10 +17,10 @@ from tensorcep.cp.meanfield.method import VMP
 from tensorcep.cp.meanfield.row_update import Update, update_chunks, update_mode, update_natural
 from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers import row_pass
-from tensorcep.cp.workers.partitions import Part, close_part, open_part
+from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part
 from tensorcep.cp.workers.row_pass import Made, update_ranges
 from tensorcep.cp.workers.row_store import Block, Piece, Source, Store
-from tensorcep.cp.workers.tasks import Given, ranges_of_mode
+from tensorcep.cp.workers.tasks import RowInputs, ranges_of_mode
 from tensorcep.kernels.rows import row_divergences
 
 
@@ -67,7 +67,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     ranges = ranges_of_mode(tmp_path, 0, 3, (0, 90), (by_row.start, by_row.others, y[by_row.entry]))
     assert len(ranges) > 1
     kinds = {"seconds": numbers, "means": means}
-    given = Given(
+    given = RowInputs(
         tuple(Source("", kind, (None, "b", "c")) for kind in kinds),
         first,
         tuple(Block(kind, k, name) for kind in kinds for k, name in ((1, "b"), (2, "c"))),
@@ -124,7 +124,7 @@ def test_entries_that_have_been_read_take_no_memory(tmp_path: Path) -> None:
         lines = iter(Path("/proc/self/smaps").read_text().splitlines())
         return sum(int(next(x for x in lines if x.startswith("Rss")).split()[1]) for one in lines if where.path in one)
 
-    part = open_part(where.path, Part)
+    part = open_part(where.path, RowPartition)
     assert part.value.sum() == 100_000
     assert held() > 1000
     close_part(where.path)
