@@ -35,10 +35,10 @@ def fit(
 ) -> Any:
     """Fit a CP estimator on the workers of a Dask cluster.
 
-    The plan is that of ``model.fit``, pilots, chains and entries left out included, and so are the bits of its result,
-    on any number of workers, for every method but "wopt", with every likelihood that it has. This process holds entries
-    and rows, too; entries go to the workers by files, and rows as they change. Rows that workers draw, or update, they
-    have from each other. Where all workers are on the machine of this process they go through its memory
+    The plan is that of ``model.fit``, quick fits, chains and entries left out included, and so are the bits of its
+    result, on any number of workers, for every method but "wopt", with every likelihood that it has. This process holds
+    entries and rows, too; entries go to the workers by files, and rows as they change. Rows that workers draw, or
+    update, they have from each other. Where all workers are on the machine of this process they go through its memory
     (``/dev/shm``).
 
     By "gibbs", "pg-gibbs", "vmp" and "pg-vb" workers do the updates of rows, a range of each mode at a time. Where a

@@ -21,7 +21,7 @@ from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
 
-# Which entries are left out: in the burn-in of chains, by pilots, and where columns are chosen.
+# Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
 # More entries left out say no more about a handful of chains.
 MOST_HELD = 50_000

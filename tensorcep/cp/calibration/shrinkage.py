@@ -1,6 +1,6 @@
 """How far the predictions of values and labels are shrunk to the constant, by the entries that chains left out.
 
-Chains and pilots that follow the noise of few entries predict with the right spread, perhaps, but worse than the
+Chains and quick fits that follow the noise of few entries predict with the right spread, perhaps, but worse than the
 constant. The mean m of all of them is then better multiplied by the slope b of the values left out on it, between 0 and
 1. As few entries with large m can make b large by chance, it counts as b (1 - (se / b)^2), with its standard error from
 the residuals of the entries had each been left out (HC3; MacKinnon and White 1985, Journal of Econometrics 29, p. 305).

@@ -31,8 +31,8 @@ class Diagnostics(NamedTuple):
     n_iter, converged : int, bool
         As of the result; a sampler has no tolerance to converge to.
     weights : dict of str to float
-        What each pilot and each chain counts, by name: "pilot: all columns", "pilot: cp", "pilot: main", "chain 0", ...
-        Empty without stacking.
+        What each quick fit and each chain counts, by name: "pilot: all columns", "pilot: cp", "pilot: main", "chain 0",
+        ... Empty without stacking.
     n_chains : int
         Chains that had draws at the end; 0 where there are none.
     r_hat : float or None
@@ -55,8 +55,8 @@ class Diagnostics(NamedTuple):
         its standard error; below 0 they are farther from them than it is. None where values are at limits, or noise
         differs.
     n_held_out : int
-        Entries left out in the burn-in, of which the scores are; the weights were chosen to predict them, which adds
-        at most about one unit of log density per weight to their sum. Of methods that pass messages from a pilot on,
+        Entries left out in the burn-in, of which the scores are; the weights were chosen to predict them, which adds at
+        most about one unit of log density per weight to their sum. Of methods that pass messages from a quick fit on,
         entries that a fit tried beforehand was not given, and its scores. 0: scores are of (at most 1,000) training
         entries, which a fit may follow too closely.
     quick_score : float or None
@@ -74,8 +74,8 @@ class Diagnostics(NamedTuple):
         that their noise is not normal; None where it is (then 0.674 standard deviations).
     unknown : float or None
         Share of the variance of latent values (over training entries, and given the data) that the fit says is not
-        known, where the modes' posteriors are independent Gaussians: of deterministic methods, and where pilots count
-        half or more.
+        known, where the modes' posteriors are independent Gaussians: of deterministic methods, and where quick fits
+        count half or more.
     narrow : bool
         Whether this share is so large that the intervals are known to be too narrow: see
         `tensorcep.cp.fit.diagnose.NARROW`.

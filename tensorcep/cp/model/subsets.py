@@ -166,7 +166,7 @@ def _some_places(problem: Problem, share: float) -> np.ndarray:
 # Weights of entries in what is taken from their values before and beside a fit: means, scales, starts, hold-outs.
 #
 # An entry of weight 0 is not there, and one whose weight goes to 0 must come to the same. Means, scales and fits, those
-# of pilots among them, take the weights as they are. Spectra, hold-outs, numbers of entries and all that is told from
+# quick ones among them, take the weights as they are. Spectra, hold-outs, numbers of entries and all that is told from
 # values one by one know only entries that are there or not: they take those that tell, beside which the others weigh
 # next to nothing.
 

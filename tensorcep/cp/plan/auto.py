@@ -35,7 +35,7 @@ RANKS = (3, 20)
 MOST_PAIRS = 8
 # Sweeps of every chain: so many visits of entries, within these bounds. Values nearly without noise lose by fewer.
 VISITS, SAMPLER_SWEEPS, LABEL_SWEEPS, PROPOSING_SWEEPS = 8e6, (150, 1000), (150, 600), (100, 400)
-# Of so many entries a sampler has so many chains: pilots find what others would.
+# Of so many entries a sampler has so many chains: quick fits find what others would.
 MANY_ENTRIES, CHAINS_OF_MANY = 500_000, 2
 SWEEPS = 200
 # A stream has this rank, for it begins before it is known how many entries there will be.

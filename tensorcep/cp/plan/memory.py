@@ -51,8 +51,8 @@ def _of_run(settings: Any, size: Size, max_iter: int) -> Memory:
     entries, rows, draws = settings.bytes_at_peak(size, max_iter)
     if not isinstance(settings, Sampler):
         return Memory(entries, rows, draws)
-    pilot = VMP(n_starts=1).bytes_at_peak(size, max_iter)
-    return Memory(max(entries, size.packed_entries) + pilot.entries, max(rows, pilot.rows - draws // 2), draws)
+    quick = VMP(n_starts=1).bytes_at_peak(size, max_iter)
+    return Memory(max(entries, size.packed_entries) + quick.entries, max(rows, quick.rows - draws // 2), draws)
 
 
 def room_for_draws(settings: Any, size: Size) -> float:

@@ -23,7 +23,7 @@ class VMP(Settings):
         Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those), at most
         half of max_iter: from a start that knows nothing, components otherwise shrink to zero and stay there. "auto" is
         15 for real values and 40 otherwise; with a learned prior 5 (15 with values at a lower limit) and 15, and 2
-        after a pilot.
+        after a quick fit.
     anneal_power : float, default=10
     n_starts : int, default=3
         Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
