@@ -21,9 +21,9 @@ from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posteri
 from tensorcep.cp.stream.store import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels, StoredLabels, stored_labels
+from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import Deviations
 from tensorcep.priors.normal_wishart import Expected
 from tensorcep.priors.series import Clock
 

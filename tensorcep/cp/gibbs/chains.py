@@ -32,7 +32,7 @@ from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.base import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
+from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 
@@ -214,15 +214,15 @@ def draw_priors(chains: Chains) -> Chains:
 
     Rows without entries are left out and drawn after it, from it.
     """
-    small, priors = chains.small, []
+    small, law, priors = chains.small, chains.small.prior, []
     for c, prior in enumerate(chains.priors):
-        if prior.modes is None:
+        if prior.modes is None or not isinstance(law, LearnedPrior):
             return chains
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
         rng = generator(small.seed, RandomStream.PRIOR, chains.sweeps, c)
-        priors.append(conditional_of_modes(small.prior.draw(prior.modes, rows, rng), prior.seen))
+        priors.append(conditional_of_modes(law.draw(prior.modes, rows, rng), prior.seen))
     return chains._replace(priors=tuple(priors))
 
 
@@ -237,7 +237,7 @@ def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
 def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains:
     draw = chains.factors.astype(dtype)
     unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
-    drifts = () if not clocks_of(problem.prior) else (_drifts(chains, problem.every_free),)
+    drifts = () if not problem.prior.clocks else (_drifts(chains, problem.every_free),)
     return chains._replace(
         kept=(*chains.kept, draw),
         kept_theta=(*chains.kept_theta, chains.theta.copy()),
@@ -250,7 +250,7 @@ def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains
 def _drifts(chains: Chains, free: np.ndarray) -> np.ndarray:
     """The present parameters of all series in every chain, (C, n, R)."""
     modes: list[Any] = [prior.modes for prior in chains.priors]
-    clocks, places = clocks_of(chains.small.prior), [own.free for own in chains.columns]
+    clocks, places = chains.small.prior.clocks, [own.free for own in chains.columns]
     return np.stack([in_columns(lines_of_modes(own, clocks), clocks, places, free) for own in modes])
 
 

@@ -18,12 +18,11 @@ from tensorcep.cp.gibbs.row_draw import sum_rows
 from tensorcep.cp.model.memmap import in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import squares_left
-from tensorcep.priors.base import clocks_of
-from tensorcep.priors.coupled import Joint, as_slice, draw, in_place
+from tensorcep.priors.coupled import Joint, as_slice, in_place
 from tensorcep.priors.gmrf import Field, draw_gaps
 from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import Links, draw_at, laws_of, n_lines
-from tensorcep.priors.solvers.chain import PiecewiseDraw
+from tensorcep.priors.ou_process import draw_at, laws_of, n_lines
+from tensorcep.priors.solvers.chain import Links, PiecewiseDraw
 
 # Numbers of rows of a graph that gaps are filled of at a time.
 NUMBERS_AT_A_TIME = 20_000_000
@@ -58,7 +57,7 @@ def draw_series(
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
     said, linear = Lam[own], eta[own]
-    mine[at] = rows = draw(prior, said, linear, key, precision, overwrite=not told)
+    mine[at] = rows = prior.draw(said, linear, key, precision, overwrite=not told)
     if not told:
         return 0.0
     fit = np.empty(len(rows))
@@ -102,7 +101,7 @@ def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
 def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
     """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
     first, at = offsets(small.shape), 0
-    for k, clock in enumerate(clocks_of(small.prior)):
+    for k, clock in enumerate(small.prior.clocks):
         if clock is None:
             continue
         own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))

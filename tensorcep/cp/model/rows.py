@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor
+from tensorcep.core.packing import diagonal
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
@@ -63,14 +63,6 @@ def learning(problem: Problem) -> Problem:
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:
     """Moments of the packed rows first:last from their natural parameters."""
     executor.run(row_moments, first, last, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good, align=LANES)
-
-
-@functools.cache
-def diagonal(R: int) -> np.ndarray:
-    """Where the diagonal of a packed matrix lies."""
-    places = np.arange(R) * (np.arange(R) + 3) // 2
-    places.flags.writeable = False
-    return places
 
 
 def times_in_sum(R: int) -> np.ndarray:

@@ -35,11 +35,13 @@ from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
 from tensorcep.cp.stream.deviations import PairRows, apart, first_pairs, joined, messages_to_pairs
-from tensorcep.cp.stream.row_priors import Chain, MapOfFeatures, ModeRows, messages_to, prior_by_others, smoothed
+from tensorcep.cp.stream.row_priors import ModeRows, messages_to, prior_by_others, smoothed
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.coupled import Chain
 from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
 from tensorcep.priors.normal_wishart import Expected
+from tensorcep.priors.regression import MapOfFeatures
 
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
 GROWTH = 1.5
@@ -103,7 +105,9 @@ class StreamState(NamedTuple):
     def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
         """Some rows of mode k at a time, with the prior that their features give them by now."""
         known, mode = self.maps[k] if self.maps else None, self.modes[k]
-        return mode.at(rows, keep, time, None if known is None else known.prior_now(self.designs[k], mode, rows))
+        return mode.at(
+            rows, keep, time, None if known is None else row_priors.prior_now(known, self.designs[k], mode, rows)
+        )
 
 
 class BatchProblem(NamedTuple):
@@ -324,8 +328,8 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
             mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
         else:
             if known is not None:
-                mode.prior_Lam[rows], mode.prior_eta[rows] = known.prior_now(state.designs[k], mode, rows)
-                maps[k] = known.after(state.designs[k], mode, rows, new)
+                mode.prior_Lam[rows], mode.prior_eta[rows] = row_priors.prior_now(known, state.designs[k], mode, rows)
+                maps[k] = row_priors.map_after(known, state.designs[k], mode, rows, new)
             mode.Lam[rows], mode.eta[rows] = new
         mode.seen[rows], mode.time[rows] = True, batch.time
     laws: dict[str, Any] = {"maps": tuple(maps), "chains": tuple(chains), "pairs": pairs}

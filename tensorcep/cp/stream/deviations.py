@@ -17,8 +17,9 @@ from tensorcep.core.packing import offsets
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fit.deviations import expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
-from tensorcep.cp.stream.row_priors import Chain, prior_by_others, rows_together, smoothed
-from tensorcep.priors.laws import Deviations
+from tensorcep.cp.stream.row_priors import prior_by_others, rows_together, smoothed
+from tensorcep.priors.coupled import Chain
+from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.normal_wishart import Expected
 from tensorcep.priors.series import Clock
 

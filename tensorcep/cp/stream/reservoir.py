@@ -16,16 +16,16 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.packing import diagonal
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
-from tensorcep.cp.stream.row_priors import moments_of
 from tensorcep.kernels.slots import LANES
+from tensorcep.priors.base import moments_of
 from tensorcep.priors.fixed import FixedPrior
 
 # What entries that are kept all have, and what they may have.
@@ -291,7 +291,7 @@ def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarr
     if noise is not None:
         before, noise = noise, noise_without(noise, chosen)
         needed |= min(noise.a / before.a, noise.b / before.b) <= MIN_NOISE_SHARE
-    start = moments_of(Natural(problem.prior.Lam, problem.prior.eta))[0]  # where the rows were with the messages
+    start = moments_of(problem.prior.Lam, problem.prior.eta)[0]  # where the rows were with the messages
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
@@ -354,11 +354,11 @@ def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sampl
 
 def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
     """Whether a row is no Gaussian, or has a variance above its limit, (n_rows,) bool."""
-    _, cov, good = moments_of(Natural(Lam, eta))
+    _, cov, good = moments_of(Lam, eta)
     return np.asarray((good <= 0.0) | (cov[:, diagonal(eta.shape[1])] > limit).any(axis=1))
 
 
 def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
     """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
-    cov = moments_of(Natural(prior_Lam, prior_eta))[1]
+    cov = moments_of(prior_Lam, prior_eta)[1]
     return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])

@@ -19,7 +19,7 @@ from tensorcep.cp.workers.site_files import Shelf, Stored, Version
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
-from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.base import ModePrior
 
 
 class ChainsNow(NamedTuple):

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 
 from tensorcep.core.compile import block_kernel, emitted_by, inlined, kernel
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.random import normals, start_stream
 from tensorcep.kernels.rank_update import (
     COLUMNS,
@@ -28,7 +28,6 @@ from tensorcep.kernels.rank_update import (
     vector_at,
 )
 from tensorcep.kernels.slots_rules import FLAGS, emit_add_product, emit_product
-from tensorcep.priors.ou_process import Links
 
 # Elimination of a few lines of a symmetric matrix, whose vectors stay in registers all the time.
 #
@@ -636,28 +635,61 @@ class Marginals(NamedTuple):
     apart: bool = False
 
 
-def draw(
-    prior: Links,
-    Lam: np.ndarray,
-    eta: np.ndarray,
-    key: tuple[int, int, int],
-    precision: float = 1.0,
-    overwrite: bool = False,
-) -> np.ndarray:
-    """A draw (n, D) of the rows whose entries say `precision` times Lam (n, P), eta (n, D); the same for the same key.
+class Links(NamedTuple):
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
 
-    Lam may be overwritten if `overwrite`.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    Attributes
+    ----------
+    of : ou_process.Axis or ou_process.Line
+        The rows in the order of their times, and whether the last is a neighbour of the first (`closed`).
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean, in the order of the times.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
     """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, _ = _eliminated(blocks, overwrite)
-    out = np.empty_like(y)
-    draw_back(V, y, blocks.between, key, out)
-    return _unfolded(out, len(prior.own)) if prior.of.closed else out
+
+    of: Any
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+
+    def draw(
+        self,
+        Lam: np.ndarray,
+        eta: np.ndarray,
+        key: tuple[int, int, int],
+        precision: float = 1.0,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """A draw (n, D) of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        The same for the same key. Lam may be overwritten if `overwrite`.
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, _ = _eliminated(blocks, overwrite)
+        out = np.empty_like(y)
+        draw_back(V, y, blocks.between, key, out)
+        return _unfolded(out, len(self.own)) if self.of.closed else out
+
+    def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+        """The moments of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, log_det = _eliminated(blocks)
+        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
+        marginals_back(V, y, blocks.between, mean, cov, cross)
+        found = Marginals(mean, cov, cross, log_det)
+        return _of_circle(found, self) if self.of.closed else found
 
 
 class PiecewiseDraw:
@@ -682,22 +714,6 @@ class PiecewiseDraw:
         return out
 
 
-def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-    """The moments of the rows whose entries say `precision` times Lam (n, P), eta (n, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, log_det = _eliminated(blocks)
-    mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
-    marginals_back(V, y, blocks.between, mean, cov, cross)
-    found = Marginals(mean, cov, cross, log_det)
-    return _of_circle(found, prior) if prior.of.closed else found
-
-
 def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
     return V, y, _checked(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
@@ -718,16 +734,15 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
         parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
         Lam, eta, *rest = parts
         return Blocks(Lam, eta, float(precision), *rest)
-    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
-    Lam, eta = precision * Lam, precision * eta + prior.field
-    Lam[:, diagonal] += prior.own
+    Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)
+    Lam[:, at] += prior.own
     between = prior.between
     if n % 2:
         used, extra = _extra(prior)
         more = np.zeros((1, Lam.shape[1]))
-        more[0, diagonal] = np.where(used, extra, 1.0)
+        more[0, at] = np.where(used, extra, 1.0)
         for end in (0, -1):
-            Lam[end, diagonal] += extra
+            Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
     return _folded(Lam, eta, between)

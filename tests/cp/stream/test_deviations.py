@@ -40,7 +40,7 @@ class Toy:
     """A stream of one column that is known in both modes, the second one a series, along which rows deviate."""
 
     def __init__(self, monkeypatch, rng):
-        monkeypatch.setattr(row_priors, "law_after", lambda known, *_: known)
+        monkeypatch.setattr(row_priors.Chain, "after", lambda known, *_: known)
         self.rng, self.times, self.u = rng, np.array(FIRST), rng.standard_normal(5)
         of = clock(Series(), Mode("t", Labels(self.times), len(FIRST)))
         one = np.ones(1)
@@ -151,7 +151,7 @@ def test_law_of_deviations_is_learned_on_from_all_pairs(rng):
     pairs = deviations.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
     known, own = pairs.chain, pairs.clock(of)
     for _ in range(5):
-        known = row_priors.law_after(known, own, np.ones(n * m, dtype=bool), pairs.told)
+        known = known.after(own, np.ones(n * m, dtype=bool), *pairs.told)
     assert known.precision[0] * known.length[0] == pytest.approx(PRECISION * LENGTH, rel=0.15)
     assert 0.7 < known.length[0] / LENGTH < 1.45  # lengths are those of a grid
     assert abs(known.mean[0]) < 1e-9
