@@ -75,7 +75,7 @@ def test_normal_wishart_is_the_posterior_density(rng):
 def test_normal_wishart_counts_the_covariance_of_the_rows(rng):
     """Expected rows give the average, over draws of the rows, of what draws give (the scatter is quadratic in them)."""
     (mean, *_), (cov, *_) = random_moments(rng)
-    found = prior_of().posterior(0, mean, cov.sum(axis=0))
+    found = prior_of().laws[0].posterior(mean, cov.sum(axis=0))
     roots = np.linalg.cholesky(cov + 1e-12 * np.eye(2))
     scatter = np.eye(2) + sum(np.outer(m, m) + r @ r.T for m, r in zip(mean, roots, strict=True))
     total = mean.sum(axis=0)

@@ -34,8 +34,17 @@ from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.deviations import PairRows, apart, first_pairs, joined, messages_to_pairs
-from tensorcep.cp.stream.row_priors import ModeRows, messages_to, prior_by_others, smoothed
+from tensorcep.cp.stream.row_priors import (
+    ModeRows,
+    PairRows,
+    apart,
+    first_pairs,
+    joined,
+    messages_to,
+    messages_to_pairs,
+    prior_by_others,
+    smoothed,
+)
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.coupled import Chain
 from tensorcep.priors.features import Design

@@ -30,106 +30,22 @@ from tensorcep.cp.inputs.coordinates import (
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.stream.adf import StreamState, absorbed
-from tensorcep.cp.stream.cold_start import Beginning, begin_with, leaves_choice
-from tensorcep.cp.stream.learn import (
+from tensorcep.cp.stream.adf import absorbed
+from tensorcep.cp.stream.cold_start import (
+    Beginning,
     Commit,
     begin_again,
+    begin_with,
     check_stream,
-    engine_of,
-    learned_by,
-    streamed,
+    leaves_choice,
     without_seconds,
 )
-from tensorcep.cp.stream.reservoir import (
-    MIN_NOISE_SHARE,
-    Reservoir,
-    Sample,
-    noise_without,
-    revisit,
-    subtracted,
-    unsound,
-    widest,
-)
-from tensorcep.cp.stream.row_priors import ModeRows
-from tensorcep.cp.stream.store import Stream
+from tensorcep.cp.stream.learn import engine_of, learned_by, streamed
+from tensorcep.cp.stream.reservoir import Stream, moved_up, revisit, without_entries, without_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.graph import Net
-
-
-def without_entries(
-    state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool
-) -> tuple[StreamState, Reservoir, int]:
-    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool, on its own arrays.
-
-    And how many rows were no Gaussian without these entries: they begin again from their prior, with the messages of
-    the entries that the reservoir still holds. `whole` says that the reservoir holds every entry: a row without any is
-    then at its prior again, unseen, and a dispersion, which has no messages, is to be learned anew. Otherwise its law
-    stays.
-    """
-    sample = reservoir.sample
-    lost, left = sample.at(gone), sample.at(~gone)
-    found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
-    noise = state.noise
-    if noise is not None:
-        rest = noise_without(noise, lost)
-        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
-    dispersion = None if whole else state.dispersion
-    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
-    reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
-    return state, reservoir, sum(reset for _, reset in found)
-
-
-def _mode_without(
-    mode: ModeRows, k: int, lost: Sample, left: Sample, keep: float, time: float, whole: bool
-) -> tuple[ModeRows, int]:
-    """One mode of `without_entries`, and how many of its rows begin again."""
-    rows = np.unique(lost.coords[:, k])
-    prior = mode.prior_Lam[rows], mode.prior_eta[rows]
-    Lam, eta = _summed(*mode.at(rows, keep, time), rows, lost, k, -1.0)
-    again = unsound(Lam, eta, widest(*prior))
-    empty = ~np.isin(rows, left.coords[:, k]) & whole
-    begun = _summed(*prior, rows, left.at(np.isin(left.coords[:, k], rows)), k, 1.0)
-    for part, base, anew in zip((Lam, eta), prior, begun, strict=True):
-        part[again] = anew[again]
-        part[empty] = base[empty]
-    new = ModeRows(*(array.copy() for array in mode))
-    new.Lam[rows], new.eta[rows], new.time[rows] = Lam, eta, time
-    new.seen[rows[empty]] = False
-    return new, int((again & ~empty).sum())
-
-
-def _summed(
-    Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample, k: int, sign: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of some rows of mode k with the messages of a sample, or (sign -1) without them."""
-    one = sample._replace(Lam=-sign * sample.Lam[:, [k]], eta=-sign * sample.eta[:, [k]])
-    return subtracted(Lam, eta, np.searchsorted(rows, sample.coords[:, [k]]), one)
-
-
-def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
-    """The stream without some rows of mode k, which no entry of its reservoir may refer to."""
-    state, held, known = stream.state, stream.reservoir, stream.keys[k]
-    mode = ModeRows(*(np.delete(array[: state.sizes[k]], dropped, axis=0) for array in state.modes[k]))
-    modes = tuple(mode if j == k else own for j, own in enumerate(state.modes))
-    sizes = tuple(size - len(dropped) * (j == k) for j, size in enumerate(state.sizes))
-    if held is not None:
-        held = held._replace(sample=held.sample._replace(coords=moved_up(held.sample.coords, k, dropped)))
-    out, keys = set(dropped.tolist()), list(stream.keys)
-    if known is not None:
-        keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
-    state = state._replace(modes=modes, sizes=sizes)
-    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
-
-
-def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
-    """Coordinates (N, K) after rows of mode k, sorted, were dropped: those that follow have moved up."""
-    coords = coords.copy()
-    coords[:, k] -= np.searchsorted(dropped, coords[:, k])
-    return coords
-
 
 # Which entries are gone, (n,) bool, by their coordinates (n, K); and the rows of a mode that go with them.
 GoneOf = Callable[[np.ndarray], np.ndarray]

@@ -14,7 +14,7 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import uniform_means
-from tensorcep.cp.stream.store import StoredStream, Stream, stored_stream, stream_of
+from tensorcep.cp.stream.reservoir import StoredStream, Stream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 

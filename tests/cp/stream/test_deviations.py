@@ -16,7 +16,7 @@ from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.stream import cold_start, deviations, row_priors
+from tensorcep.cp.stream import cold_start, row_priors
 from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
 from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
@@ -54,7 +54,7 @@ class Toy:
             for m, rows in ((3, row), (n, along))
         )
         none = [np.zeros(0) for _ in range(4)]
-        pairs = deviations.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
+        pairs = row_priors.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
         noise = GammaNoise(1e14, 1e14 / TAU)
         both = {"chains": (None, chain), "clocks": (None, of), "pairs": pairs}
         self.state = StreamState(1, (3, n), modes, noise, noise, 0.0, **both)
@@ -148,7 +148,7 @@ def test_law_of_deviations_is_learned_on_from_all_pairs(rng):
     rows, along = (part.ravel() for part in np.indices((n, m)))
     drawn = np.linalg.cholesky(kernel(times, times)) @ rng.standard_normal((m, n))
     told = np.full(n * m, 1e4), 1e4 * drawn.T.ravel()
-    pairs = deviations.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
+    pairs = row_priors.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
     known, own = pairs.chain, pairs.clock(of)
     for _ in range(5):
         known = known.after(own, np.ones(n * m, dtype=bool), *pairs.told)
