@@ -65,7 +65,6 @@ LEAST = -1e100
 # Entries of a batch, where the first ones are learned in batches. From 100 to 1000 it made no difference.
 BATCH = 500
 UNKNOWN = Standing()
-PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0."
 
 
 class Beginning(NamedTuple):
@@ -192,11 +191,16 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     if way is None or not way.tries:
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
-    if spec.revisit and entries.extent is not None:
-        fail_value(PLAIN_REVISITED)
-    if spec.revisit and entries.power is not None:
-        fail_value(WHOLE_REVISITED)
+    check_revisited(spec, entries.extent, entries.power)
     return plan
+
+
+def check_revisited(spec: FitSpec, extent: np.ndarray | None, power: np.ndarray | None) -> None:
+    """Refuse entries with extents or weights where some are revisited."""
+    if spec.revisit and extent is not None:
+        fail_value("revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0.")
+    if spec.revisit and power is not None:
+        fail_value(WHOLE_REVISITED)
 
 
 def _told(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:

@@ -1,6 +1,6 @@
 """One batch of a stream: what learning it takes, decided and checked before anything changes, and undone if need be.
 
-It is predicted before it is learned (`prequential`), and learned no farther than it is predicted better for it
+It is predicted before it is learned (`outliers`), and learned no farther than it is predicted better for it
 (`learn_no_worse`); `learn_arrival` is all of it together. What a stream cannot learn is refused (`check_stream`).
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import time as clock
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,21 +28,20 @@ from tensorcep.cp.inputs.side_information import (
     lost_knowledge,
     warn_of_new_rows,
 )
-from tensorcep.cp.inputs.weights import WHOLE_REVISITED, check_power
+from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior, Result
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream import adf, outliers
 from tensorcep.cp.stream.adf import BatchProblem, StreamState
 from tensorcep.cp.stream.cold_start import (
-    PLAIN_REVISITED,
     Beginning,
     Commit,
     begin_again,
     begin_with,
+    check_revisited,
     check_stream,
     compared,
     continued_stream,
@@ -160,10 +160,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
-    if spec.revisit and arrival.weights is not None:
-        fail_value(WHOLE_REVISITED)
-    if spec.revisit and arrival.extents is not None:
-        fail_value(PLAIN_REVISITED)
+    check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
@@ -193,16 +190,6 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     generator = np.random.PCG64(np.random.SeedSequence([seed, mode]))
     generator.advance(first * rank)
     return np.random.Generator(generator).random((last - first, rank))
-
-
-def learn_batch(plan: BatchPlan) -> LearnedBatch:
-    """Learn a batch; the stream is not changed.
-
-    FloatingPointError where the result is not finite.
-    """
-    learned = learned_by(plan.engine, plan.joined, plan.visit)
-    again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
-    return learned if again is None else learned_by(plan.engine, again, plan.visit)
 
 
 def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
@@ -251,7 +238,9 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
 
     FloatingPointError where the result is not finite.
     """
-    learned = learn_batch(plan)
+    learned = learned_by(plan.engine, plan.joined, plan.visit)
+    again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    learned = learned if again is None else learned_by(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
     found, step = learned, 1.0
@@ -320,20 +309,7 @@ class StreamRows:
         )
         return rows_of_posterior(posterior, labels, *self._unseen)
 
-    @property
-    def posterior(self) -> Result:
-        """The posterior of all rows."""
-        return self._made.posterior
-
-    @property
-    def belief(self) -> Components:
-        """The same as predictions take it."""
-        return self._made.belief
-
-    @property
-    def labels(self) -> tuple[Labels | None, ...]:
-        """The labels of the rows so far."""
-        return self._made.labels
+    posterior, belief, labels = (property(attrgetter(f"_made.{name}")) for name in FittedRows._fields)
 
 
 def learn_arrival(
@@ -383,7 +359,10 @@ def _learn_next(
     coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
     plan = plan_batch(spec, fit, arrival)
     batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    before, likelihood = outliers.before_learning(batch), batch.problem.likelihood
+    before, likelihood = (
+        outliers.predictions(batch, outliers.belief_before(batch), batch.rows),
+        batch.problem.likelihood,
+    )
     if watch is not None:
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
         predicted = outliers.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))

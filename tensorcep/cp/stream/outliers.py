@@ -52,11 +52,6 @@ def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np
     return Predicted(mean, score, variance)
 
 
-def before_learning(batch: BatchProblem) -> Predicted:
-    """The predictions of a batch before it is learned."""
-    return predictions(batch, belief_before(batch), batch.rows)
-
-
 # Values that what is known makes impossible: left out, unless they go on and are a change.
 #
 # One such value would decide all rows that it touches and the noise: a Gaussian likelihood follows it wherever it is.

@@ -20,6 +20,7 @@ import numpy as np
 from tensorcep.core.packing import diagonal
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.calibration.prequential import Standing
+from tensorcep.cp.fit.forget import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
@@ -434,13 +435,6 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
         keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
     state = state._replace(modes=modes, sizes=sizes)
     return stream._replace(state=state, reservoir=held, keys=tuple(keys))
-
-
-def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
-    """Coordinates (N, K) after rows of mode k, sorted, were dropped: those that follow have moved up."""
-    coords = coords.copy()
-    coords[:, k] -= np.searchsorted(dropped, coords[:, k])
-    return coords
 
 
 class Stream(NamedTuple):
