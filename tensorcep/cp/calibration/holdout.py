@@ -16,10 +16,9 @@ from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.components import EVEN
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
+from tensorcep.likelihoods.parameters.scale_mixture import EVEN, log_likelihoods
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 

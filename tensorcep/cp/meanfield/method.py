@@ -61,6 +61,7 @@ from tensorcep.cp.posterior.components import Thresholds
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
@@ -290,9 +291,8 @@ def laws_of_dispersions(state: MeanFieldState, problem: Problem) -> tuple[Learne
         f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
         law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
     else:
-        counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
-        law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
+        rate = learned.groups.totals(lambda at: present[at] * softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
+        law = learned.law_of_counts(state.law, rate, state.counts)  # type: ignore[union-attr]
     return learned.pooled(law)  # type: ignore[union-attr]
 
 

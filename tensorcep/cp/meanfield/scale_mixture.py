@@ -18,10 +18,10 @@ from tensorcep.cp.meanfield.state import MeanFieldState, UnevenFactors
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise, UnevenNoise
-from tensorcep.cp.posterior.components import EVEN
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
+    EVEN,
     Evenness,
     GroupSums,
     fitted,

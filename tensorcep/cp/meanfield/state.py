@@ -12,12 +12,12 @@ from tensorcep.cp.meanfield.sites import ExpectedSites
 from tensorcep.cp.meanfield.stored import StoredSums
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
+from tensorcep.cp.model.parameters import Learned, in_places_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import PriorFactor
 from tensorcep.cp.model.rows import RowState
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.base import Gamma, Groups
 from tensorcep.likelihoods.parameters.scale_mixture import Evenness
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
