@@ -15,7 +15,7 @@ Statistica Sinica 6, for drawing alpha with the factors integrated out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv, gammaln, lambertw, logsumexp, stdtrit
@@ -37,9 +37,6 @@ from tensorcep.likelihoods.parameters.base import (
     room_for_stream,
 )
 from tensorcep.likelihoods.parameters.precision import NoisePrecision, alike, mean_log_density
-
-if TYPE_CHECKING:
-    from tensorcep.likelihoods.base import Likelihood
 
 # What alpha may be, evenly spaced in its log, each equally likely beforehand: from noise whose variance just exists
 # (2.2 degrees of freedom) to noise that is nearly the same everywhere (factors vary by 3 %).
@@ -196,22 +193,6 @@ def student_logpdf(residual: np.ndarray, tau: np.ndarray, shape: np.ndarray) -> 
     half = 0.5 * tau * residual * residual / shape
     constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(shape)
     return np.asarray(constant + 0.5 * np.log(tau) - LOG_SQRT_2PI - (shape + 0.5) * np.log1p(half))
-
-
-def log_likelihoods(
-    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
-) -> np.ndarray:
-    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
-    if shape is not None and not likelihood.censored:
-        return student_logpdf(y - f, theta, shape)
-    if shape is not None:
-        factors, log_weight = nodes(shape)
-        each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
-        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    flat = y.ravel(), f.ravel(), theta.ravel()
-    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(*flat, value, d1, d2)
-    return value.reshape(f.shape)
 
 
 def seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float) -> tuple[float, float]:
