@@ -18,14 +18,14 @@ from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, arranged
 from tensorcep.cp.model.entries import EntriesByRow, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, taken_off
-from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
+from tensorcep.cp.model.parameters import Learned, in_places_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import PriorFactor, rows_together
 from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.base import Gamma, Groups
 from tensorcep.likelihoods.parameters.scale_mixture import Evenness
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
