@@ -48,6 +48,8 @@ class PriorFactor(NamedTuple):
         log|Lam| / 2 of `now`.
     bound : float
         What uncertainty of the prior adds to the bound (0 for a fixed one).
+    marginals : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
     chained : tuple of Chained or None
         The prior of the rows of each mode that is a series, where it is learned.
     """
@@ -56,11 +58,16 @@ class PriorFactor(NamedTuple):
     mean: np.ndarray
     half_log_det: np.ndarray
     bound: float
+    marginals: tuple[Marginals | None, ...]
     chained: tuple[Chained | None, ...] = ()
 
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""
         return self.chained[k] if self.chained else None
+
+    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
+        """The same after an update of the coupled rows of mode k."""
+        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
 
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
@@ -71,17 +78,15 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     half_log_det = np.empty(len(rows.mean))
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
-    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
+    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
 
 
-def learned_from_rows(
-    prior: PriorFactor, problem: Problem, rows: RowState, found: tuple[Marginals | None, ...] = ()
-) -> PriorFactor:
-    """The optimal factor of the prior given the rows, `found` together where they are coupled; a fixed one as it is."""
+def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
+    """The optimal factor of the prior given the rows; a fixed one as it is."""
     now, shape, law = prior.now, problem.shape, problem.prior
     if now.modes is None or not isinstance(law, LearnedPrior):
         return prior
-    coupled = [coupled_moments(k, problem, rows, found[k] if found else None) for k in range(len(shape))]
+    coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
     modes, posterior = law.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], shape)
     new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, law, modes, shape)
@@ -90,7 +95,7 @@ def learned_from_rows(
         eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
         new = new._replace(eta=np.concatenate(eta))
     chained = tuple(law.chained(k, posterior) for k in range(len(shape)))
-    return PriorFactor(new, mean, half_log_det, law.bound(posterior), chained)
+    return PriorFactor(new, mean, half_log_det, law.bound(posterior), prior.marginals, chained)
 
 
 def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
@@ -148,19 +153,16 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
 
 
-def rows_bound(
-    prior: PriorFactor,
-    rows: RowState,
-    shape: tuple[int, ...],
-    executor: Executor,
-    found: tuple[Marginals | None, ...] = (),
-) -> float:
+def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence, coupled = np.empty(len(rows.mean)), 0.0
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
-            divergence[a:b], coupled = prior.half_log_det[a:b], coupled + _of_series(series, a, rows, found[k])
+            divergence[a:b], coupled = (
+                prior.half_log_det[a:b],
+                coupled + _of_series(series, a, rows, prior.marginals[k]),
+            )
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
