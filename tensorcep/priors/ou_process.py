@@ -14,10 +14,10 @@ from tensorcep.priors.deviations import SAME_TIME, neighbours
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.chain import Links
-from tensorcep.priors.solvers.neighbours import (
+from tensorcep.priors.solvers.chain import (
+    Links,
     expected_parts,
-    moments_of,
+    kernel_moments,
     neighbour_lines,
     neighbour_sums,
     solve_banded,
@@ -148,7 +148,7 @@ class Axis(NamedTuple):
         """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
         grid = self.grid
         found = neighbour_sums(
-            moments_of(rows, variance, cross), self.which, self.phase, self.n_phases, grid.near.shape[1]
+            kernel_moments(rows, variance, cross), self.which, self.phase, self.n_phases, grid.near.shape[1]
         )
         square, near, between = found[0]
         squares: np.ndarray = grid.own[:, None] * square[0]
@@ -324,7 +324,7 @@ class Chained(NamedTuple):
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        prior, moments = self.links, moments_of(rows, variance, cross)
+        prior, moments = self.links, kernel_moments(rows, variance, cross)
         given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
         square, linear = expected_parts(*given, *moments)
         return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
