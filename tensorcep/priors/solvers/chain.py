@@ -522,7 +522,7 @@ def _add_sums(rows, variance, cross, which, phase, square, near_squares, product
 def neighbour_sums(
     moments: tuple[np.ndarray, ...], which: np.ndarray, phase: np.ndarray, P: int, J: int
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Sums over rows with these `kernel_moments` them: means (n, D), variances (n, D) and covariances of neighbours (E, D).
+    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
 
     Of the last two arrays without lines are zeros. First those of squares: of all rows (1, D), and by distance (J, D),
     of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and phase, (J, P, D),
