@@ -202,7 +202,7 @@ class LearnedPrior(RowPrior):
         return replace(self, Lam=Lam, eta=eta, mean=mean * used, scale=np.where(used, scale, 1.0), free=used)
 
 
-class Learned(NamedTuple):
+class ModeParameters(NamedTuple):
     """What is learned of the prior of a mode's rows, in D columns: mean (D,), precision (D, D), slopes or a drift."""
 
     mean: np.ndarray
@@ -222,14 +222,14 @@ class ModeLaw(Protocol):
     def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any:
         """Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours."""
 
-    def expected(self, q: Any) -> Learned:
+    def expectation(self, q: Any) -> ModeParameters:
         """The prior that the rows should have."""
 
-    def drawn(self, now: Learned | None, rows: np.ndarray, rng: np.random.Generator) -> Learned:
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         """A draw given draws (n, R) of the rows with entries; `now` is the one before, where that matters."""
 
     def bound(self, q: Any) -> float:
-        """What the parameters add to a lower bound that takes what is `expected`."""
+        """What the parameters add to a lower bound that takes the `expectation`."""
 
 
 class Conditional(NamedTuple):

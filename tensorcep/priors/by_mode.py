@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.priors.base import Coupled, Drift, Learned, LearnedPrior, ModeLaw, ModePrior, Slopes
+from tensorcep.priors.base import Coupled, Drift, LearnedPrior, ModeLaw, ModeParameters, ModePrior, Slopes
 from tensorcep.priors.coupled import CoupledLaw, Joint, Known, Prepared, prepared
 from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, NormalWishartLaw
@@ -81,14 +81,14 @@ class PriorByMode(LearnedPrior):
     def expectation(self, now: ModePrior, posterior: tuple[Any, ...]) -> ModePrior:
         """What each law expects, in the free columns; the others keep their present prior `now`."""
         parts = zip(self.laws, posterior, strict=True)
-        return self._in_all(now, [None if law is None or q is None else law.expected(q) for law, q in parts])
+        return self._in_all(now, [None if law is None or q is None else law.expectation(q) for law, q in parts])
 
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
         """Draw the parameters of every mode given draws of its rows with entries."""
-        found: list[Learned | None] = [None] * len(rows)
+        found: list[ModeParameters | None] = [None] * len(rows)
         for k in self._in_turn:
             law: Any = self.laws[k]
-            found[k] = law.drawn(self._in_free(now, k) if isinstance(law, FeaturesLaw) else None, rows[k], rng)
+            found[k] = law.draw(self._in_free(now, k) if isinstance(law, FeaturesLaw) else None, rows[k], rng)
         return self._in_all(now, found)
 
     def bound(self, posterior: tuple[Any, ...]) -> float:
@@ -131,15 +131,15 @@ class PriorByMode(LearnedPrior):
         """The expected prior of the rows of mode k, where they are coupled."""
         return getattr(posterior[k], "chained", None)
 
-    def _in_free(self, modes: ModePrior, k: int) -> Learned:
+    def _in_free(self, modes: ModePrior, k: int) -> ModeParameters:
         """What is known of mode k, in its free columns."""
         free, slopes = self.free[k], modes.slopes[k] if modes.slopes else None
         drift = modes.drifts[k] if modes.drifts else None
         slopes = None if slopes is None else slopes._replace(coef=slopes.coef[:, free])
         drift = None if drift is None else drift._replace(length=drift.length[free], season=drift.season[:, free])
-        return Learned(modes.mean[k, free], modes.precision[k][np.ix_(free, free)], slopes, drift)
+        return ModeParameters(modes.mean[k, free], modes.precision[k][np.ix_(free, free)], slopes, drift)
 
-    def _in_all(self, now: ModePrior, found: Sequence[Learned | None]) -> ModePrior:
+    def _in_all(self, now: ModePrior, found: Sequence[ModeParameters | None]) -> ModePrior:
         """What was learned of each mode in all columns; those that are not free keep their present prior `now`."""
         mean, precision = now.mean.copy(), now.precision.copy()
         slopes: list[Slopes | None] = [None] * len(found)

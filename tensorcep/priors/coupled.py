@@ -13,7 +13,7 @@ import numpy as np
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.priors import gmrf
-from tensorcep.priors.base import Coupled, Drift, Learned, moments_of
+from tensorcep.priors.base import Coupled, Drift, ModeParameters, moments_of
 from tensorcep.priors.gmrf import Field, field
 from tensorcep.priors.graph import Net
 from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, axis, levels, links_at, table
@@ -94,17 +94,17 @@ class CoupledLaw(NamedTuple):
         known = table(of, of.sums(rows[:, self.free] - self.centre, variance, cross), self.rate)
         weight = known.shares * known.a / known.b
         joint: Any = of.joint(weight.sum(axis=1), levels(of, known, weight), self.centre)
-        prior = of.expected(joint)
+        prior = of.chained(joint)
         bound = float(known.log_sum.sum()) - prior.expected(rows[:, self.free], variance, cross)
         return PosteriorOfDrift(known, prior, bound)
 
-    def expected(self, q: PosteriorOfDrift) -> Learned:
+    def expectation(self, q: PosteriorOfDrift) -> ModeParameters:
         """The parameters at the most probable length and strength."""
         known, D = q.table, len(self.centre)
         best = known.log_z.reshape(-1, D).argmax(axis=0)
         return self._at(best, known.a / known.b.reshape(-1, D)[best, np.arange(D)], known)
 
-    def drawn(self, now: Learned | None, rows: np.ndarray, rng: np.random.Generator) -> Learned:
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         """Draw the parameters given draws of the rows with entries."""
         of, D = self.of, len(self.centre)
         known = table(of, of.sums(in_order(of, rows)[:, self.free] - self.centre), self.rate)
@@ -118,16 +118,20 @@ class CoupledLaw(NamedTuple):
         """What learning adds to a lower bound that takes the expected prior of the rows."""
         return q.bound
 
-    def _at(self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: np.ndarray | None = None) -> Learned:
+    def _at(
+        self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: np.ndarray | None = None
+    ) -> ModeParameters:
         """The parameters at these places (D,) of the grid, of these precisions (D,)."""
         L, S, D = known.log_z.shape
         at = np.zeros((L * S, D))
         at[best, np.arange(D)] = 1.0
         one = None if noise is None else (np.repeat(noise[:1], L, axis=0), np.repeat(noise[None, 1:], L, axis=0))
         found = levels(self.of, known, at.reshape(L, S, D), one).sum(axis=0)
-        return Learned(self.centre + found[0], np.diag(scale), None, Drift(self.of.lengths[best // S], found[1:]))
+        return ModeParameters(
+            self.centre + found[0], np.diag(scale), None, Drift(self.of.lengths[best // S], found[1:])
+        )
 
-    def links(self, found: Learned) -> Joint:
+    def links(self, found: ModeParameters) -> Joint:
         """The prior of the rows at these parameters."""
         drift: Any = found.drift
         scale = (self.of.lengths[:, None] == drift.length) * np.diagonal(found.precision)
@@ -218,7 +222,7 @@ class Chain(NamedTuple):
         mean[of.order] = found.mean
         law = CoupledLaw(np.ones(D, dtype=bool), self.centre, self.width, self.weight, of)
         q: Any = law.posterior(mean, None, Coupled(found.cov[:, diagonal(D)], found.cross))
-        new = law.expected(q)
+        new = law.expectation(q)
         drift: Any = new.drift
         return self._replace(mean=new.mean, precision=np.diagonal(new.precision).copy(), **drift._asdict())
 

@@ -116,7 +116,7 @@ class Field(NamedTuple):
         own, between, rest = (np.ascontiguousarray(part.T @ scale) for part in (self.own, self.between, self.rest))
         return Bonds(self, own, self.total.T @ (level[:, 0] + scale * centre), between, rest, scale.argmax(axis=0))
 
-    def expected(self, prior: Bonds) -> Chained:
+    def chained(self, prior: Bonds) -> Chained:
         """Such a prior without its means and determinants, of which a bound needs none."""
         return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
 

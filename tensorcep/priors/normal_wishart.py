@@ -11,7 +11,7 @@ from scipy.special import digamma, multigammaln
 from tensorcep.core.compile import block_kernel
 from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rank_update import add_outer_products, padded
-from tensorcep.priors.base import Coupled, Learned
+from tensorcep.priors.base import Coupled, ModeParameters
 
 # Draws of the mean and the precision of normal vectors, of which a chain makes one for every mode in every sweep.
 #
@@ -185,11 +185,11 @@ class NormalWishartLaw(NamedTuple):
         scatter[np.diag_indices(D)] += self.weight * self.width**2
         return NormalWishart((rows * self.centre + n * average) / (rows + n), rows + n, self.weight * D + n, scatter)
 
-    def expected(self, q: NormalWishart) -> Learned:
+    def expectation(self, q: NormalWishart) -> ModeParameters:
         """E[Lam] and E[Lam]^-1 E[Lam mu]."""
-        return Learned(q.mean, q.df * inverse(q.scatter))
+        return ModeParameters(q.mean, q.df * inverse(q.scatter))
 
-    def drawn(self, now: Learned | None, rows: np.ndarray, rng: np.random.Generator) -> Learned:
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         """Draw (mu, Lam) from their posterior given draws of the rows.
 
         Raises
@@ -204,7 +204,7 @@ class NormalWishartLaw(NamedTuple):
         scatter, mean, precision = np.empty((D, D)), np.empty(D), np.empty((D, D))
         if not draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
             raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
-        return Learned(mean, precision)
+        return ModeParameters(mean, precision)
 
     def bound(self, q: NormalWishart) -> float:
         """What learning adds to a lower bound that takes the expectation for the rows' prior.

@@ -139,7 +139,7 @@ class Axis(NamedTuple):
         neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
         return Links(self, own, field, between)
 
-    def expected(self, prior: Links) -> Chained:
+    def chained(self, prior: Links) -> Chained:
         """Such a prior with its means and determinants, column by column."""
         mean, log_det = solved(prior.own, prior.between, prior.field, self.closed)
         return Chained(prior, log_det, mean)

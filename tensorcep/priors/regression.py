@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.persist.records import Sized
-from tensorcep.priors.base import Coupled, Learned, Slopes, moments_of
+from tensorcep.priors.base import Coupled, ModeParameters, Slopes, moments_of
 from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import (
     MEAN_ROWS,
@@ -290,9 +290,9 @@ class FeaturesLaw(NamedTuple):
         """The best posterior given the moments of the rows with entries, and the strength that goes with it."""
         scatter, df = self.before
         own = cov[np.ix_(self.free, self.free)]
-        return self.given(sums(self.have, mean[:, self.free] - self.centre, scatter + own, df))
+        return self.from_sums(sums(self.have, mean[:, self.free] - self.centre, scatter + own, df))
 
-    def given(self, known: FeatureSums) -> PosteriorOfSlopes:
+    def from_sums(self, known: FeatureSums) -> PosteriorOfSlopes:
         """The same given sums over the rows."""
         strength = best_strength(self.have, known)
         coef, level = solution(self.have, known, strength)
@@ -300,11 +300,11 @@ class FeaturesLaw(NamedTuple):
         wishart = NormalWishart(at, self.have.rows, known.df, scatter_at(self.have, known, strength))
         return PosteriorOfSlopes(at, Slopes(coef, strength), wishart)
 
-    def expected(self, q: PosteriorOfSlopes) -> Learned:
+    def expectation(self, q: PosteriorOfSlopes) -> ModeParameters:
         """E[Lam], and the means of mu and B."""
-        return Learned(q.mean, q.wishart.df * inverse(q.wishart.scatter), q.slopes)
+        return ModeParameters(q.mean, q.wishart.df * inverse(q.wishart.scatter), q.slopes)
 
-    def drawn(self, now: Any, rows: np.ndarray, rng: np.random.Generator) -> Learned:
+    def draw(self, now: Any, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         """Draw (mu, Lam, B) and the strength given draws of the rows."""
         apart = (rows if self.free.all() else rows[:, self.free]) - self.centre
         old: Slopes | None = now.slopes
@@ -312,7 +312,7 @@ class FeaturesLaw(NamedTuple):
             old = Slopes(np.zeros((self.have.design.n_features, len(self.centre))), self.have.design.size)
         known = sums(self.have, apart, *self.before)
         mean, precision, new = draw(self.have, known, old, now.precision, apart, rng)
-        return Learned(self.centre + mean, precision, new)
+        return ModeParameters(self.centre + mean, precision, new)
 
     def bound(self, q: PosteriorOfSlopes) -> float:
         """What the mode adds to the bound.
@@ -432,15 +432,15 @@ class MapOfFeatures(NamedTuple):
             square=self.square + sign * square,
         )
 
-    def learned(self, design: Design) -> MapOfFeatures:
+    def learn(self, design: Design) -> MapOfFeatures:
         """The map with its law given the rows that it holds."""
         count, (a, b) = self.weight_of_mean, STRENGTH
         values, vectors = decomposed(self.gram, self.total, count)
         have = PreparedFeatures(design, self.total, count, values, vectors, (a, b / design.size))
         law = FeaturesLaw(self.free, self.centre, self.width, self.weight, have)
         scatter, df = law.before
-        q = law.given(with_level_out(have, self.apart, scatter + self.square, self.cross, df + self.rows))
-        found, root = law.expected(q), vectors / np.sqrt(values + q.slopes.strength)
+        q = law.from_sums(with_level_out(have, self.apart, scatter + self.square, self.cross, df + self.rows))
+        found, root = law.expectation(q), vectors / np.sqrt(values + q.slopes.strength)
         return self._replace(mean=found.mean, precision=found.precision, **q.slopes._asdict(), root=root)
 
     def with_root(self) -> MapOfFeatures:
@@ -461,7 +461,7 @@ class MapOfFeatures(NamedTuple):
 
 
 def map_of_fit(
-    free: np.ndarray, expected: tuple[np.ndarray, np.ndarray, float], found: Learned, n_features: int
+    free: np.ndarray, expected: tuple[np.ndarray, np.ndarray, float], found: ModeParameters, n_features: int
 ) -> MapOfFeatures:
     """The map that a fit has found of a mode, without any row; `expected` has centre and width (R,), and weight."""
     (centre, width, weight), slopes = expected, found.slopes

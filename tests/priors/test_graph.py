@@ -105,7 +105,7 @@ def test_rows_have_the_moments_of_a_dense_gaussian(rng):
     whole, variance = np.einsum("nd,nd->", eta, found.mean), found.cov[:, [0, 2]]
     whole -= 0.5 * np.einsum("nde,nde->", Lam, unpack(found.cov, 2) + found.mean[:, :, None] * found.mean[:, None])
     whole += 0.5 * (found.mean.size * (1.0 + np.log(2.0 * np.pi)) - found.log_det)
-    whole += of.expected(prior).expected(found.mean, variance, found.cross)
+    whole += of.chained(prior).expected(found.mean, variance, found.cross)
     constant = sum(-np.linalg.slogdet(c)[1] - m * m * np.linalg.inv(c).sum() for c, m in zip(covs, mean, strict=True))
     assert whole + 0.5 * constant == pytest.approx(log_z, abs=1e-8)
 

@@ -92,7 +92,7 @@ def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     roots, eta = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 2))
     Lam = roots @ roots.swapaxes(1, 2)
     mean, cov, log_z = dense(covs, means, Lam, eta)
-    found, of_prior = prior.marginals(pack(Lam), eta), of.expected(prior)
+    found, of_prior = prior.marginals(pack(Lam), eta), of.chained(prior)
     np.testing.assert_allclose(of_prior.mean, means, atol=1e-8)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(unpack(found.cov, 2), [cov[t, :, t] for t in range(n)], atol=1e-8)
@@ -124,7 +124,7 @@ def test_gaussian_noise_gives_the_evidence_of_the_process(rng):
     variance = found.cov
     said = (y[:, None] * found.mean - 0.5 * (found.mean**2 + variance)).sum() / noise + shift
     entropy = 0.5 * (8 * (1.0 + np.log(2.0 * np.pi)) - found.log_det)
-    bound = said + of.expected(prior).expected(found.mean, variance, found.cross) + entropy
+    bound = said + of.chained(prior).expected(found.mean, variance, found.cross) + entropy
     exact = multivariate_normal.logpdf(y, means[:, 0], cov + noise * np.eye(8))
     assert bound == pytest.approx(exact, abs=1e-8)
 

@@ -47,7 +47,7 @@ from tensorcep.cp.plan.spec import FitSpec, check_revisit, is_auto
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, learn, may_be_bold, posterior_of
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, begin, learn, may_be_bold, posterior_of
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, empty_reservoir, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
@@ -225,7 +225,7 @@ def _watched_to(shape: Sequence[int], rank: int) -> int:
     return min(SETTLED, enough(shape, rank))
 
 
-def compared(
+def compare_with_fit(
     spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit if one is due.
@@ -371,7 +371,7 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
             extent=extents_at(problem, places),
         )
         one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
-        state = absorbed(state, batch, one.posterior)
+        state = absorb(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
 
 
@@ -383,7 +383,7 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
     Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
-    told, too_much = adf.with_noise_told(problem, posterior)
+    told, too_much = adf.with_sure_noise(problem, posterior)
     state, known = adf.begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
     about = known["_expected"], problem.every_free, known["_features"], known["_series"]
     state = adf.with_laws(state, posterior, *about)
@@ -397,7 +397,7 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = adf.told_messages(begun.run.state.messages, posterior.noise, too_much)
+    sent = adf.messages_to_noise(begun.run.state.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
 

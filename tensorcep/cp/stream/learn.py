@@ -43,7 +43,7 @@ from tensorcep.cp.stream.cold_start import (
     begin_with,
     check_revisited,
     check_stream,
-    compared,
+    compare_with_fit,
     continued_stream,
     diagnostics_of,
     due,
@@ -55,9 +55,9 @@ from tensorcep.cp.stream.reservoir import (
     Reservoir,
     Revisit,
     Stream,
+    after_revisit,
     empty_reservoir,
     revisit,
-    revisited,
     with_messages,
 )
 from tensorcep.cp.stream.row_priors import modes_of
@@ -126,7 +126,7 @@ class LearnedBatch(NamedTuple):
     ----------
     run : Run
     told, too_much
-        Its posterior with the noise as sure as the entries make it (`adf.with_noise_told`).
+        Its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`).
     batch : BatchProblem
     posterior, reservoir : Posterior, Reservoir or None
         As far as the batch is learned, and as revisited entries leave them.
@@ -154,7 +154,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = adf.grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+    state = adf.with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
     state = adf.forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
@@ -192,14 +192,14 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     return np.random.Generator(generator).random((last - first, rank))
 
 
-def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
+def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
     result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
-    told, too_much = adf.with_noise_told(problem, posterior)
+    told, too_much = adf.with_sure_noise(problem, posterior)
     return _with_reservoir(LearnedBatch(result, told, too_much, batch, told), visit, posterior.noise, 1.0)
 
 
@@ -209,8 +209,8 @@ def _with_reservoir(
     """What a batch led to as far as `step`, with the reservoir then; `noise` is what its messages led to."""
     if visit is None:
         return learned
-    sent = adf.told_messages(learned.run.state.messages, noise, learned.too_much)
-    posterior, reservoir = revisited(visit, learned.posterior, sent, step)
+    sent = adf.messages_to_noise(learned.run.state.messages, noise, learned.too_much)
+    posterior, reservoir = after_revisit(visit, learned.posterior, sent, step)
     return learned._replace(posterior=posterior, reservoir=reservoir)
 
 
@@ -238,9 +238,9 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
 
     FloatingPointError where the result is not finite.
     """
-    learned = learned_by(plan.engine, plan.joined, plan.visit)
-    again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
-    learned = learned if again is None else learned_by(plan.engine, again, plan.visit)
+    learned = learn_batch(plan.engine, plan.joined, plan.visit)
+    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
     found, step = learned, 1.0
@@ -374,7 +374,7 @@ def _learn_next(
         standing = standing._replace(change=outliers.change_after(standing.change, out))
         out &= standing.change < outliers.CERTAIN
     if out.all():
-        learned = streamed(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
+        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
         commit.put(learned)
     else:
         left = outliers.without(arrival, out) if out.any() else arrival
@@ -420,7 +420,7 @@ def _learn_rest(
     learned = learn_no_worse(plan, arrival.values, before)
     if watched is not None:
         watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
-        watched, standing = compared(spec, watched, state, plan.labels, arrival.tensor, standing)
+        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
     return _go_on(spec, fit, plan, learned, coding, standing, {"kept": kept, "watched": watched}, commit)
 
 
@@ -442,11 +442,11 @@ def _go_on(
         for known, new in zip(plan.stream.keys, plan.added, strict=True):
             if known is not None and new is not None:
                 known.update(new)
-        state = adf.absorbed(plan.state, batch, learned.posterior)
+        state = adf.absorb(plan.state, batch, learned.posterior)
         changed: dict[str, Any] = {"state": state, "reservoir": learned.reservoir, "standing": standing, **held}
         unseen = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
         observation = fit.observation.with_facts(coding)
-        found = streamed(
+        found = stream_result(
             spec,
             fit,
             plan.stream._replace(**changed),
@@ -468,7 +468,7 @@ def _go_on(
     return found
 
 
-def streamed(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
+def stream_result(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
     """The result of a stream that has gone on; its rows are made when somebody asks for them."""
     unseen = fields.get("unseen_mean", fit.unseen_mean), fields.get("unseen_cov", fit.unseen_cov)
     forgotten = fit.forgotten if fit.stream is not None else ()

@@ -300,7 +300,9 @@ def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarr
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
-def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0) -> tuple[Posterior, Reservoir]:
+def after_revisit(
+    made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0
+) -> tuple[Posterior, Reservoir]:
     """The posterior and the reservoir after a batch was learned with these messages.
 
     The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its

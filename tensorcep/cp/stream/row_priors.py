@@ -27,7 +27,7 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fit.deviations import expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
-from tensorcep.priors.base import Drift, Learned, ModePrior, RowSites, moments_of
+from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.features import Design
@@ -108,7 +108,7 @@ def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.nda
         own = new.Lam[seen == is_seen], new.eta[seen == is_seen]
         old = (mode.Lam[some], mode.eta[some]) if is_seen else None
         known = known.with_rows(design.at(some), own, old) if len(some) else known
-    return known.learned(design)
+    return known.learn(design)
 
 
 def first_map(
@@ -120,7 +120,7 @@ def first_map(
     """
     rows, seen = np.arange(n), mode.seen[:n]
     before = expected.mean[k], expected.scale[k], expected.strength
-    found = Learned(prior.mean[k], prior.precision[k], prior.slopes[k])
+    found = ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
     known = map_of_fit(free, before, found, design.n_features)
     known = known.with_rows(design.at(rows[seen]), (mode.Lam[:n][seen], mode.eta[:n][seen]), None).with_root()
     mode.prior_Lam[:n], mode.prior_eta[:n] = prior_of_features(known, design, rows, seen)
@@ -203,7 +203,7 @@ def prior_by_others(
     return sound_prior(Natural(*(part[rows] - more for part, more in zip(together, said, strict=True))), before, before)
 
 
-def smoothed(
+def smooth(
     known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, seen: np.ndarray
 ) -> tuple[Chain, Natural, Natural]:
     """What is known of a series after new messages to some rows, what entries say of all rows, and the rows then.
@@ -345,7 +345,7 @@ class PairRows(NamedTuple):
         row, along = (coords[:, k] for k in self.modes)
         return np.asarray(order[np.searchsorted(key[order], row * n + along)])
 
-    def told_of_others(self, clock: Clock, used: np.ndarray, new: Natural, before: Natural) -> Natural | None:
+    def prior_by_other_rows(self, clock: Clock, used: np.ndarray, new: Natural, before: Natural) -> Natural | None:
         """The prior of the pairs of a batch, `before`, with what those of one row tell of each other, if any.
 
         `new` is what the batch said of them.
@@ -357,7 +357,7 @@ class PairRows(NamedTuple):
     def after(self, clock: Clock, used: np.ndarray, new: Natural) -> PairRows:
         """The pairs after a batch that said this of those used."""
         seen = np.ones(len(self.row), dtype=bool)
-        known, told, rows = smoothed(self.chain, self.clock(clock), self.told, used, new, seen)
+        known, told, rows = smooth(self.chain, self.clock(clock), self.told, used, new, seen)
         Lam, eta, told_Lam, told_eta = (part[:, 0].copy() for part in (*rows, *told))
         precision, length = float(known.precision[0]), float(known.length[0])
         return self._replace(Lam=Lam, eta=eta, told_Lam=told_Lam, told_eta=told_eta, precision=precision, length=length)
@@ -400,14 +400,14 @@ def first_pairs(of: Deviations, clock: Clock, expected: Expected | None, free: n
     )
 
 
-def joined(rows: Natural, pairs: Natural) -> Natural:
+def with_pairs(rows: Natural, pairs: Natural) -> Natural:
     """Rows in one more column, clamped to 1, and after them pairs (q, 1), whose only free column that is."""
     last = np.arange(rows.eta.shape[1] + 1) == rows.eta.shape[1]
     both = zip(in_all(rows, ~last), in_all(pairs, last), strict=True)
     return Natural(*(np.concatenate(parts) for parts in both))
 
 
-def apart(lines: Natural, n: int) -> Natural:
+def without_pairs(lines: Natural, n: int) -> Natural:
     """The first n rows in all columns but the last, in which they are 1."""
     R = lines.eta.shape[1] - 1
     P = R * (R + 1) // 2

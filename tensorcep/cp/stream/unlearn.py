@@ -26,7 +26,7 @@ from tensorcep.cp.inputs.coordinates import (
     rows_of_column,
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
-from tensorcep.cp.stream.adf import absorbed
+from tensorcep.cp.stream.adf import absorb
 from tensorcep.cp.stream.cold_start import (
     Beginning,
     Commit,
@@ -36,7 +36,7 @@ from tensorcep.cp.stream.cold_start import (
     leaves_choice,
     without_seconds,
 )
-from tensorcep.cp.stream.learn import engine_of, learned_by, streamed
+from tensorcep.cp.stream.learn import engine_of, learn_batch, stream_result
 from tensorcep.cp.stream.reservoir import Stream, revisit, without_entries, without_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
@@ -139,14 +139,14 @@ def _divide_out(
         visit = revisit(state, held, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
         stream = stream._replace(reservoir=visit.reservoir)
     if len(left.y) and len(visit.held):
-        learned = learned_by(engine, visit.batch, visit)
+        learned = learn_batch(engine, visit.batch, visit)
         run, n_iter = learned.run, learned.run.n_iter
-        state = absorbed(state, visit.batch, learned.posterior)
+        state = absorb(state, visit.batch, learned.posterior)
         stream = stream._replace(state=state, reservoir=learned.reservoir)
         fields = {"converged": run.converged, "n_iter": n_iter, "trace": without_seconds(run.trace)}
     record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
     fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
-    return streamed(spec, fit, stream, **fields)
+    return stream_result(spec, fit, stream, **fields)
 
 
 def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:

@@ -17,7 +17,7 @@ from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import cold_start, row_priors
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
 from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
@@ -64,7 +64,7 @@ class Toy:
         """Entries of these rows and times, learned as one batch; times that are new are the next of LATER."""
         coords, old = np.array(coords), self.state.sizes
         y = self.rng.standard_normal(len(coords))
-        self.state = grown(
+        self.state = with_rows(
             self.state,
             coords.max(axis=0) + 1,
             lambda k, a, b: (np.full((b - a, 1), KNOWN), KNOWN * (self.u if k == 0 else np.ones(9))[a:b, None]),
@@ -77,9 +77,9 @@ class Toy:
         for again in (True, False):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = told_of_others(self.state, batch, posterior) if again else None
+            more = prior_by_other_rows(self.state, batch, posterior) if again else None
             batch = more or batch
-        self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
+        self.state = absorb(self.state, batch, posterior._replace(noise=self.state.noise))
         self.seen, self.y = np.concatenate([self.seen, coords]), np.append(self.y, y)
 
     def dense(self, row, times):

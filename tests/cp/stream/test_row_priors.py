@@ -12,7 +12,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.features import Mode
@@ -79,7 +79,7 @@ class Toy:
     def learn(self, rows, n=12, again=True):
         """Entries of these rows, learned as one batch; new rows are those beyond the ones so far, at LATER times."""
         old = self.state.sizes
-        self.state = grown(
+        self.state = with_rows(
             self.state, (max(*rows, -1) + 1, 4), lambda k, a, b: (np.zeros((b - a, 6)), np.zeros((b - a, 3)))
         )
         m = self.state.sizes[0] - old[0]
@@ -97,9 +97,9 @@ class Toy:
         for _ in range(2):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = told_of_others(self.state, batch, posterior) if again else None
+            more = prior_by_other_rows(self.state, batch, posterior) if again else None
             batch, again = more or batch, False
-        self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
+        self.state = absorb(self.state, batch, posterior._replace(noise=self.state.noise))
 
     @property
     def moments(self):
