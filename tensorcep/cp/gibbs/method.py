@@ -82,6 +82,7 @@ from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, same_size, seen_through
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds
+from tensorcep.likelihoods.parameters.zero_inflation import with_zeros
 
 # Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
 # is told by entries that the burn-in leaves out: by so many at most; how often, in sweeps; the steps of EM each time,
@@ -228,8 +229,8 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
         _draw_precision(c, state, state.learned, squares, n, problem.seed)
     if augmentation is not None:
         y, theta = state.given(c, problem)
-        share = None if present is None else float(chains.theta[c, -1])
-        return train_score(problem, state.f[c], theta, y, share)
+        mixed = None if present is None else partial(with_zeros, share=float(chains.theta[c, -1]))
+        return train_score(problem, state.f[c], theta, y, mixed)
     tau = float(chains.theta[c, 0])
     return 0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n if n else np.nan
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,15 +13,16 @@ from tensorcep.core.checks import check_int, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.latent import latent_moments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, UnevenNoise
+from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma, Groups, Parameter
+from tensorcep.likelihoods.parameters.base import DrawStage, Gamma, Groups, Parameter
 from tensorcep.likelihoods.parameters.dispersion import DispersionLaw, DispersionParameter, Pool, first_pool, pooled
 from tensorcep.likelihoods.parameters.precision import KnownTheta, NoisePrecision
 from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
 ENOUGH = 10_000
@@ -215,14 +216,11 @@ def thresholds_of_rows(
 
 
 def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:
-    """The likelihood with what is known of its dispersion, a share `weight` of it, as the prior and the start."""
-    parameter = likelihood.parameter
-    if known is None or not isinstance(parameter, DispersionParameter):
+    """The likelihood with what is known of its parameters, a share `weight` of it, as their priors and starts."""
+    if known is None:
         return likelihood
-    (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
-    earlier = weight * (b - q)
-    changed = replace(parameter, prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
-    return likelihood.with_parameter(changed)
+    law = Gamma(known.a, known.b)
+    return likelihood._replace(parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
 
 
 def learned_parameter(problem: Problem, options: Any) -> Learned | None:
@@ -258,26 +256,47 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
 def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
     """What is learned of the likelihood, with priors and groups; a known theta in the place of one that is not learned.
 
-    `drawn` says whether targets of entries are, as samplers do. Where noise differs the precision is a scale mixture.
+    The prior of a precision is the problem's; where noise differs it is a scale mixture. The prior of any other
+    parameter, and the mode whose rows have one each, are settings of the method, called by its name. `drawn` says
+    whether targets of entries are, as samplers do.
     """
-    learned, uneven = learned_parameter(problem, options), problem.uneven
-    found: list[Parameter[Any]] = []
-    for own in problem.likelihood.parameters:
-        if not isinstance(own, NoisePrecision | DispersionParameter):
-            found.append(own)
-        elif isinstance(own, DispersionParameter) and learned is not None:
-            pool, prior = learned.pool, learned.prior if learned.pool is None else learned.pool.of
-            found.append(replace(own, prior=prior, groups=learned.groups, has_pool=pool is not None))
-        elif learned is not None and uneven is not None:
-            by_sums = uneven.mode is not None and not drawn and not problem.is_fixed(uneven.mode)
-            keeps = drawn and uneven.mode is None
-            found.append(ScaleMixture(learned.prior, groups_of(problem, uneven.mode), by_sums, keeps))
-        elif learned is not None:
-            found.append(replace(own, prior=learned.prior))
-    # of thresholds alone kernels take no theta
-    if learned is None and problem.likelihood.levels is None:
+    bound = (_of_problem(one, problem, options, drawn) for one in problem.likelihood.parameters)
+    found = [one for one in bound if one is not None]
+    if all(one.stage == DrawStage.PRESENCE for one in found):  # of thresholds alone kernels take no theta
         found.insert(0, KnownTheta(problem.likelihood.default_theta))
     return tuple(found)
+
+
+def _of_problem(one: Parameter[Any], problem: Problem, options: Any, drawn: bool) -> Parameter[Any] | None:
+    """A parameter with its prior and groups; None for a precision whose prior the problem does not give."""
+    noise, uneven = problem.noise_prior, problem.uneven
+    if isinstance(one, NoisePrecision):
+        if noise is None or uneven is None:
+            return None if noise is None else replace(one, prior=(noise.a, noise.b))
+        by_sums = uneven.mode is not None and not drawn and not problem.is_fixed(uneven.mode)
+        keeps = drawn and uneven.mode is None
+        return ScaleMixture((noise.a, noise.b), groups_of(problem, uneven.mode), by_sums, keeps)
+    if not isinstance(one, DispersionParameter):
+        return one
+    mode, prior = getattr(options, f"{one.name}_mode", None), getattr(options, f"{one.name}_prior", one.prior)
+    if uneven is not None and mode is not None:
+        fail_value(f"{one.name}= names a mode, and so do the settings; got {one.name}_mode={mode}; leave that out.")
+    if mode is not None:
+        check_int(f"{one.name}_mode", mode, 0, len(problem.shape) - 1)
+        if problem.likelihood.zeros is not None:
+            fail_value(
+                f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
+            )
+    groups = groups_of(problem, mode if uneven is None else uneven.mode)
+    return replace(one, prior=prior, groups=groups, has_pool=uneven is not None)
+
+
+def shared_arguments(parameters: Sequence[Parameter[Any]], states: Sequence[Any]) -> tuple[float, np.ndarray]:
+    """The theta that all entries share, and the cuts between ordered levels (L + 1,), of which others have none."""
+    theta, cuts = np.nan, np.zeros(0)
+    for parameter, state in zip(parameters, states, strict=True):
+        theta, cuts = parameter.shared(state, theta, cuts)
+    return theta, cuts
 
 
 def kernel_arguments(
@@ -290,6 +309,48 @@ def kernel_arguments(
     for parameter, state in zip(parameters, states, strict=True):
         y, theta = parameter.theta(state, y, theta, place)
     return y, theta  # type: ignore[return-value]
+
+
+def marginals_of_rows(
+    problem: Problem, mean: np.ndarray, cov: np.ndarray
+) -> Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]]:
+    """`EntryStats.marginals` of Gaussian rows, given by packed moments of all columns."""
+    entries, K = problem.entries, len(problem.shape)
+
+    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        if place is not None:
+            rows = np.ascontiguousarray(entries.rows[place // LANES, :, place % LANES], dtype=np.int64)
+            m, v = np.empty(len(place)), np.empty(len(place))
+            latent_moments(rows, mean, cov, m, v)
+            return m + entries.known.ravel()[place] if len(entries.known) else m, v
+        m, v = beside(entries.y), beside(entries.y)
+        for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
+            part = slice(b, b + BLOCKS_OF_MOMENTS)
+            rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, K), np.int64)
+            latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
+        return m, v
+
+    return marginals
+
+
+def results(parameters: Sequence[Parameter[Any]], laws: Sequence[Any]) -> dict[str, Any]:
+    """What a `Posterior` has of these laws, by the names of its fields."""
+    fields: dict[str, Any] = {"noise": None}
+    for parameter, law in zip(parameters, laws, strict=True):
+        if isinstance(law, Beta):
+            fields["zeros"] = law
+        elif isinstance(law, ThresholdLaw):
+            fields |= {"thresholds": Thresholds(*law)} if parameter.learned else {}
+        elif isinstance(law, DispersionLaw):
+            common: dict[str, Any] = (
+                {} if law.pool is None else {"mean": law.pool.found.tau, "shape": law.pool.found.alpha}
+            )
+            fields["dispersion"] = Dispersion(parameter.mode, *law.law, **common)
+        elif parameter.is_precision:
+            fields["noise"] = GammaNoise(*(float(part[0]) for part in (law.noise if parameter.uneven else law)))
+            if parameter.uneven:
+                fields["uneven"] = UnevenNoise(parameter.mode, law.found.alpha, *law.law)
+    return fields
 
 
 def theta_of(belief: Components, likelihood: Likelihood) -> EntryTheta:

@@ -18,6 +18,8 @@ from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.site_files import Shelf, Stored, Version
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.dispersion import DispersionLaw
+from tensorcep.likelihoods.parameters.scale_mixture import MixtureLaw
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.priors.laws import ModePrior
 
@@ -109,11 +111,11 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
         mean=prior.mean,
         half_log_det=prior.half_log_det,
         bound=prior.bound,
-        law=state.parameters.law,
+        law=_gamma_law(state.parameters),
         sweeps=state.sweeps,
         weight=sums.sites.weight if setup.augmentation.weighted else none,
         target=sums.sites.target if setup.auxiliary else none,
-        cut=state.parameters.cut,
+        cut=next((law for law in state.parameters if isinstance(law, ThresholdLaw)), None),
     )
 
 
@@ -125,12 +127,12 @@ def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
         Lam=prior.now.Lam,
         eta=prior.now.eta,
         modes=prior.now.modes,
-        noise=np.array(laws.noise),
-        law=laws.law,
+        noise=np.array(state.noise),
+        law=_gamma_law(laws),
         sweeps=state.sweeps,
         pace=np.array(state.own.pace),
         max_variance=prior.max_variance,
-        cut=laws.cut,
+        cut=next((law for law in laws if isinstance(law, ThresholdLaw)), None),
         folder="" if stored is None else stored.folder,
         latest=0 if stored is None else stored.latest,
         numbers=np.array([[one.number for one in own] for own in versions], dtype=np.int64),
@@ -191,11 +193,12 @@ def _with_chains(
 
 
 def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, executor: Executor) -> MessageState:
-    prior, noise = state.hyper.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes), tuple(now.noise.tolist())
+    prior, noise = state.hyper.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes), Gamma(*now.noise[:, None])
+    of_laws = zip(state.own.parameters, state.parameters, strict=True)
     state = state._replace(
         rows=now.rows,
         hyper=state.hyper._replace(now=prior, max_variance=now.max_variance),
-        parameters=state.parameters._replace(noise=noise, law=now.law, cut=now.cut),
+        parameters=tuple(noise if p.is_precision else _law_again(law, now.law, now.cut) for p, law in of_laws),
         sweeps=now.sweeps,
     )
     return state.put(pace=Pace(*now.pace.tolist()), f=latent_values(now.rows.mean, problem, executor))
@@ -210,4 +213,22 @@ def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: 
         if len(stored):
             array[:] = stored
     state = state._replace(rows=now.rows, hyper=prior, sweeps=now.sweeps)
-    return state.put(numbers=now.numbers, square=now.square, sites=sites).learn(law=now.law, cut=now.cut)
+    laws = tuple(_law_again(law, now.law, now.cut) for law in state.parameters)
+    return state.put(numbers=now.numbers, square=now.square, sites=sites)._replace(parameters=laws)
+
+
+def _gamma_law(laws: tuple[Any, ...]) -> Gamma:
+    """The law of a precision or of dispersions among these; of no meaning where there is none."""
+    found = (getattr(law, "noise", getattr(law, "law", law)) for law in laws)
+    return next((law for law in found if isinstance(law, Gamma)), Gamma(np.zeros(1), np.ones(1)))
+
+
+def _law_again(law: Any, gamma: Gamma, cut: ThresholdLaw | None) -> Any:
+    """A law with the numbers that were kept of it."""
+    if isinstance(law, ThresholdLaw):
+        return law if cut is None else cut
+    if isinstance(law, DispersionLaw):
+        return law._replace(law=gamma)
+    if isinstance(law, MixtureLaw):
+        return law._replace(noise=gamma)
+    return gamma if isinstance(law, Gamma) else law
