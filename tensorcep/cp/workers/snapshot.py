@@ -117,19 +117,19 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
 
 
 def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
-    stored, prior = shelf.get(state.messages.Lam), state.prior
+    stored, prior, laws = shelf.get(state.messages.Lam), state.hyper, state.parameters
     versions = () if stored is None else stored.versions
     return MessagesNow(
         rows=state.rows,
-        Lam=prior.Lam,
-        eta=prior.eta,
-        modes=prior.modes,
-        noise=np.array(state.noise),
-        law=state.law,
+        Lam=prior.now.Lam,
+        eta=prior.now.eta,
+        modes=prior.now.modes,
+        noise=np.array(laws.noise),
+        law=laws.law,
         sweeps=state.sweeps,
-        pace=np.array(state.pace),
-        max_variance=state.max_variance,
-        cut=state.cut,
+        pace=np.array(state.own.pace),
+        max_variance=prior.max_variance,
+        cut=laws.cut,
         folder="" if stored is None else stored.folder,
         latest=0 if stored is None else stored.latest,
         numbers=np.array([[one.number for one in own] for own in versions], dtype=np.int64),
@@ -182,17 +182,14 @@ def _with_chains(
 
 
 def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, executor: Executor) -> MessageState:
-    return state._replace(
+    prior, noise = state.hyper.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes), tuple(now.noise.tolist())
+    state = state._replace(
         rows=now.rows,
-        prior=state.prior._replace(Lam=now.Lam, eta=now.eta, modes=now.modes),
-        noise=(float(now.noise[0]), float(now.noise[1])),
-        law=now.law,
+        hyper=state.hyper._replace(now=prior, max_variance=now.max_variance),
+        parameters=state.parameters._replace(noise=noise, law=now.law, cut=now.cut),
         sweeps=now.sweeps,
-        pace=Pace(*now.pace.tolist()),
-        max_variance=now.max_variance,
-        cut=now.cut,
-        f=latent_values(now.rows.mean, problem, executor),
     )
+    return state.put(pace=Pace(*now.pace.tolist()), f=latent_values(now.rows.mean, problem, executor))
 
 
 def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
