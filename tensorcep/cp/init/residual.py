@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arrays import RunningSum
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.executor import ALONE, Executor, one_blas_thread
 from tensorcep.cp.init.spectral import MIN_SIZE, most_vectors, spectral_start
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.latent import latent_of_entries

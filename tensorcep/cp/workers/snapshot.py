@@ -8,8 +8,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.cp.calibration.holdout import HeldOut
-from tensorcep.cp.gibbs.chains import latent_of_chain
-from tensorcep.cp.gibbs.state import GibbsState
+from tensorcep.cp.gibbs.chains import GibbsState, KeptDraws, latent_of_chain
 from tensorcep.cp.meanfield.row_update import MeanFieldState
 from tensorcep.cp.messages.sites import MessageState, Pace, latent_values
 from tensorcep.cp.model.latent import latent_at
@@ -88,17 +87,17 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
     if isinstance(state, MessageState):
         return _messages_now(state, shelf)
     if isinstance(state, GibbsState):
-        own = state.chains
+        kept = state.own.kept
         return ChainsNow(
-            factors=own.factors,
-            theta=own.theta,
-            modes=tuple(prior.modes for prior in own.priors),
-            kept_theta=own.kept_theta,
-            kept_unknown=own.kept_unknown,
-            n_kept=len(own.kept),
-            sweeps=own.sweeps,
+            factors=state.rows,
+            theta=state.theta,
+            modes=tuple(prior.modes for prior in state.hyper),
+            kept_theta=kept.theta,
+            kept_unknown=kept.unknown,
+            n_kept=len(kept.rows),
+            sweeps=state.sweeps,
             held=state.held,
-            leaves_out=state.leaves_out,
+            leaves_out=bool(len(state.left_out)),
         )
     prior, sums, setup, none = state.hyper, state.own, state.setup, np.zeros((0, LANES))
     return RowsNow(
@@ -154,7 +153,7 @@ def stored_by(now: MessagesNow, shelf: Shelf, state: MessageState) -> Stored | N
 
 def kept_of(state: Any) -> tuple[np.ndarray, ...]:
     """The draws that a sampler has kept."""
-    return state.chains.kept if isinstance(state, GibbsState) else ()
+    return state.own.kept.rows if isinstance(state, GibbsState) else ()
 
 
 def restored(
@@ -175,21 +174,13 @@ def restored(
 def _with_chains(
     now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState, problem: Problem, executor: Executor
 ) -> GibbsState:
-    chains = state.chains
-    priors = tuple(chains.priors[0]._replace(modes=modes) for modes in now.modes)
-    chains = chains._replace(
-        factors=now.factors,
-        theta=now.theta,
-        priors=priors,
-        kept=kept,
-        kept_theta=now.kept_theta,
-        kept_unknown=now.kept_unknown,
-        sweeps=now.sweeps,
-    )
-    f = state.f
+    hyper = tuple(state.hyper[0]._replace(modes=modes) for modes in now.modes)
+    state = state._replace(rows=now.factors, hyper=hyper, sweeps=now.sweeps).with_theta(now.theta)
+    f = state.own.f
     if f.size:
-        f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(len(now.factors))])
-    return state._replace(chains=chains, f=f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
+        f = np.stack([latent_of_chain(state, c, problem, executor) for c in range(len(now.factors))])
+    draws = KeptDraws(rows=kept, theta=now.kept_theta, unknown=now.kept_unknown)
+    return state.put(f=f[: len(now.factors)], held=now.held, kept=draws)
 
 
 def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, executor: Executor) -> MessageState:
