@@ -23,10 +23,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.second_order import second_order_message
-from tensorcep.cp.cep.stochastic import averaged_chunks, averaged_rows, closed_chunks, in_closed_form
+from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
+    CEP_PASS,
     Rule,
-    cep_chunks,
     cep_slots,
     likelihood_message,
     places_of_modes,
@@ -133,9 +133,10 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state._replace(rule=state.rule._replace(order=order))
     if options.messages == "averaged":
-        kernel = closed_chunks if in_closed_form(state.rule) else averaged_chunks
-        return sweep(state, problem, options, executor, kernel, averaged_rows)
-    return sweep(state, problem, options, executor, cep_chunks)
+        work = CLOSED_PASS if in_closed_form(state.rule) else AVERAGED_PASS
+        return sweep(state, problem, options, executor, work, averaged_rows)
+    moments = ("rows.mean", "rows.cov") if state.rule.from_posterior else ()
+    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
 
 
 def trial_sweeps(options: passing.CEP) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.meanfield.columns import Orders, orders_of
 from tensorcep.cp.meanfield.row_update import arranged
@@ -133,6 +133,14 @@ def averaged_chunks(
                 weight = entries.weight[b]
                 skipped += _add_message(index, weight, average, sums.Lam[c], sums.eta[c], rule.power, R, w, at)
         sums.skipped[c] = skipped
+
+
+AVERAGED_PASS = Pass(
+    averaged_chunks,
+    over="chunks",
+    reads=("others.mean", "others.cov", "cavity.Lam", "cavity.eta", "cavity.good", "average.Lam", "average.eta"),
+    sums="sums",
+)
 
 
 # Averaged CEP of real values: their messages have a closed form, so only sums per row are needed.
@@ -298,3 +306,8 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
                     squared_errors(rule, w, at)
                     add_noise(entries.weight[b], sums.noise[c], w, at)
         sums.skipped[c] = skipped
+
+
+CLOSED_PASS = Pass(
+    closed_chunks, over="chunks", reads=tuple(f"factors.{name}" for name in Factors._fields), sums="sums"
+)

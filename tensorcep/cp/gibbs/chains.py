@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import ALONE, Executor, Rooms
+from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
 from tensorcep.cp.gibbs.coupled_rows import draw_series, fill_gaps
 from tensorcep.cp.gibbs.metropolis import Judge
 from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
-from tensorcep.cp.gibbs.sites import DrawnSites, RowNoise, in_order, of_row_noise, weighted_sites
+from tensorcep.cp.gibbs.sites import NOTHING, DrawnSites, RowNoise, in_order, of_row_noise, weighted_sites
 from tensorcep.cp.model.active_columns import columns_of, free_problem
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_at
-from tensorcep.cp.model.memmap import by_row_of, in_pieces
+from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
+from tensorcep.cp.model.rows import RowSource, initial_prior, learning, seen_rows
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.posterior.components import stacked
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
-from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.kernels.slots import LANES
 from tensorcep.priors.base import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
@@ -161,35 +161,41 @@ def draw_factors(
     Gives the sums of weight (target / weight - f)^2 at the new rows over the entries of each row of the last mode; of a
     series their sum comes first.
     """
-    prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
-    first, by_row, rooms = offsets(problem.shape), chains.by_row, chains.rooms[chain]
-    end = by_row.end if burning_in else by_row.start[1:]
+    prior, factors = chains.priors[chain], chains.factors[chain]
+    first, by_row, rooms, fit = offsets(problem.shape), chains.by_row, chains.rooms[chain], np.zeros(len(factors))
+    by_row = by_row if burning_in else by_row._replace(end=by_row.start[1:])
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
     modes = sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode)
     modes = [k for k in modes if not problem.is_fixed(k)]
     for k in modes:
-        columns = chains.columns[k]
+        columns, offset = chains.columns[k], int(first[k])
         given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
         given = given if noise is None else of_row_noise(k, noise, by_row, first, executor)
-        source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
-        executor.run(arrange, 0, len(source), factors, columns.order, source)
-        fit = np.zeros(problem.shape[k])
+        source: Any = RowSource(f"factors {chain}", factors, {"factors": factors}, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
-        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
+        if coupled is not None or judge is not None:
+            source = source.made(executor)
+        data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
-            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor, k == modes[-1])
+            told = k == modes[-1]
+            fit[offset] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor, told)
             continue
-        record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
-        old = None if judge is None else factors[first[k] : first[k + 1]].copy()
+        old = None if judge is None else factors[offset : first[k + 1]].copy()
+        stored = isinstance(given[0], StoredTargets)
+        entries = (0, NOTHING, given[0]) if stored else given[0]
+        law = (*_prior_of_mode(chains.small, prior, k), given[1], key)
+        numbers = {"entries" if chains.sites is None and noise is None else "changing": ("weight", "target")}
+        draw = ROW_DRAWS._replace(modes=(k,), **numbers)
         rooms[k].start()
-        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
+        record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
+        executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])
         if judge is not None and old is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
-    return fit
+    return fit[first[modes[-1]] : first[modes[-1] + 1]] if modes else np.zeros(1)
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
@@ -197,9 +203,42 @@ def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
     return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
 
 
-def draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
-    """Draw the rows cuts[first]:cuts[last]."""
-    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *record, align=LANES)
+def draw_parts(
+    first: int,
+    last: int,
+    cuts: np.ndarray,
+    offset: int,
+    by_row: EntriesByRow,
+    source: np.ndarray,
+    columns: ModeColumns,
+    base: int,
+    weight: np.ndarray,
+    target: np.ndarray | StoredTargets,
+    prior_Lam: np.ndarray,
+    prior_eta: np.ndarray,
+    precision: np.ndarray,
+    key: tuple[int, int, int],
+    fit: np.ndarray,
+    factors: np.ndarray,
+    *room: Any,
+) -> None:
+    """Draw the rows cuts[first]:cuts[last]: see `draw_rows`."""
+    entries = target if isinstance(target, StoredTargets) else (base, weight, target)
+    data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, entries)
+    law = (prior_Lam, prior_eta, precision, key, fit, factors)
+    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *data, *law, *room, align=LANES)
+
+
+# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
+ROW_DRAWS = Pass(
+    draw_parts,
+    over="rows",
+    reads=("source",),
+    lines=("prior_Lam", "prior_eta"),
+    gives=("fit",),
+    changes=("factors",),
+    later=True,
+)
 
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:

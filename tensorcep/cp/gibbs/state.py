@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tensorcep.core.arrays import room_of
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.random import RandomStream, generator, new_stream, stream_key
 from tensorcep.cp.calibration.holdout import HeldNoise, HeldOut, law_of_noise
 from tensorcep.cp.calibration.predictive_noise import NoiseLaw
@@ -473,6 +473,12 @@ def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, execu
     chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
 
 
+# The draw of the auxiliary variables of the entries, given their latent values; `kernel` is that of the augmentation.
+SITE_DRAWS = Pass(
+    None, over="entries", entries=("y", "used", "theta"), changing=("f",), changes=("weight", "target")
+)
+
+
 def draw_sites(
     c: int,
     state: GibbsState,
@@ -501,7 +507,9 @@ def draw_sites(
         match_sites(around, augmentation, (y, theta), problem, sites, executor)
     else:
         record = (y, problem.weights if used is None else used, f, theta, key, *sites)
-        executor.run(augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+        draw = SITE_DRAWS._replace(kernel=augmentation.drawn)
+        draw = draw if augmentation.weighted else draw._replace(changes=("target",))
+        executor.run(draw, 0, len(f), *record, scratch=room_for_stream)
     if len(problem.entries.known):
         np.subtract(sites[1], sites[0] * problem.entries.known, out=sites[1])
     if state.around is None:

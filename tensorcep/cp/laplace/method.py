@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, inlined
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.laplace.mode import find_mode, start_at_posterior
 from tensorcep.cp.messages.cavities import clear_sums, kept_moments, load_values, store_message, store_noise
@@ -146,6 +146,11 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, s
         sums.skipped[c] = skipped
 
 
+LAPLACE_PASS = Pass(
+    laplace_chunks, over="chunks", reads=("rows.Lam", "rows.eta", "rows.mean"), keeps="messages", sums="sums"
+)
+
+
 # Laplace propagation (LP) for the CP model.
 #
 # As in CEP every entry sends each of its K rows a Gaussian message, and an update removes the entry's own messages from
@@ -193,7 +198,7 @@ def step(
     state: MessageState, problem: Problem, options: passing.Laplace, executor: Executor
 ) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    return sweep(state, problem, options, executor, laplace_chunks)
+    return sweep(state, problem, options, executor, LAPLACE_PASS)
 
 
 LAPLACE = Method(

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import beside, on_scratch
-from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import unpack
 from tensorcep.cp.messages.columns import ProductSlots
 from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
 from tensorcep.cp.model.problem import Problem
@@ -43,7 +44,7 @@ class Messages(NamedTuple):
     Lam : (n_blocks, K, P, LANES)
     eta : (n_blocks, K, R, LANES)
     a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
+        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
     """
 
     Lam: np.ndarray
@@ -97,7 +98,8 @@ def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executo
     n_blocks = 0 if executor.keeps_state or not stored else n_blocks
     messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
     if stored:
-        executor.run(send_first, 0, n_blocks, first, problem.weights, messages)
+        entries = problem.weighted_entries
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
     return messages
 
 
@@ -105,16 +107,21 @@ def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Me
     """Messages that are all zero."""
     Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
     eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
-    return Messages(Lam, eta, *(np.zeros((n_blocks if to_noise else 0, LANES)) for _ in range(2)))
+    to_noises = (n_blocks, LANES) if to_noise else (0, 0)
+    return Messages(Lam, eta, np.zeros(to_noises), np.zeros(to_noises))
 
 
-def send_first(first: int, last: int, what: First, weights: np.ndarray, messages: Messages) -> None:
-    """Have the entries of the blocks first:last send their first messages, in place."""
-    part = np.minimum(weights[first:last], 1.0)
+def send_first(first: int, last: int, entries: Entries, what: First, messages: Messages) -> None:
+    """Have the entries of the chunks first:last send their first messages, in place."""
+    own = slice(entries.chunk_start[first], entries.chunk_start[last])
+    part = np.minimum(entries.weight[own], 1.0)
     if what.precision:
-        messages.Lam[first:last, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
     if len(messages.a):
-        messages.a[first:last], messages.b[first:last] = what.a * part, what.b * part
+        messages.a[own], messages.b[own] = what.a * part, what.b * part
+
+
+FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messages",))
 
 
 def unsend(messages: Messages, problem: Problem) -> None:
