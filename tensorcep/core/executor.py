@@ -132,7 +132,8 @@ class Pass(NamedTuple):
         ``kernel(first, last, *record, *scratch)``, of a module.
     over : {"rows", "entries", "chunks"}
         Its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`, `by_row` (the entries of
-        each row) and `offset`: line offset + i of `by_row` and of what is written is row i of the mode. "entries": the
+        each row) and `offset`: line offset + i of `by_row` and of what is written is row i of the mode. Numbers of
+        entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes. "entries": the
         blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
     modes : sequence of int
         Those of which it writes rows, or what their entries keep.
@@ -150,8 +151,8 @@ class Pass(NamedTuple):
         A record of sums over the entries of every chunk.
     later : bool
         Whether what it gives need not be there before `Executor.settle`.
-    also : Pass or None
-        A kernel of the same rows whose work it does, too: the names are of arguments of both.
+    also : (Pass, dict) or None
+        A kernel of the same rows whose work it does, too, and what its arguments are called here.
     """
 
     kernel: Kernel
@@ -167,6 +168,10 @@ class Pass(NamedTuple):
     sums: str = ""
     later: bool = False
     also: Any = None
+
+    def of_mode(self, k: int, numbers: tuple[str, ...], stay: bool) -> Pass:
+        """That over the rows of a mode, with these numbers of the entries, which may stay the same."""
+        return self._replace(modes=(k,), entries=numbers if stay else (), changing=() if stay else numbers)
 
 
 class Executor(Protocol):
@@ -196,7 +201,8 @@ class Executor(Protocol):
     ) -> None:
         """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
 
-        Arguments that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments of each call: work space that no two calls may share.
+        Arguments of passes that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments of
+        each call: work space that no two calls may share.
         """
 
     def settle(self) -> None:

@@ -187,8 +187,7 @@ def draw_factors(
         stored = isinstance(given[0], StoredTargets)
         entries = (0, NOTHING, given[0]) if stored else given[0]
         law = (*_prior_of_mode(chains.small, prior, k), given[1], key)
-        numbers = {"entries" if chains.sites is None and noise is None else "changing": ("weight", "target")}
-        draw = ROW_DRAWS._replace(modes=(k,), **numbers)
+        draw = ROW_DRAWS.of_mode(k, ("weight", "target"), chains.sites is None and noise is None)
         rooms[k].start()
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])

@@ -473,12 +473,6 @@ def draw_cuts(c: int, state: GibbsState, levels: Levels, problem: Problem, execu
     chains.theta[c] = draw_thresholds(levels, chains.theta[c], known, rng, executor)
 
 
-# The draw of the auxiliary variables of the entries, given their latent values; `kernel` is that of the augmentation.
-SITE_DRAWS = Pass(
-    None, over="entries", entries=("y", "used", "theta"), changing=("f",), changes=("weight", "target")
-)
-
-
 def draw_sites(
     c: int,
     state: GibbsState,
@@ -507,8 +501,11 @@ def draw_sites(
         match_sites(around, augmentation, (y, theta), problem, sites, executor)
     else:
         record = (y, problem.weights if used is None else used, f, theta, key, *sites)
-        draw = SITE_DRAWS._replace(kernel=augmentation.drawn)
-        draw = draw if augmentation.weighted else draw._replace(changes=("target",))
+        draw = Pass(augmentation.drawn, over="entries", entries=("y", "used", "theta"), changing=("f",))
+        if augmentation.weighted:
+            draw = draw._replace(changes=("target", "weight"))
+        else:
+            draw = draw._replace(changes=("target",), entries=(*draw.entries, "weight"))
         executor.run(draw, 0, len(f), *record, scratch=room_for_stream)
     if len(problem.entries.known):
         np.subtract(sites[1], sites[0] * problem.entries.known, out=sites[1])

@@ -170,7 +170,7 @@ def _with_sites(
         square = old.square + (state.f - old.f) * (state.f + old.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     elif augmentation.weighted:
-        square = latent_squares(problem, all_second_moments(state, executor), executor, state.f)
+        square = latent_squares(problem, all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     laws, sites = state.parameters, state.own.sites
     update_sites(sites, augmentation, state.given(problem), problem, executor, laws.share)
@@ -224,7 +224,7 @@ def _report(
     """
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
-        seconds, means = sources(0, state, executor)
+        seconds, means = (one.made(executor) for one in sources(0, state))
         sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
         known = (setup.columns, setup.by_row, sums, float(laws.law.mean[0]))
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)

@@ -59,7 +59,7 @@ def weigh(sites: ExpectedSites, factors: UnevenFactors) -> None:
 def with_factors(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The best factors, precision and shape at the present rows."""
     factors, learned, sites = state.parameters.uneven, state.parameters.learned, state.own.sites
-    power, second = problem.weights, latent_squares(problem, all_second_moments(state, executor), executor)
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state), executor)
     rest = _residuals(state, problem, second)
     groups = _groups(factors, rest.squares, power, problem)  # type: ignore[arg-type]
     tau = state.precision()

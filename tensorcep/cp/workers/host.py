@@ -23,10 +23,9 @@ from tensorcep.core.persist.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.workers.ep_pass import can_be_passed
-from tensorcep.cp.workers.executor import ClusterExecutor
+from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
 from tensorcep.cp.workers.partitions import parts_for
-from tensorcep.cp.workers.site_files import Shelf
+from tensorcep.cp.workers.site_files import SiteFiles
 from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_of, restored, snapshot_of, stored_by
 from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
@@ -73,7 +72,7 @@ class ClusterHost:
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
         self._n_parts, self._every, self._n_runs, self._n_kept = n_parts, every, 0, 0
         self._method, self._strict, self._here = "", strict, False
-        self._shelf = Shelf((checkpoint or folder) / "messages")
+        self._shelf = SiteFiles((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a fit that workers cannot do, or that is not the one in the folder.
@@ -169,7 +168,7 @@ class ClusterHost:
         if own is None:
             return
         if moved:
-            self._shelf.move(state.messages.Lam, own)
+            self._shelf.move(state.messages, own)
         self._shelf.hold(self._n_runs, own)
 
     def _path(self, what: str, *number: int) -> Path | None:
@@ -185,7 +184,9 @@ def _why_not(plan: Plan) -> str | None:
         return unable
     if problem.uneven is not None or problem.fixed is not None:
         return "workers fit entries of one noise or dispersion, without fixed modes"
-    if plan.engine.method.capabilities.passes_messages and not can_be_passed(likelihood):
+    if plan.engine.method.capabilities.passes_messages and not all(
+        one is None or is_shared(one) for one in (likelihood.tilted, likelihood.loglik)
+    ):
         return f"workers pass no messages of the likelihood {likelihood.name!r}"
     if any(clock is not None for clock in clocks_of(problem.prior)):
         return "workers do not fit rows that are a series or a graph"

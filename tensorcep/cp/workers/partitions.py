@@ -39,12 +39,22 @@ class RowPartition(NamedTuple):
     others : (N, K - 1) int32
         Packed rows of the entries in the other modes.
     value : (N,) float64
-        Nothing where what the entries say changes.
+        A number of each entry that stays the same; nothing where none does.
     """
 
     start: np.ndarray
     others: np.ndarray
     value: np.ndarray
+
+
+class ChunkPart(NamedTuple):
+    """The entries of a chunk, as `Entries` has them."""
+
+    rows: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    known: np.ndarray
+    theta: np.ndarray
 
 
 def parts_for(n_entries: int) -> int:

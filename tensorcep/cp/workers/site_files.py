@@ -1,4 +1,8 @@
-"""Messages of parts of the entries in versioned files of workers."""
+"""What workers keep of entries (sites: the messages of each), in files, a new one for every version.
+
+A task reads the versions that it is told and writes new ones beside them. So it can be done again, by whatever worker.
+What a worker has written it has in memory, too.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,54 @@ import secrets
 import shutil
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
-from tensorcep.cp.messages.sites import First, Messages, no_messages, send_first
-
-# Messages that workers keep: in files, a new one for every version, and what they have written also in memory.
-#
-# A task reads the versions that it is told and writes new ones beside them. So it can be done again, by whatever
-# worker.
+from tensorcep.cp.model.entries import Entries
+from tensorcep.kernels.slots import lane_zeros
 
 HINT = "remove the folder, and fit again"
 
 
 class Version(NamedTuple):
-    """A version of a chunk's messages to one mode, or to the noise; the number 0 is that of the first messages."""
+    """A version of what the entries of a chunk keep for one mode, or beside all; 0 is that with which they begin."""
 
     number: int = 0
     checksum: int = 0
 
 
+class Beginning(NamedTuple):
+    """How sites begin: zeros `like` a record of arrays (n_blocks, ...), and a kernel's pass over the chunk.
+
+    Arrays of three axes or more have something for every mode, which is the second; others, of two, are beside them:
+    none where the second is 0. `record` are the arguments of the kernel, whose name for the sites is `name`.
+    """
+
+    like: Any
+    kernel: Callable[..., None]
+    record: dict[str, Any]
+    name: str
+
+    @property
+    def n_parts(self) -> int:
+        """One for each mode, and one for what is beside them."""
+        return 1 + max(array.shape[1] for array in self.like if array.ndim > 2)
+
+    def made(self, entries: Entries) -> Any:
+        """The sites of the entries of a chunk."""
+        n = len(entries.rows)
+        arrays = (lane_zeros((n if all(a.shape[1:]) else 0, *a.shape[1:]), a.dtype) for a in self.like)
+        sites = type(self.like)(*arrays)
+        self.kernel(0, 1, *(self.record | {"entries": entries, self.name: sites}).values())
+        return sites
+
+
 class Where(NamedTuple):
-    """Where the messages of a chunk are.
+    """Where the sites of a chunk are.
 
     Attributes
     ----------
@@ -39,78 +66,71 @@ class Where(NamedTuple):
     chunk : int
         Its number.
     versions : tuple of Version
-        Of the messages to each mode, and to the noise.
+        Of each part.
     following : int
         The number of the versions that a task makes.
-    first : First
-        How they began.
-    dtype : str
+    beginning : Beginning
     """
 
     folder: str
     chunk: int
     versions: tuple[Version, ...]
     following: int
-    first: First
-    dtype: str
-
-    @property
-    def to_noise(self) -> bool:
-        """Whether there are messages to the noise."""
-        return self.first.b > 0.0
+    beginning: Beginning
 
 
 class SiteMemory:
-    """What a worker has in memory of messages, by the chunk; it ends with the run that it belongs to.
+    """What a worker has in memory of sites, by the chunk; it ends with the run that it belongs to.
 
     It is sent like an array that tasks need, empty, so that Dask lets go of it when nobody needs it any more.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, tuple[tuple[str, tuple[Version, ...]], Messages]] = {}
+        self._kept: dict[int, tuple[tuple[str, tuple[Version, ...]], Any]] = {}
 
     def __reduce__(self) -> Any:
         return SiteMemory, ()
 
-    def take(self, where: Where) -> Messages | None:
-        """The messages of a chunk, if they are of these versions; until they are put back, nobody has them."""
+    def take(self, where: Where) -> Any:
+        """The sites of a chunk, if they are of these versions, or None; until they are put back, nobody has them."""
         with self._lock:
             found = self._kept.pop(where.chunk, None)
         return None if found is None or found[0] != (where.folder, where.versions) else found[1]
 
-    def put(self, where: Where, messages: Messages) -> None:
-        """Keep messages."""
+    def put(self, where: Where, sites: Any) -> None:
+        """Keep sites."""
         with self._lock:
-            self._kept[where.chunk] = ((where.folder, where.versions), messages)
+            self._kept[where.chunk] = ((where.folder, where.versions), sites)
 
 
-def messages_at(where: Where, weight: np.ndarray, R: int, memory: SiteMemory) -> Messages:
-    """The messages of a chunk whose entries have these weights, (n_blocks, LANES), from memory or from files."""
+def sites_at(where: Where, entries: Entries, memory: SiteMemory) -> Any:
+    """The sites of the entries of a chunk, from memory or from files."""
     found = memory.take(where)
     if found is not None:
         return found
-    messages = no_messages(len(weight), len(where.versions) - 1, R, where.dtype, where.to_noise)
-    send_first(0, len(weight), where.first, weight, messages)
-    for what, version in enumerate(where.versions):
+    sites = where.beginning.made(entries)
+    for part, version in enumerate(where.versions):
         if version.number:
-            _read(_path(where, what, version.number), version.checksum, _of(messages, what))
-    return messages
+            _read(_path(where, part, version.number), version.checksum, _of(sites, part))
+    return sites
 
 
-def _of(messages: Messages, what: int) -> tuple[np.ndarray, ...]:
-    """The messages to a mode, or after those to all modes, to the noise."""
-    K = messages.Lam.shape[1]
-    return (messages.a, messages.b) if what == K else (messages.Lam[:, what], messages.eta[:, what])
+def _of(sites: Any, part: int) -> tuple[np.ndarray, ...]:
+    """What is of a mode, or after all modes, of none."""
+    of_modes = [array for array in sites if array.ndim > 2]
+    if part < of_modes[0].shape[1]:
+        return tuple(array[:, part] for array in of_modes)
+    return tuple(array for array in sites if array.ndim == 2)
 
 
-def folder_of(folder: str, what: int, version: int) -> Path:
-    """The folder of all chunks of a version of the messages to a mode, or to the noise."""
-    return Path(folder, f"{what}-{version}")
+def folder_of(folder: str, part: int, version: int) -> Path:
+    """The folder of all chunks of a version of a part."""
+    return Path(folder, f"{part}-{version}")
 
 
-def _path(where: Where, what: int, version: int) -> Path:
-    return folder_of(where.folder, what, version) / f"{where.chunk}.npy"
+def _path(where: Where, part: int, version: int) -> Path:
+    return folder_of(where.folder, part, version) / f"{where.chunk}.npy"
 
 
 def _sum(arrays: tuple[np.ndarray, ...]) -> int:
@@ -122,14 +142,15 @@ def _sum(arrays: tuple[np.ndarray, ...]) -> int:
     return total % (1 << 62)
 
 
-def written(where: Where, messages: Messages, changed: list[int], memory: SiteMemory) -> tuple[Version, ...]:
-    """Write the messages to some modes, or to the noise, and keep all in memory; gives the versions of all."""
-    versions = list(where.versions)
-    for what in changed:
-        arrays = tuple(np.ascontiguousarray(array) for array in _of(messages, what))
-        _write(_path(where, what, where.following), arrays)
-        versions[what] = Version(where.following, _sum(arrays))
-    memory.put(where._replace(versions=tuple(versions)), messages)
+def written(where: Where, sites: Any, modes: Sequence[int], memory: SiteMemory) -> tuple[Version, ...]:
+    """Write what is of some modes, and with the last mode what is beside them; gives the versions of all parts."""
+    versions, last = list(where.versions), len(where.versions) - 1
+    for part in (*modes, *([last] if last - 1 in modes else [])):
+        arrays = tuple(np.ascontiguousarray(array) for array in _of(sites, part))
+        if arrays[0].size:
+            _write(_path(where, part, where.following), arrays)
+            versions[part] = Version(where.following, _sum(arrays))
+    memory.put(where._replace(versions=tuple(versions)), sites)
     return tuple(versions)
 
 
@@ -169,57 +190,65 @@ def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
         fail_value(f"the messages in '{path}' are damaged (another checksum); {HINT}.")
 
 
-# Where the messages of every run of a fit are, and which of their files are needed.
+# Where the sites of every run of a fit are, and which of their files are needed.
 
 
-class Stored(NamedTuple):
-    """The messages of a run: where, how they began, the number of the last pass over them, and all versions now.
+class StoredSites(NamedTuple):
+    """The sites of a run: where, how they begin, the number of the last pass over them, and all versions now.
 
-    `versions` has those of every chunk to each mode and to the noise; none before the first pass.
+    `versions` has those of the parts of every chunk; none before the first pass.
     """
 
     folder: str
-    first: First
-    dtype: str
-    latest: int
-    versions: tuple[tuple[Version, ...], ...]
+    beginning: Beginning
+    latest: int = 0
+    versions: tuple[tuple[Version, ...], ...] = ()
+
+    def next(self, versions: Sequence[tuple[Version, ...]]) -> StoredSites:
+        """After one more pass."""
+        return self._replace(latest=self.latest + 1, versions=tuple(versions))
+
+    def where(self, chunk: int) -> Where:
+        """Where those of a chunk are."""
+        versions = self.versions[chunk] if self.versions else (Version(),) * self.beginning.n_parts
+        return Where(self.folder, chunk, versions, self.latest + 1, self.beginning)
 
 
-class Shelf:
-    """All messages of a fit, in a folder.
+class SiteFiles:
+    """All sites of a fit, in a folder.
 
-    Those of a state are told by their array, which has no blocks here. Files that neither a state nor what is stored of
-    a run needs are removed.
+    Those of a state are told by their first array, which has no blocks here. Files that neither a state nor what is
+    stored of a run needs are removed.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._count = folder, 0
-        self._of: dict[int, Stored] = {}
-        self._held: dict[int, Stored] = {}
+        self._of: dict[int, StoredSites] = {}
+        self._held: dict[int, StoredSites] = {}
         self._left: set[str] = set()  # folders of states that are gone
 
-    def add(self, Lam: np.ndarray, first: First) -> None:
-        """Messages that begin; those of states that are gone, such as of a start that was not the best, go now.
+    def add(self, sites: Any, beginning: Beginning) -> None:
+        """Sites that begin; those of states that are gone, such as of a start that was not the best, go now.
 
         Not before: a fit that ends without having ended goes on from them.
         """
         for run in [run for run, one in self._held.items() if one.folder in self._left]:
             self._remove(self._held.pop(run))
         self._count += 1
-        self._of[id(Lam)] = Stored(str(self._folder / f"{self._count:04d}"), first, Lam.dtype.name, 0, ())
-        weakref.finalize(Lam, self._drop, id(Lam))
+        self._of[id(sites[0])] = StoredSites(str(self._folder / f"{self._count:04d}"), beginning)
+        weakref.finalize(sites[0], self._drop, id(sites[0]))
 
-    def get(self, Lam: np.ndarray) -> Stored | None:
-        """Where these messages are; None of those that are here."""
-        return self._of.get(id(Lam))
+    def get(self, sites: Any) -> StoredSites | None:
+        """Where these sites are; None of those that are here."""
+        return self._of.get(id(sites[0]))
 
-    def move(self, Lam: np.ndarray, stored: Stored) -> None:
-        """The messages have other versions."""
-        before = self._of[id(Lam)]
-        self._of[id(Lam)] = stored
+    def move(self, sites: Any, stored: StoredSites) -> None:
+        """The sites have other versions."""
+        before = self._of[id(sites[0])]
+        self._of[id(sites[0])] = stored
         self._remove(before)
 
-    def hold(self, run: int, stored: Stored) -> None:
+    def hold(self, run: int, stored: StoredSites) -> None:
         """Keep the files of these versions until others are held for the run."""
         before = self._held.get(run)
         self._held[run] = stored
@@ -235,14 +264,14 @@ class Shelf:
         self._left.add(stored.folder)
         self._remove(stored)
 
-    def _remove(self, stored: Stored) -> None:
+    def _remove(self, stored: StoredSites) -> None:
         """Remove the files of what nobody needs any more."""
         needed = {path for one in (*self._of.values(), *self._held.values()) for path in _folders(one)}
         for path in _folders(stored) - needed:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _folders(stored: Stored) -> set[Path]:
-    """Where the messages are: the versions of all chunks have the same numbers."""
+def _folders(stored: StoredSites) -> set[Path]:
+    """Where the sites are: the versions of all chunks have the same numbers."""
     versions = stored.versions[0] if stored.versions else ()
-    return {folder_of(stored.folder, what, one.number) for what, one in enumerate(versions) if one.number}
+    return {folder_of(stored.folder, part, one.number) for part, one in enumerate(versions) if one.number}

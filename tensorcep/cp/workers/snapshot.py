@@ -15,7 +15,7 @@ from tensorcep.cp.messages.sites import MessageState, Pace, latent_values
 from tensorcep.cp.model.latent import latent_at
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState
-from tensorcep.cp.workers.site_files import Shelf, Stored, Version
+from tensorcep.cp.workers.site_files import SiteFiles, StoredSites, Version
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
@@ -81,7 +81,7 @@ class MessagesNow(NamedTuple):
     checksums: np.ndarray
 
 
-def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
+def snapshot_of(state: Any, shelf: SiteFiles) -> ChainsNow | RowsNow | MessagesNow:
     """What changes in a state."""
     if isinstance(state, MessageState):
         return _messages_now(state, shelf)
@@ -117,8 +117,8 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
     )
 
 
-def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
-    stored, prior = shelf.get(state.messages.Lam), state.prior
+def _messages_now(state: MessageState, shelf: SiteFiles) -> MessagesNow:
+    stored, prior = shelf.get(state.messages), state.prior
     versions = () if stored is None else stored.versions
     return MessagesNow(
         rows=state.rows,
@@ -138,9 +138,9 @@ def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
     )
 
 
-def stored_by(now: MessagesNow, shelf: Shelf, state: MessageState) -> Stored | None:
+def stored_by(now: MessagesNow, shelf: SiteFiles, state: MessageState) -> StoredSites | None:
     """Where the messages of a state were when the snapshot was taken; None if it has none."""
-    began = shelf.get(state.messages.Lam)
+    began = shelf.get(state.messages)
     if began is None:
         return None
     versions = tuple(
