@@ -208,6 +208,16 @@ class StoredSites(NamedTuple):
         """After one more pass."""
         return self._replace(latest=self.latest + 1, versions=tuple(versions))
 
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        versions = np.array(self.versions, dtype=np.int64).reshape(len(self.versions), -1, 2)
+        return {"folder": self.folder, "latest": self.latest, "versions": versions}
+
+    def at(self, folder: str, latest: int, versions: np.ndarray) -> StoredSites:
+        """The sites that a file tells of, which began as these."""
+        parts = tuple(tuple(Version(*pair) for pair in own) for own in versions.tolist())
+        return self._replace(folder=folder, latest=latest, versions=parts)
+
     def where(self, chunk: int) -> Where:
         """Where those of a chunk are."""
         versions = self.versions[chunk] if self.versions else (Version(),) * self.beginning.n_parts
