@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, one_blas_thread
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 
 from tensorcep.cp.posterior.components import EntryTheta, joined
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.zero_inflation import Beta, Zeros, presence, weigh, with_zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Beta, ZeroInflation, presence, weigh, with_zeros
 from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 R, SHARE, F = 1.7, 0.3, 0.8
@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("name", KINDS)
 
 
 def record(name, *lines):
-    return zero_inflated(get_likelihood(name), Zeros()).by_component(np.array(lines or [(R, SHARE)]))
+    return zero_inflated(get_likelihood(name), ZeroInflation()).by_component(np.array(lines or [(R, SHARE)]))
 
 
 @EVERY
@@ -66,8 +66,8 @@ def test_draws_have_the_mass(name):
 
 
 def test_given_dispersion_is_kept_whatever_stands_beside_the_share():
-    given = get_likelihood("negbinomial")._replace(default_theta=R, parameter=None)
-    found = zero_inflated(given, Zeros()).by_component(np.array([[99.0, SHARE]]))
+    given = get_likelihood("negbinomial")._replace(default_theta=R, parameters=())
+    found = zero_inflated(given, ZeroInflation()).by_component(np.array([[99.0, SHARE]]))
     np.testing.assert_array_equal(
         found.logpdf([0.0, 4.0], [F, F], [0.1, 0.1], [0.0, 0.0]),
         record("negbinomial").logpdf([0.0, 4.0], [F, F], [0.1, 0.1], [0.0, 0.0]),

@@ -16,10 +16,9 @@ from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.components import EVEN
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
+from tensorcep.likelihoods.parameters.scale_mixture import EVEN, nodes, student_logpdf
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -288,6 +287,22 @@ def update_held(
     share = share if uneven is None or uneven.shape is None else 0.0  # told in another way: `gibbs.state`
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
+
+
+def log_likelihoods(
+    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
+) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
+    if shape is not None and not likelihood.censored:
+        return student_logpdf(y - f, theta, shape)
+    if shape is not None:
+        factors, log_weight = nodes(shape)
+        each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
+        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
+    flat = y.ravel(), f.ravel(), theta.ravel()
+    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
+    likelihood.loglik(*flat, value, d1, d2)
+    return value.reshape(f.shape)
 
 
 def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:

@@ -32,9 +32,9 @@ from tensorcep.cp.cep.update import (
     places_of_modes,
     products_with_clamped,
 )
-from tensorcep.cp.messages.columns import ProductSlots, columns_of
+from tensorcep.cp.messages.cavities import ProductSlots, product_slots
 from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
@@ -56,7 +56,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
-    columns = columns_of(problem.free, len(problem.shape), places_of_modes)
+    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
         executor,
@@ -131,11 +131,11 @@ def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
-    state = state._replace(rule=state.rule._replace(order=order))
+    state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
-        work = CLOSED_PASS if in_closed_form(state.rule) else AVERAGED_PASS
+        work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
         return sweep(state, problem, options, executor, work, averaged_rows)
-    moments = ("rows.mean", "rows.cov") if state.rule.from_posterior else ()
+    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
     return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
 
 
@@ -168,5 +168,6 @@ CEP = Method(
         knows_sparse_rows=True,
     ),
     trial_sweeps=trial_sweeps,
-    of_entries=lambda state: state.sums,
+    resume=resume,
+    of_entries=lambda state: state.own.sums,
 )

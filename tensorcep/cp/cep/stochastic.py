@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
-from tensorcep.cp.messages.cavities import clear_sums, load_values
+from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
 from tensorcep.cp.model.columns import Orders, encoded, order_of, orders_of
@@ -36,13 +36,13 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.rule
+    rows, rule = state.rows, state.own.rule
     average, cavity = _average(state, problem)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
         if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):
             refresh_rows(cavity, int(first[k]), int(first[k + 1]), executor)
-    others, noise, n = rows if rule.from_posterior else cavity, state.noise, problem.weights.sum()
+    others, noise, n = rows if rule.from_posterior else cavity, state.parameters.noise, problem.weights.sum()
     if not rule.from_posterior and problem.noise_prior is not None and n > 0:
         a, b = problem.noise_prior
         noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
@@ -58,8 +58,8 @@ def in_closed_form(rule: Rule) -> bool:
 
 def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
     """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.prior
-    counts = np.maximum(state.sums.counts, 1.0)[:, None]
+    rows, prior = state.rows, state.hyper.now
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
     average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
@@ -137,7 +137,7 @@ AVERAGED_PASS = Pass(
     averaged_chunks,
     over="chunks",
     reads=("others.mean", "others.cov", "cavity.Lam", "cavity.eta", "cavity.good", "average.Lam", "average.eta"),
-    sums="sums",
+    sums=PASS_SUMS,
 )
 
 
@@ -310,5 +310,5 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
 
 
 CLOSED_PASS = Pass(
-    closed_chunks, over="chunks", reads=tuple(f"factors.{name}" for name in Factors._fields), sums="sums"
+    closed_chunks, over="chunks", reads=tuple(f"factors.{name}" for name in Factors._fields), sums=PASS_SUMS
 )

@@ -15,7 +15,6 @@ from tensorcep.cp.calibration.predictive_noise import NoiseLaw
 from tensorcep.cp.gibbs.chains import Chains, some_chains
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of, match_sites
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.parameters import Groups as Sharing
 from tensorcep.cp.model.parameters import Learned, groups_of, in_places_of, learned_levels, with_parameter
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.components import EntryTheta
@@ -23,7 +22,8 @@ from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.dispersion import told
+from tensorcep.likelihoods.parameters.base import Groups as Sharing
+from tensorcep.likelihoods.parameters.dispersion import draw_tables, softplus, told
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
     GroupSums,
@@ -35,7 +35,7 @@ from tensorcep.likelihoods.parameters.scale_mixture import (
     sums_of_squares,
 )
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, Levels, draw_thresholds
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros, presence
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, presence
 
 # Noise that differs, in chains: draws of the factors of the noise precision, of that precision, and of their shape.
 #
@@ -425,7 +425,7 @@ if TYPE_CHECKING:
     pass
 
 
-def draw_presence(c: int, state: GibbsState, zeros: Zeros, problem: Problem) -> np.ndarray:
+def draw_presence(c: int, state: GibbsState, zeros: ZeroInflation, problem: Problem) -> np.ndarray:
     """Draw which zeros of chain c are structural given its latent values, and then their share.
 
     Gives how often every entry counts among the others, (n_blocks, LANES): 0 or 1.
@@ -451,12 +451,12 @@ def draw_dispersion(
     `used` (n_blocks, LANES) is 0 where an entry tells nothing of them.
     """
     chains, entries, f = state.chains, problem.entries, state.f[c]
-    (a, b), groups, counting = learned.prior, learned.groups, learned.parameter.counting
+    (a, b), groups = learned.prior, learned.groups
     key, tables = stream_key(problem.seed, c, chains.sweeps, RandomStream.TABLES), np.empty(f.shape)
     record = (entries.y, used, state.theta(c, f.shape), key, tables)
-    executor.run(counting.draw_tables, 0, len(f), *record, scratch=room_for_stream)  # type: ignore[union-attr]
-    softplus = counting.softplus(f)  # type: ignore[union-attr]
-    shape, rate = groups.totals(lambda at: tables[at]), groups.totals(lambda at: used[at] * softplus[at])
+    executor.run(draw_tables, 0, len(f), *record, scratch=room_for_stream)
+    soft = softplus(f)
+    shape, rate = groups.totals(lambda at: tables[at]), groups.totals(lambda at: used[at] * soft[at])
     rng = generator(problem.seed, RandomStream.DISPERSION, chains.sweeps, c)
     if state.pooled is not None and learned.pool is not None:
         known = told(shape, rate), learned.pool.of, rng

@@ -71,6 +71,7 @@ from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
@@ -177,6 +178,11 @@ def _with_sites(
     if laws.uneven is not None:
         weigh(sites, laws.uneven)
     return state
+
+
+def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -319,16 +325,15 @@ def law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
 def laws_of_dispersions(state: MeanFieldState, problem: Problem) -> tuple[Learned, Gamma]:
     """What rows have in common, and the laws of the dispersions."""
     learned: Any = state.parameters.learned
-    laws, sites, prior = state.parameters, state.own.sites, learned.prior
+    laws, sites = state.parameters, state.own.sites
     present = problem.entries.weight if laws.share is None else sites.present
     if state.setup.augmentation.matched:
         index = sampled_entries(problem, learned.groups)
         f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
         law = learned.law_of_marginals(laws.law, problem, index, f, np.maximum(square - f * f, 0.0), used)
     else:
-        counting, groups = learned.parameter.counting, learned.groups
-        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))
-        law = learned.parameter.law_of_counts(prior, laws.law, rate, laws.counts)
+        rate = learned.groups.totals(lambda at: present[at] * softplus(sites.f[at], sites.square[at]))
+        law = learned.law_of_counts(laws.law, rate, laws.counts)
     return learned.pooled(law)
 
 
@@ -425,6 +430,7 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
+    resume=resume,
     of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(

@@ -19,14 +19,14 @@ from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, taken_off
-from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
+from tensorcep.cp.model.parameters import Learned, in_places_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import DIVERGENCES, PriorFactor, rows_together
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.base import Gamma, Groups
 from tensorcep.likelihoods.parameters.scale_mixture import Evenness
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
@@ -84,6 +84,10 @@ class LikelihoodLaws(NamedTuple):
     cut: ThresholdLaw | None = None
     uneven: UnevenFactors | None = None
     share: Beta | None = None
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem."""
+        return ("counts",)
 
     @property
     def learns_precision(self) -> bool:
@@ -144,6 +148,10 @@ class MeanFieldSums(NamedTuple):
     sum_yz: np.ndarray
     square: float = 0.0
     first_summed: bool = False
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem, or is made before it is read."""
+        return ("setup", "sum_Z2", "sum_yz", *(() if self.setup.auxiliary else ("sites",)))
 
 
 class MeanFieldState(NamedTuple):

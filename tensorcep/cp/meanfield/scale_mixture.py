@@ -17,10 +17,10 @@ from tensorcep.cp.meanfield.sites import ExpectedSites, latent_squares
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise, UnevenNoise
-from tensorcep.cp.posterior.components import EVEN
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import (
     ALPHAS,
+    EVEN,
     Evenness,
     GroupSums,
     fitted,

@@ -45,6 +45,10 @@ class ExpectedSites(NamedTuple):
     constant: np.ndarray
     present: np.ndarray = np.zeros((0, LANES))
 
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it is made before it is read."""
+        return ("f", "square", "spread", "constant", "present")
+
 
 def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""

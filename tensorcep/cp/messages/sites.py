@@ -11,7 +11,7 @@ import numpy as np
 from tensorcep.core.arrays import beside, on_scratch
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import unpack
-from tensorcep.cp.messages.columns import ProductSlots
+from tensorcep.cp.messages.cavities import ProductSlots
 from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
@@ -184,62 +184,110 @@ class Pace(NamedTuple):
     change: float = np.inf
 
 
-class MessageState(NamedTuple):
-    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones.
+class MessagePrior(NamedTuple):
+    """What is known of the prior of the rows.
 
     Attributes
     ----------
-    prior : Conditional
-        What `row_prior` says of the rows at present.
+    now : Conditional
+        What the prior of the problem says of the rows at present.
+    max_variance : float
+        The largest variance that a row may have.
+    joint : tuple of Links, Bonds or None
+        Of each mode the prior of its rows together, where they are coupled and it has been learned.
+    marginals : tuple of Marginals or None
+        The moments that such rows had last.
+    """
+
+    now: Conditional
+    max_variance: float
+    joint: tuple[Joint | None, ...]
+    marginals: tuple[Marginals | None, ...]
+
+
+class MessageLaws(NamedTuple):
+    """What is learned of the likelihood.
+
+    Attributes
+    ----------
     noise : tuple of float
         (a, b) of the posterior of the noise precision.
     learned : Learned or None
-        What is learned of the likelihood beside a noise precision.
+        What is learned beside a noise precision.
     law : Gamma
         Law of its parameter, which stays at the likelihood's own where nothing is learned.
-    f : (n_blocks, LANES)
-        Latent values of the entries at the rows' means.
-    sweeps : int
-        Sweeps done.
-    max_variance : float
-        The largest variance that a row may have.
-    rule : NamedTuple
-        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
-    cavities : Cavities
-    rooms : Rooms
-        Work arrays of the kernel.
-    joint : tuple of Links, Bonds or None
-        Of each mode the prior of its rows together, where they are coupled and it has been learned.
-    found : tuple of Marginals or None
-        The moments that such rows had last.
     cut : ThresholdLaw or None
         Law of the thresholds between ordered levels, at whose middle messages are computed.
     """
 
-    messages: Messages
-    sums: MessageSums
-    rows: RowState
-    row_prior: RowPrior
-    prior: Conditional
     noise: tuple[float, float]
     learned: Learned | None
     law: Gamma
-    f: np.ndarray
-    sweeps: int
-    pace: Pace
-    max_variance: float
-    columns: ProductSlots
-    rule: Any
-    cavities: Cavities
-    rooms: Rooms
-    joint: tuple[Joint | None, ...]
-    found: tuple[Marginals | None, ...]
     cut: ThresholdLaw | None = None
 
     @property
-    def thetas(self) -> np.ndarray:
+    def by_row(self) -> bool:
+        """Whether rows of a mode have a parameter each, beside a noise precision."""
+        return self.learned is not None and self.learned.groups.mode is not None
+
+    @property
+    def theta(self) -> np.ndarray:
         """The parameter of every entry, (n_blocks, LANES), where it is learned beside a noise precision."""
         return np.ascontiguousarray(self.learned.groups.per_entry(self.law.mean))  # type: ignore[union-attr]
+
+
+class Exchange(NamedTuple):
+    """What passes between entries and rows.
+
+    Attributes
+    ----------
+    prior : RowPrior
+        That of the problem in the free columns.
+    rule : NamedTuple
+        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    rooms : Rooms
+        Work arrays of the kernel.
+    f : (n_blocks, LANES)
+        Latent values of the entries at the rows' means.
+    """
+
+    prior: RowPrior
+    messages: Messages
+    sums: MessageSums
+    cavities: Cavities
+    columns: ProductSlots
+    rule: Any
+    rooms: Rooms
+    f: np.ndarray
+    pace: Pace
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows."""
+        return ("prior", "sums", "cavities", "columns", "rule", "rooms", "f")
+
+
+class MessageState(NamedTuple):
+    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones."""
+
+    rows: RowState
+    hyper: MessagePrior
+    parameters: MessageLaws
+    own: Exchange
+    sweeps: int
+
+    @property
+    def messages(self) -> Messages:
+        """What the entries send."""
+        return self.own.messages
+
+    @property
+    def f(self) -> np.ndarray:
+        """Latent values of the entries, (n_blocks, LANES)."""
+        return self.own.f
+
+    def put(self, **changes: Any) -> MessageState:
+        """The state with some of what passes between entries and rows changed."""
+        return self._replace(own=self.own._replace(**changes))
 
 
 def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
@@ -287,26 +335,26 @@ def first_state(
         a, b = problem.noise_prior
         noise = (a + total_of(first.a, in_free), b + total_of(first.b, in_free))
     learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
-    return MessageState(
+    modes = (None,) * len(problem.shape)
+    widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
+    law = own_law(problem.likelihood.default_theta) if learned is None else learned.first_law()
+    exchange = Exchange(
+        prior=in_free.prior,
         messages=messages,
         sums=sums,
-        rows=rows,
-        row_prior=in_free.prior,
-        prior=initial_prior(in_free),
-        noise=noise,
-        learned=learned,
-        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        f=latent_values(rows.mean, problem, executor),
-        sweeps=0,
-        pace=pace,
-        max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
+        cavities=first_cavities(n_kept, len(in_free.shape), R),
         columns=columns,
         rule=rule,
-        cavities=first_cavities(n_kept, len(in_free.shape), R),
         rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
-        joint=(None,) * len(problem.shape),
-        found=(None,) * len(problem.shape),
-        cut=first_thresholds(problem),
+        f=latent_values(rows.mean, problem, executor),
+        pace=pace,
+    )
+    return MessageState(
+        rows=rows,
+        hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
+        parameters=MessageLaws(noise, learned, law, first_thresholds(problem)),
+        own=exchange,
+        sweeps=0,
     )
 
 
@@ -317,21 +365,27 @@ def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.
     return latent_of_entries(problem.entries, mean, executor)
 
 
+def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return state.put(f=latent_values(state.rows.mean, problem, executor))
+
+
 def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
     """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
     mean = state.rows.mean
     if problem.free is not None:
         mean = all_means(mean, problem.free, problem.shape)
-    return move_latent(state.f, problem.entries, mean, executor, problem.power)
+    return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    learned = {} if state.learned is None else state.learned.result(state.law)
+    laws, prior = state.parameters, state.hyper
+    learned = {} if laws.learned is None else laws.learned.result(laws.law)
     if problem.noise_prior is not None:
-        learned["noise"] = GammaNoise(*state.noise)
-    if state.cut is not None:
-        learned["thresholds"] = Thresholds(*state.cut)
-    rows = with_unseen_rows(state.rows, problem._replace(prior=state.row_prior), state.prior, state.found)
-    sites = sites_by_mode([None if own is None else own.of for own in state.joint], state.found)
-    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned, "sites": sites})
+        learned["noise"] = GammaNoise(*laws.noise)
+    if laws.cut is not None:
+        learned["thresholds"] = Thresholds(*laws.cut)
+    rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
+    sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
+    return posterior_of_rows(rows, problem, prior.now.modes, **{"noise": None, **learned, "sites": sites})

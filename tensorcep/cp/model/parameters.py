@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ from tensorcep.cp.posterior.belief import Dispersion, GammaNoise
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma, Parameter
-from tensorcep.likelihoods.parameters.dispersion import Pool, first_pool, pooled
+from tensorcep.likelihoods.parameters.base import Gamma, Groups, Parameter
+from tensorcep.likelihoods.parameters.dispersion import DispersionLaw, DispersionParameter, Pool, first_pool, pooled
+from tensorcep.likelihoods.parameters.precision import KnownTheta, NoisePrecision
+from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
 
 # Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
@@ -26,41 +29,6 @@ ENOUGH = 10_000
 ENOUGH_OF_ROW = 1000
 # Blocks of entries whose coordinates are copied at a time.
 BLOCKS_OF_MOMENTS = 4096
-
-
-class Groups(NamedTuple):
-    """Which entries share a parameter.
-
-    Attributes
-    ----------
-    mode : int or None
-    of_entry : (n_blocks, LANES) int64
-        Number of the parameter of every entry (0 in padding lanes).
-    size : int
-        How many parameters there are.
-    """
-
-    mode: int | None
-    of_entry: np.ndarray
-    size: int
-
-    def totals(self, values: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """Sums over the entries of each parameter of values (n_blocks, LANES), of which `values` gives those of some.
-
-        Additions are one after the other, whatever the number of entries that are looked at together.
-        """
-        own = np.arange(self.size)
-        total: np.ndarray = np.zeros(self.size)
-        for first in range(0, len(self.of_entry), LINES):
-            at = slice(first, min(len(self.of_entry), first + LINES))
-            index = np.concatenate([own, self.of_entry[at].ravel()])
-            total = np.bincount(index, np.concatenate([total, values(at).ravel()]), minlength=self.size)
-        return total
-
-    def per_entry(self, theta: np.ndarray) -> np.ndarray:
-        """The parameter (m,) of every entry, (n_blocks, LANES)."""
-        out = room_of(self.of_entry).empty(self.of_entry.shape)
-        return filled(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
 
 
 def groups_of(problem: Problem, mode: int | None) -> Groups:
@@ -79,7 +47,7 @@ class Learned(NamedTuple):
     Where they have one (`pool`), it is the present prior.
     """
 
-    parameter: Parameter
+    parameter: NoisePrecision | DispersionParameter
     prior: tuple[float, float]
     groups: Groups
     pool: Pool | None = None
@@ -88,6 +56,10 @@ class Learned(NamedTuple):
         """Its law to begin with; without a start of its own the prior."""
         (a, b), start, size = self.prior, self.parameter.start, self.groups.size
         return Gamma(np.full(size, a), np.full(size, b if start is None else a / start))
+
+    def _dispersion(self, law: Gamma, counts: tuple[np.ndarray, ...] = ()) -> tuple[DispersionParameter, DispersionLaw]:
+        parameter: Any = self.parameter
+        return replace(parameter, prior=self.prior, groups=self.groups, counts=counts), DispersionLaw(law, self.pool)
 
     def law_of_marginals(
         self,
@@ -102,19 +74,14 @@ class Learned(NamedTuple):
 
         `used` says how far each of them counts.
         """
+        dispersion, state = self._dispersion(law)
         y, n = problem.entries.y.ravel()[index], len(problem.entries.permutation)
-        if not len(index):
-            return law
-        share: Any = len(index) / n
-        group = None
-        if self.groups.mode is not None:
-            group, size = self.groups.of_entry.ravel()[index], self.groups.size
-            every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
-            share = np.bincount(group, minlength=size) / np.maximum(every, 1)
-            share[every == 0] = 1.0
-        return self.parameter.law_of_marginals(  # type: ignore[misc]
-            y, m, v, share, self.prior, law.mean, used, group, self.parameter.earlier
-        )
+        return dispersion.law_of_marginals(state, (y, m, v), index, n, used)
+
+    def law_of_counts(self, law: Gamma, rate: np.ndarray, counts: tuple[np.ndarray, ...]) -> Gamma:
+        """The law after rounds of updates in turn with the expected tables; `rate` (m,) are sums over the entries."""
+        dispersion, state = self._dispersion(law, counts)
+        return dispersion.law_of_counts(state, rate)
 
     def pooled(self, law: Gamma) -> tuple[Learned, Gamma]:
         """The same with the best common prior of the rows given their laws, and these laws under it."""
@@ -125,8 +92,8 @@ class Learned(NamedTuple):
 
     def bound(self, law: Gamma, counts: tuple[np.ndarray, ...]) -> float:
         """What parameters of counts add to a lower bound."""
-        common = 0.0 if self.pool is None else self.pool.log_prior
-        return self.parameter.bound_of_counts(self.prior, law, counts) + common
+        dispersion, state = self._dispersion(law, counts)
+        return dispersion.bound(state)
 
     def result(self, law: Gamma) -> dict[str, Any]:
         """Its part of a `Posterior`."""
@@ -250,12 +217,12 @@ def thresholds_of_rows(
 def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:
     """The likelihood with what is known of its dispersion, a share `weight` of it, as the prior and the start."""
     parameter = likelihood.parameter
-    if known is None or parameter is None:
+    if known is None or not isinstance(parameter, DispersionParameter):
         return likelihood
     (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
     earlier = weight * (b - q)
-    changed = parameter._replace(prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
-    return likelihood._replace(parameter=changed)
+    changed = replace(parameter, prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
+    return likelihood.with_parameter(changed)
 
 
 def learned_parameter(problem: Problem, options: Any) -> Learned | None:
@@ -286,6 +253,43 @@ def learned_parameter(problem: Problem, options: Any) -> Learned | None:
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
             )
     return Learned(parameter, given, groups_of(problem, mode))
+
+
+def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
+    """What is learned of the likelihood, with priors and groups; a known theta in the place of one that is not learned.
+
+    `drawn` says whether targets of entries are, as samplers do. Where noise differs the precision is a scale mixture.
+    """
+    learned, uneven = learned_parameter(problem, options), problem.uneven
+    found: list[Parameter[Any]] = []
+    for own in problem.likelihood.parameters:
+        if not isinstance(own, NoisePrecision | DispersionParameter):
+            found.append(own)
+        elif isinstance(own, DispersionParameter) and learned is not None:
+            pool, prior = learned.pool, learned.prior if learned.pool is None else learned.pool.of
+            found.append(replace(own, prior=prior, groups=learned.groups, has_pool=pool is not None))
+        elif learned is not None and uneven is not None:
+            by_sums = uneven.mode is not None and not drawn and not problem.is_fixed(uneven.mode)
+            keeps = drawn and uneven.mode is None
+            found.append(ScaleMixture(learned.prior, groups_of(problem, uneven.mode), by_sums, keeps))
+        elif learned is not None:
+            found.append(replace(own, prior=learned.prior))
+    # of thresholds alone kernels take no theta
+    if learned is None and problem.likelihood.levels is None:
+        found.insert(0, KnownTheta(problem.likelihood.default_theta))
+    return tuple(found)
+
+
+def kernel_arguments(
+    parameters: Sequence[Parameter[Any]], states: Sequence[Any], problem: Problem, place: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What kernels take as y and theta of all entries, (n_blocks, LANES) each, or of those at some places (n,)."""
+    y, theta = problem.entries.y, problem.entries.theta if len(problem.entries.theta) else None
+    if place is not None:
+        y, theta = y.ravel()[place], theta if theta is None else theta.ravel()[place]
+    for parameter, state in zip(parameters, states, strict=True):
+        y, theta = parameter.theta(state, y, theta, place)
+    return y, theta  # type: ignore[return-value]
 
 
 def theta_of(belief: Components, likelihood: Likelihood) -> EntryTheta:

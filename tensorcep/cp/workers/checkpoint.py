@@ -108,7 +108,7 @@ def state_of(tree: Any, state: Any, grown: Sequence[Mapping[str, np.ndarray]], s
     module, _, name = kind.partition(":")
     if f"{type(state).__module__}:{type(state).__name__}" == kind:
         return state._replace(**fields)
-    record = getattr(importlib.import_module(module), name) if module.startswith("tensorcep.") else None
+    record: Any = getattr(importlib.import_module(module), name) if module.startswith("tensorcep.") else None
     if not hasattr(record, "_fields"):
         raise ValueError(f"{kind!r} is no record")
     return record(**fields)
@@ -171,8 +171,8 @@ class ClusterHost:
         header, _ = read_archive(path, KIND, VERSION)
         if header["version"] < VERSION:
             fail_value(
-                f"'{folder}' holds a fit in format version {header['version']}, and this tensorcep goes on with version "
-                f"{VERSION}; name another folder."
+                f"'{folder}' holds a fit in format version {header['version']}, and this tensorcep reads version "
+                f"{VERSION} only; name another folder."
             )
         if header.get("fit") != fingerprint:
             fail_value(

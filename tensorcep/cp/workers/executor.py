@@ -41,6 +41,7 @@ from tensorcep.cp.workers.tasks import (
     pass_over_rows,
     rows_alone,
     shipped,
+    value_of,
 )
 
 NOTHING = np.zeros(0)
@@ -175,7 +176,7 @@ class ClusterExecutor:
         for name in work.changes:
             reading += self._cache.reading(next(one for one in changed.values() if name in one.of), [mode])
         tag, at = next(iter(kinds)), getattr(self._thread, "at", None)
-        lines = [self._line(f"{tag} {name}", mode, _value(named, name)) for name in work.lines]
+        lines = [self._line(f"{tag} {name}", mode, value_of(named, name)) for name in work.lines]
         by_row: EntriesByRow = named["by_row"]
         own = self._cache.rows_of(mode)
         counts = by_row.end[own] - by_row.start[own]
@@ -199,14 +200,14 @@ class ClusterExecutor:
             futures = self._cluster.after(rows_alone, futures) or None
         for one in held:
             self._cache.follow(one, mode, futures)
-        pending = Pending(running, held, {name: _value(named, name) for name in (*tasks.made, *tasks.told)}, offset)
+        pending = Pending(running, held, {name: value_of(named, name) for name in (*tasks.made, *tasks.told)}, offset)
         if work.later:
             waiting.append(pending)
             return
         self._finish(pending)
         if work.also is not None:
             also, names = work.also
-            self._remember(also, own.start, own.stop, {name: _value(named, one) for name, one in names.items()})
+            self._remember(also, own.start, own.stop, {name: value_of(named, one) for name, one in names.items()})
 
     def _finish(self, pending: Pending) -> None:
         """Put rows in place."""
@@ -245,7 +246,7 @@ class ClusterExecutor:
         for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], self._n_parts).tolist()):
             start = by_row.start[own.start + first : own.start + last + 1]
             places = slice(int(start[0]), int(start[-1]))
-            numbers = [_packed(_of_places(_value(named, name), places, named)) for name in work.entries]
+            numbers = [_packed(_of_places(value_of(named, name), places, named)) for name in work.entries]
             value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
             said = tuple(None if one is value else one for one in numbers) if work.entries else None
             part = RowPartition(start - start[0], by_row.others[places], value)
@@ -258,7 +259,7 @@ class ClusterExecutor:
             return None
         start = named["by_row"].start
         places = slice(int(start[own.start + one.first]), int(start[own.start + one.last]))
-        numbers = tuple(_packed(_of_places(_value(named, name), places, named)) for name in work.changing)
+        numbers = tuple(_packed(_of_places(value_of(named, name), places, named)) for name in work.changing)
         self._cluster.sent += sum(array.nbytes for array in numbers if isinstance(array, np.ndarray))
         return self._cluster.put(numbers)
 
@@ -271,7 +272,7 @@ class ClusterExecutor:
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
         """Put what a kernel would give of these rows in place, if workers have told it."""
         known, lines = self._told.get((work.kernel, first, last)), (*work.reads, *work.lines)
-        if known is None or known[0] != digests_of(_rows_of(_value(named, name), first, last) for name in lines):
+        if known is None or known[0] != digests_of(_rows_of(value_of(named, name), first, last) for name in lines):
             return False
         named[work.gives[0]][first:last] = known[1]
         return True
@@ -286,8 +287,8 @@ class ClusterExecutor:
         ranges, tasks = blocks_of(n_blocks, self._n_parts), _work_of(work, named, scratch)
         numbers = []
         for one in ranges:
-            same = [self._cut(name, one, _value(named, name), True) for name in work.entries]
-            numbers.append(same + [self._cut(name, one, _value(named, name), False) for name in work.changing])
+            same = [self._cut(name, one, value_of(named, name), True) for name in work.entries]
+            numbers.append(same + [self._cut(name, one, value_of(named, name), False) for name in work.changing])
 
         def call(i: int, *given: Any) -> Call:
             return ranges[i], tasks, *given, numbers[i]
@@ -296,7 +297,7 @@ class ClusterExecutor:
         for one, found in zip(ranges, told, strict=True):
             for name, array in zip(tasks.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
-                np.copyto(_value(named, name)[one.first : one.last], array, where=where)
+                np.copyto(value_of(named, name)[one.first : one.last], array, where=where)
                 self._cluster.received += array.nbytes
 
     def _cut(self, name: str, where: BlockRange, array: np.ndarray, stays: bool) -> Held | float:
@@ -335,20 +336,19 @@ class ClusterExecutor:
         told = self._cache.run(pass_over_chunks, reading, len(shares), call, what)
         found: list[ChunkReport] = [one for share in told for one in share]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
-            for array, part in zip(named[work.sums] if work.sums else (), one.sums, strict=True):
-                self._take(array, c, part, chunk, work.modes)
+            for name, part in zip(work.sums, one.sums, strict=True):
+                self._take(value_of(named, name)[c], part, chunk, work.modes)
         if stored is not None:
             self._sites.move(named[work.keeps], stored.next([one.versions for one in found]))
 
-    def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
+    def _take(self, array: np.ndarray, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
         """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""
-        if array.ndim < 3:
-            if len(array) > c:
-                array[c] = part
+        if array.ndim < 2:
+            array[...] = part
             return
         for k, rows in zip(modes, part, strict=True):
-            array[c, self._cache.rows_of(k)] = 0.0
-            array[c, slice(*chunk.rows[k])] = rows
+            array[self._cache.rows_of(k)] = 0.0
+            array[slice(*chunk.rows[k])] = rows
             self._cluster.received += rows.nbytes
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
@@ -370,18 +370,17 @@ class ClusterExecutor:
 
 def _work_of(work: Pass, named: dict[str, Any], scratch: Any, shared_rows: Collection[str] = ()) -> Work:
     """What the tasks of a pass have in common, without what each is given or makes for itself."""
-    shapes = {name: _value(named, name).shape[1:] for name in (*work.gives, *work.changes)}
-    own = {*work.reads, *work.lines, *work.entries, *work.changing, *shapes}
+    shapes = {name: value_of(named, name).shape[1:] for name in (*work.gives, *work.changes)}
+    sums = {name: Blank((1, *value_of(named, name).shape[1:])) for name in work.sums}
+    own = {**dict.fromkeys((*work.reads, *work.lines, *work.entries, *work.changing, *shapes)), **sums}
     record: dict[str, Any] = {}
     for name, value in named.items():
-        fields = {one.partition(".")[2] for one in own if one.startswith(f"{name}.")}
+        fields = {one.partition(".")[2]: blank for one, blank in own.items() if one.startswith(f"{name}.")}
         if name in own or name in ("cuts", "offset", "by_row", "base", "entries", work.keeps):
             record[name] = None
-        elif name == work.sums:
-            record[name] = type(value)(*(Blank((1, *array.shape[1:])) for array in value))
         elif fields:
             blank = {one: Blank(array.shape) for one, array in value._asdict().items() if isinstance(array, np.ndarray)}
-            record[name] = shipped(value._replace(**blank | dict.fromkeys(fields)))
+            record[name] = shipped(value._replace(**blank | fields))
         else:
             record[name] = shipped(value)
     return Work(
@@ -420,14 +419,9 @@ def _named(work: Pass, record: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(code.co_varnames[2 : code.co_argcount], record, strict=False))
 
 
-def _value(named: Mapping[str, Any], name: str) -> Any:
-    argument, _, field = name.partition(".")
-    return getattr(named[argument], field) if field else named[argument]
-
-
 def _source(name: str, named: dict[str, Any]) -> RowSource:
     """What a pass reads of rows."""
-    value = _value(named, name)
+    value = value_of(named, name)
     return value if isinstance(value, RowSource) else RowSource(name, value, {name: value})
 
 

@@ -20,9 +20,9 @@ from tensorcep.core.cluster import Cluster, Running
 from tensorcep.core.futures import Call, Held, LackingError, TaskReport, UnknownError
 from tensorcep.core.shared_memory import Desk, Given, Left, leave, put, remove, remove_after, rows_of
 from tensorcep.cp.model.rows import RowSource
-from tensorcep.kernels.digest import digest
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.kernels.sorting import digest
 
 # Rows whose numbers are made at a time.
 ROWS_AT_A_TIME = 64 * LANES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,8 @@ class Work(NamedTuple):
     modes : tuple of int
     made, told : dict of str to the shape of a line
         What it writes: of rows that other tasks read, and what else there is.
-    keeps, sums : str
+    keeps : str
+    sums : tuple of str
     """
 
     kernel: Callable[..., None]
@@ -55,7 +56,13 @@ class Work(NamedTuple):
     made: dict[str, tuple[int, ...]]
     told: dict[str, tuple[int, ...]]
     keeps: str
-    sums: str
+    sums: tuple[str, ...]
+
+
+def value_of(record: Mapping[str, Any], name: str) -> Any:
+    """An argument, or a field of one ("rows.Lam")."""
+    argument, _, field = name.partition(".")
+    return getattr(record[argument], field) if field else record[argument]
 
 
 def with_values(record: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +252,7 @@ def pass_over_chunks(
             if memory is not None:
                 record[work.keeps] = sites_at(places[n], entries, memory)
             work.kernel(0, 1, *record.values(), *scratch)
-            sums = [_sums_of(array, chunk, work.modes) for array in record[work.sums]] if work.sums else []
+            sums = [_sums_of(value_of(record, name)[0], chunk, work.modes) for name in work.sums]
             versions: tuple[Version, ...] = ()
             if memory is not None:
                 versions = written(places[n], record[work.keeps], work.modes, memory)
@@ -263,6 +270,6 @@ def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
 
 
 def _sums_of(array: np.ndarray, chunk: Chunk, modes: tuple[int, ...]) -> Any:
-    if array.ndim < 3:
-        return array[0]
-    return [array[0, slice(*chunk.rows[k])].copy() for k in modes]
+    if array.ndim < 2:
+        return array
+    return [array[slice(*chunk.rows[k])].copy() for k in modes]

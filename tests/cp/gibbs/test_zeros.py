@@ -14,13 +14,13 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 from tensorcep.likelihoods.zero_inflated import zero_inflated
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 
 # Of nine statistics 4.5 standard errors happen once in 15,000 runs.
 LIMIT = 4.5
-ZEROS = Zeros(prior=(3.0, 4.0))
+ZEROS = ZeroInflation(prior=(3.0, 4.0))
 RECORD = zero_inflated(get_likelihood("negbinomial"), ZEROS)
 
 
