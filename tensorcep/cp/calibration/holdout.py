@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.scale_mixture import EVEN, nodes, student_logpdf
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
@@ -200,6 +199,9 @@ class HeldNoise(NamedTuple):
     shape: np.ndarray | None
 
 
+EVEN_NOISE = HeldNoise(np.ones(1), None)
+
+
 class Beside(NamedTuple):
     """What another fit, to the same entries, says of those that were left out.
 
@@ -253,7 +255,8 @@ def update_held(
     factors: np.ndarray,
     given: tuple[np.ndarray, np.ndarray],
     likelihood: Likelihood,
-    uneven: HeldNoise | None = None,
+    uneven: HeldNoise = EVEN_NOISE,
+    mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -266,6 +269,8 @@ def update_held(
         What kernels take as y and theta of the entries left out.
     likelihood : Likelihood
     uneven : HeldNoise, optional
+    mixed : callable
+        ``mixed(log_density)``: log densities (C, n) by those of the kernels.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
@@ -273,8 +278,7 @@ def update_held(
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
-    now = factor if uneven is None else uneven.factor
+    factor, now = held.factor + share * (uneven.factor - held.factor), uneven.factor
     unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
     telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
     telling /= telling.sum(axis=1, keepdims=True)
@@ -282,9 +286,8 @@ def update_held(
     noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        shape = None if uneven is None else uneven.shape
-        density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
-    share = share if uneven is None or uneven.shape is None else 0.0  # told in another way: `gibbs.state`
+        density = np.logaddexp(density, mixed(log_likelihoods(likelihood, *given, f, uneven.shape)))
+    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
 
@@ -347,12 +350,6 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: 
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
-
-
-def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
-    """The noise precision of a chain given what the entries left out say."""
-    half = 0.5 * len(held.place)
-    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))
 
 
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:

@@ -73,7 +73,7 @@ from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.likelihoods.parameters.zero_inflation import Beta, with_zeros
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -236,8 +236,8 @@ def _report(
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
     of_all = not setup.auxiliary and laws.uneven is None
     y, theta = (problem.entries.y, float(laws.law.mean[0])) if of_all else state.given(problem)
-    share = None if laws.share is None else laws.share.mean
-    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
+    mixed = None if laws.share is None else partial(with_zeros, share=laws.share.mean)
+    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, mixed))
 
 
 def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:

@@ -272,8 +272,8 @@ class Parameter(Protocol[S]):
         """None, where all entries share it."""
         return None
 
-    def first_draw(self, spread: float) -> Any:
-        """The draw to begin with, of data of this variance."""
+    def first_draw(self, spread: float, stats: EntryStats) -> Any:
+        """The draw to begin with, of data of this variance, given where the rows start."""
 
     def first_law(self) -> S:
         """The law to begin with."""
@@ -294,6 +294,10 @@ class Parameter(Protocol[S]):
 
     def bound(self, state: S) -> float:
         """What the law adds to a lower bound."""
+
+    def mixed(self, state: Any, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """The log density of observations by that of the kernels: of all kinds of entries, where there are some."""
+        return log_density
 
     # Of noise alone: what it says of the weights of entries.
 

@@ -310,7 +310,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         """The mode whose rows have one each."""
         return self.groups.mode
 
-    def first_draw(self, spread: float) -> ParameterDraw | FactorDraw:
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw | FactorDraw:
         """All at the start."""
         theta = np.full(self.groups.size, self.start)
         return FactorDraw.even(theta, self.start, self.groups.size) if self.has_pool else ParameterDraw(theta)

@@ -11,7 +11,15 @@ import numpy as np
 from tensorcep.core.arrays import room_of
 from tensorcep.core.random import RandomStream
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.parameters.base import DrawKey, DrawStage, Gamma, Parameter, ParameterDraw, ResidualStats
+from tensorcep.likelihoods.parameters.base import (
+    DrawKey,
+    DrawStage,
+    EntryStats,
+    Gamma,
+    Parameter,
+    ParameterDraw,
+    ResidualStats,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class KnownTheta(Parameter[Gamma]):
     stage = DrawStage.RESIDUAL
     learned = False
 
-    def first_draw(self, spread: float) -> ParameterDraw:
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
         """The value."""
         return ParameterDraw(np.full(1, self.value))
 
@@ -67,7 +75,7 @@ class NoisePrecision(Parameter[Gamma]):
     is_precision = True
     start = None
 
-    def first_draw(self, spread: float) -> ParameterDraw:
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
         """That of the data."""
         return ParameterDraw(np.full(1, 1.0 / spread))
 

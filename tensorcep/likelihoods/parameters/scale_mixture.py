@@ -29,6 +29,7 @@ from tensorcep.likelihoods.parameters.base import (
     UNBOUND,
     DrawKey,
     DrawStage,
+    EntryStats,
     Gamma,
     Groups,
     Parameter,
@@ -377,7 +378,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
         """How many factors there are beside those of entries."""
         return 0 if self.mode is None else self.groups.size
 
-    def first_draw(self, spread: float) -> FactorDraw:
+    def first_draw(self, spread: float, stats: EntryStats) -> FactorDraw:
         """All factors at 1, the precision that of the data."""
         tau = 1.0 / spread
         blocks = self.groups.of_entry.shape if self.keeps_factors else (0, 0)

@@ -486,9 +486,13 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         """Whether there is one to learn."""
         return self.levels.learned
 
-    def first_draw(self, spread: float) -> ParameterDraw:
-        """Those that the levels start with."""
-        return ParameterDraw(self.levels.start)
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
+        """Where the rows ask for them: rows that meet others lose their components."""
+        start = self.levels.start
+        if not self.learned:
+            return ParameterDraw(start)
+        entries = LevelEntries(stats.y, stats.used, stats.f)
+        return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).thresholds)
 
     def first_law(self) -> ThresholdLaw:
         """The same, without uncertainty."""

@@ -80,7 +80,7 @@ class ZeroInflation(Parameter[Beta]):
     name = "zero_share"
     stage = DrawStage.PRESENCE
 
-    def first_draw(self, spread: float) -> ParameterDraw:
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
         """Its start."""
         return ParameterDraw(np.full(1, self.start))
 
@@ -115,6 +115,10 @@ class ZeroInflation(Parameter[Beta]):
         n, n_present = float(stats.used.sum()), float(present.sum())
         share = self.law_of(n - n_present, n_present).draw(rng)
         return ParameterDraw(np.full(1, share)), stats._replace(used=present)
+
+    def mixed(self, state: ParameterDraw, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """Of structural zeros and others."""
+        return with_zeros(y, log_density, float(state.theta[0]))
 
     def bound(self, state: Beta) -> float:
         """Minus the divergence from its prior."""
