@@ -69,7 +69,7 @@ def _tree(value: Any, path: str, found: StateTree, sites: SiteFiles, growing: Co
         names = [name for name in value._fields if name not in (value.remade() if hasattr(value, "remade") else ())]
         parts = {name: _tree(getattr(value, name), f"{path}.{name}", found, sites, growing) for name in names}
         return {RECORD: f"{type(value).__module__}:{type(value).__name__}", **parts}
-    if path in growing:
+    if path in growing and value and all(isinstance(one, np.ndarray) for one in value):
         found.grown[path] = value
         return {RECORD: GROWN, "path": path, "n": len(value)}
     if isinstance(value, tuple):

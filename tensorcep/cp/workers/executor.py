@@ -337,18 +337,18 @@ class ClusterExecutor:
         found: list[ChunkReport] = [one for share in told for one in share]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
             for name, part in zip(work.sums, one.sums, strict=True):
-                self._take(value_of(named, name)[c], part, chunk, work.modes)
+                self._take(value_of(named, name), c, part, chunk, work.modes)
         if stored is not None:
             self._sites.move(named[work.keeps], stored.next([one.versions for one in found]))
 
-    def _take(self, array: np.ndarray, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
+    def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
         """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""
-        if array.ndim < 2:
-            array[...] = part
+        if array.ndim < 3:
+            array[c] = part
             return
         for k, rows in zip(modes, part, strict=True):
-            array[self._cache.rows_of(k)] = 0.0
-            array[slice(*chunk.rows[k])] = rows
+            array[c, self._cache.rows_of(k)] = 0.0
+            array[c, slice(*chunk.rows[k])] = rows
             self._cluster.received += rows.nbytes
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:

@@ -252,7 +252,7 @@ def pass_over_chunks(
             if memory is not None:
                 record[work.keeps] = sites_at(places[n], entries, memory)
             work.kernel(0, 1, *record.values(), *scratch)
-            sums = [_sums_of(value_of(record, name)[0], chunk, work.modes) for name in work.sums]
+            sums = [_sums_of(value_of(record, name), chunk, work.modes) for name in work.sums]
             versions: tuple[Version, ...] = ()
             if memory is not None:
                 versions = written(places[n], record[work.keeps], work.modes, memory)
@@ -270,6 +270,4 @@ def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
 
 
 def _sums_of(array: np.ndarray, chunk: Chunk, modes: tuple[int, ...]) -> Any:
-    if array.ndim < 2:
-        return array
-    return [array[slice(*chunk.rows[k])].copy() for k in modes]
+    return array[0] if array.ndim < 3 else [array[0, slice(*chunk.rows[k])].copy() for k in modes]
