@@ -123,6 +123,10 @@ class KeptDraws(NamedTuple):
     unknown: tuple[np.ndarray, ...] = ()
     drifts: tuple[np.ndarray, ...] = ()
 
+    def grows(self) -> bool:
+        """Arrays are added, and never changed: files keep each once."""
+        return True
+
 
 class ChainSums(NamedTuple):
     """What samplers alone have.

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,77 +41,50 @@ KIND, VERSION = "tensorcep.checkpoint", 2
 BLOCKS = 1 << 16
 
 
-# A state as a tree: records by their modules and names, with all but what `remade` of a record says that is made again.
-# What is no number, text or array stays as it is at the beginning of the run.
-SAME, GROWN, SITES = "same", "grown", "sites"
+# A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
+# number, text or array stays as it is at the beginning of the run. Of tuples that only grow (`grows`) a file has an item.
+SAME, DRAWS, SITES = "same", "draws", "sites"
 
 
-class StateTree(NamedTuple):
-    """A state as a tree, the arrays of its tuples that grow, by their paths, and the sites that it has."""
-
-    tree: Any
-    grown: dict[str, tuple[np.ndarray, ...]]
-    sites: list[StoredSites]
-
-
-def tree_of_state(state: Any, sites: SiteFiles, growing: Collection[str]) -> StateTree:
-    """A state to be stored; arrays of tuples whose paths are `growing` are never changed."""
-    found = StateTree(None, {}, [])
-    return found._replace(tree=_tree(state, "", found, sites, growing))
-
-
-def _tree(value: Any, path: str, found: StateTree, sites: SiteFiles, growing: Collection[str]) -> Any:
+def tree_of_state(value: Any, sites: SiteFiles, found: list[Any]) -> Any:
+    """A state as a tree; adds its stored sites, and records that grow, to what is found."""
     if hasattr(value, "_fields"):
         stored = sites.get(value)
-        if stored is not None:
-            found.sites.append(stored)
-            return {RECORD: SITES, **stored.tree()}
+        if stored is not None or hasattr(value, "grows"):
+            found.append(value if stored is None else stored)
+            sizes = {name: len(one) for name, one in value._asdict().items()}
+            return {RECORD: DRAWS, **sizes} if stored is None else {RECORD: SITES, **stored.tree()}
         names = [name for name in value._fields if name not in (value.remade() if hasattr(value, "remade") else ())]
-        parts = {name: _tree(getattr(value, name), f"{path}.{name}", found, sites, growing) for name in names}
+        parts = {name: tree_of_state(getattr(value, name), sites, found) for name in names}
         return {RECORD: f"{type(value).__module__}:{type(value).__name__}", **parts}
-    if path in growing and value and all(isinstance(one, np.ndarray) for one in value):
-        found.grown[path] = value
-        return {RECORD: GROWN, "path": path, "n": len(value)}
     if isinstance(value, tuple):
-        return [_tree(one, f"{path}.{n}", found, sites, growing) for n, one in enumerate(value)]
+        return [tree_of_state(one, sites, found) for one in value]
     if value is None or isinstance(value, (bool, int, float, str, np.ndarray)):
         return value
     return value.item() if isinstance(value, np.generic) else {RECORD: SAME}
 
 
-def empty_tuples(state: Any, path: str = "") -> set[str]:
-    """The paths of what has nothing yet, and may grow."""
-    if isinstance(state, tuple) and not state:
-        return {path}
-    if not isinstance(state, tuple) or not hasattr(state, "_fields"):
-        return set()
-    names = [name for name in state._fields if not hasattr(state, "remade") or name not in state.remade()]
-    return set().union(*(empty_tuples(getattr(state, name), f"{path}.{name}") for name in names))
-
-
-def state_of(tree: Any, state: Any, grown: Sequence[Mapping[str, np.ndarray]], sites: SiteFiles) -> Any:
+def state_of(tree: Any, state: Any, draws: Sequence[Mapping[str, np.ndarray]], sites: SiteFiles) -> Any:
     """The state of a tree; what is not in it is as in the `state` with which the run began."""
     if isinstance(tree, list):
         known = state if isinstance(state, tuple) and len(state) == len(tree) else (None,) * len(tree)
-        return tuple(state_of(*pair, grown, sites) for pair in zip(tree, known, strict=True))
+        return tuple(state_of(*pair, draws, sites) for pair in zip(tree, known, strict=True))
     if not isinstance(tree, dict):
         return tree
     kind = tree.pop(RECORD)
     if kind == SAME:
         return state
-    if kind == GROWN:
-        return tuple(draw[tree["path"]] for draw in grown[: tree["n"]])
+    if kind == DRAWS:
+        return type(state)(**{name: tuple(one[name] for one in draws[:n]) for name, n in tree.items()})
     if kind == SITES:
         sites.move(state, sites.get(state).at(**tree))  # type: ignore[union-attr]
         return state
-    fields = {name: state_of(one, getattr(state, name, None), grown, sites) for name, one in tree.items()}
+    fields = {name: state_of(one, getattr(state, name, None), draws, sites) for name, one in tree.items()}
     module, _, name = kind.partition(":")
-    if f"{type(state).__module__}:{type(state).__name__}" == kind:
-        return state._replace(**fields)
     record: Any = getattr(importlib.import_module(module), name) if module.startswith("tensorcep.") else None
     if not hasattr(record, "_fields"):
         raise ValueError(f"{kind!r} is no record")
-    return record(**fields)
+    return state._replace(**fields) if type(state) is record else record(**fields)
 
 
 class ClusterHost:
@@ -143,7 +116,7 @@ class ClusterHost:
     ):
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
         self._n_parts, self._every, self._n_runs, self._n_draws = n_parts, every, 0, 0
-        self._method, self._growing, self._strict, self._here = "", set[str](), strict, False
+        self._method, self._strict, self._here = "", strict, False
         self._sites = SiteFiles((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
@@ -190,7 +163,7 @@ class ClusterHost:
         """The next run, up to the last sweep that is stored."""
         if self._here:
             return StoredRun(state, [], [])
-        self._n_runs, self._n_draws, self._method, self._growing = self._n_runs + 1, 0, method.name, empty_tuples(state)
+        self._n_runs, self._n_draws, self._method = self._n_runs + 1, 0, method.name
         executor.begin(problem, self._n_parts or parts_for(len(problem.entries.permutation)))
         path = self._path("run")
         if path is None or not kept or not path.is_file():
@@ -202,8 +175,7 @@ class ClusterHost:
         seconds, self._n_draws = arrays.pop("seconds").tolist(), header["draws"]
         draws = [read_archive(str(self._path("draw", d)), KIND, VERSION)[1] for d in range(self._n_draws)]
         state = state_of(merge(header["state"], arrays), state, draws, self._sites)
-        for stored in tree_of_state(state, self._sites, self._growing).sites:
-            self._sites.hold(self._n_runs, stored)
+        self._hold(state)
         state = method.resume(state, problem, executor)
         return StoredRun(state, sweeps, seconds, header["ended"], header["stopped"])
 
@@ -213,21 +185,30 @@ class ClusterHost:
 
     def keep(self, run: StoredRun) -> None:
         """Store a new draw, and every few sweeps and at the end of a run the rest of its state."""
-        path, found = self._path("run"), tree_of_state(run.state, self._sites, self._growing)
-        n_draws = max((len(arrays) for arrays in found.grown.values()), default=0)
-        for d in range(self._n_draws, n_draws):
-            new = {name: arrays[d] for name, arrays in found.grown.items() if d < len(arrays)}
-            if path is not None:
-                write_archive(self._path("draw", d), KIND, VERSION, {}, new)  # type: ignore[arg-type]
-        self._n_draws = n_draws
-        if path is None or not (run.ended or run.stopped or len(run.sweeps) % self._every == 0):
+        path, found = self._path("run"), list[Any]()
+        if path is None:
             return
-        tree, arrays = split(found.tree)
-        header = {"method": self._method, "state": tree, "draws": n_draws, "ended": run.ended, "stopped": run.stopped}
-        lines = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
-        write_archive(path, KIND, VERSION, header, {**arrays, "sweeps": lines, "seconds": np.array(run.seconds)})
-        for stored in found.sites:
-            self._sites.hold(self._n_runs, stored)
+        tree, arrays = split(tree_of_state(run.state, self._sites, found))
+        kept = {name: own for one in found if hasattr(one, "grows") for name, own in one._asdict().items()}
+        n_draws = max(map(len, kept.values()), default=0)
+        for d in range(self._n_draws, n_draws):
+            new = {name: own[d] for name, own in kept.items() if d < len(own)}
+            write_archive(self._path("draw", d), KIND, VERSION, {}, new)  # type: ignore[arg-type]
+        self._n_draws = n_draws
+        if run.ended or run.stopped or len(run.sweeps) % self._every == 0:
+            header = {"method": self._method, "state": tree, "draws": n_draws}
+            header |= {"ended": run.ended, "stopped": run.stopped}
+            arrays["sweeps"] = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
+            write_archive(path, KIND, VERSION, header, {**arrays, "seconds": np.array(run.seconds)})
+            self._hold(run.state)
+
+    def _hold(self, state: Any) -> None:
+        """Keep the files of the sites that a stored state has."""
+        found: list[Any] = []
+        tree_of_state(state, self._sites, found)
+        for stored in found:
+            if isinstance(stored, StoredSites):
+                self._sites.hold(self._n_runs, stored)
 
     def _path(self, what: str, *number: int) -> Path | None:
         numbers = "".join(f"-{n:04d}" for n in (self._n_runs, *number))

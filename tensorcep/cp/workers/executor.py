@@ -330,7 +330,7 @@ class ClusterExecutor:
         def call(i: int, *given: Any) -> Call:
             if stored is None or self._memory is None:
                 return shares[i], tasks, *given, [], None
-            return shares[i], tasks, *given, [stored.where(one.number) for one in shares[i]], self._memory[1]
+            return shares[i], tasks, *given, [stored.of_chunk(one.number) for one in shares[i]], self._memory[1]
 
         what = "-".join(("entries-of-modes", *map(str, work.modes)))
         told = self._cache.run(pass_over_chunks, reading, len(shares), call, what)
@@ -339,7 +339,8 @@ class ClusterExecutor:
             for name, part in zip(work.sums, one.sums, strict=True):
                 self._take(value_of(named, name), c, part, chunk, work.modes)
         if stored is not None:
-            self._sites.move(named[work.keeps], stored.next([one.versions for one in found]))
+            versions = tuple(one.versions for one in found)
+            self._sites.move(named[work.keeps], stored._replace(latest=stored.latest + 1, versions=versions))
 
     def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
         """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""

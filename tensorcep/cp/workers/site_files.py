@@ -43,11 +43,6 @@ class Beginning(NamedTuple):
     record: dict[str, Any]
     name: str
 
-    @property
-    def n_parts(self) -> int:
-        """One for each mode, and one for what is beside them."""
-        return 1 + max(array.shape[1] for array in self.like if array.ndim > 2)
-
     def made(self, entries: Entries) -> Any:
         """The sites of the entries of a chunk."""
         n = len(entries.rows)
@@ -57,26 +52,41 @@ class Beginning(NamedTuple):
         return sites
 
 
-class Where(NamedTuple):
-    """Where the sites of a chunk are.
+class StoredSites(NamedTuple):
+    """The sites of a run, or a chunk: where, how they begin, the number of the last pass over them, and all versions.
 
-    Attributes
-    ----------
-    folder : str
-    chunk : int
-        Its number.
-    versions : tuple of Version
-        Of each part.
-    following : int
-        The number of the versions that a task makes.
-    beginning : Beginning
+    `versions` has those of every chunk, of each mode and of what is beside them; none before the first pass.
     """
 
     folder: str
-    chunk: int
-    versions: tuple[Version, ...]
-    following: int
     beginning: Beginning
+    latest: int = 0
+    versions: tuple[tuple[Version, ...], ...] = ()
+
+    def of_chunk(self, chunk: int) -> StoredSites:
+        """Those of a chunk alone."""
+        n_parts = 1 + max(array.shape[1] for array in self.beginning.like if array.ndim > 2)
+        return self._replace(versions=(self.versions[chunk] if self.versions else (Version(),) * n_parts,))
+
+    def path(self, part: int, number: int) -> Path:
+        """The folder of all chunks of a version of a part."""
+        return Path(self.folder, f"{part}-{number}")
+
+    @property
+    def paths(self) -> set[Path]:
+        """Where they are: the versions of all chunks have the same numbers."""
+        versions = self.versions[0] if self.versions else ()
+        return {self.path(part, one.number) for part, one in enumerate(versions) if one.number}
+
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        versions = np.array(self.versions, dtype=np.int64).reshape(len(self.versions), -1, 2)
+        return {"folder": self.folder, "latest": self.latest, "versions": versions}
+
+    def at(self, folder: str, latest: int, versions: np.ndarray) -> StoredSites:
+        """The sites that a file tells of, which began as these."""
+        parts = tuple(tuple(Version(*pair) for pair in own) for own in versions.tolist())
+        return self._replace(folder=folder, latest=latest, versions=parts)
 
 
 class SiteMemory:
@@ -87,33 +97,34 @@ class SiteMemory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, tuple[tuple[str, tuple[Version, ...]], Any]] = {}
+        self._kept: dict[int, tuple[tuple[str, Any], Any]] = {}
 
     def __reduce__(self) -> Any:
         return SiteMemory, ()
 
-    def take(self, where: Where) -> Any:
-        """The sites of a chunk, if they are of these versions, or None; until they are put back, nobody has them."""
+    def take(self, chunk: int, stored: StoredSites, entries: Entries) -> Any:
+        """The sites of a chunk, from memory or from files; until they are written, nobody has them in memory."""
         with self._lock:
-            found = self._kept.pop(where.chunk, None)
-        return None if found is None or found[0] != (where.folder, where.versions) else found[1]
+            version, sites = self._kept.pop(chunk, (None, None))
+        if version == (stored.folder, stored.versions):
+            return sites
+        sites = stored.beginning.made(entries)
+        for part, one in enumerate(stored.versions[0]):
+            if one.number:
+                _read(stored.path(part, one.number) / f"{chunk}.npy", one.checksum, _of(sites, part))
+        return sites
 
-    def put(self, where: Where, sites: Any) -> None:
-        """Keep sites."""
+    def write(self, chunk: int, stored: StoredSites, sites: Any, modes: Sequence[int]) -> tuple[Version, ...]:
+        """Write what is of some modes, and with the last mode what is beside them; gives the versions of all parts."""
+        versions, last, number = list(stored.versions[0]), len(stored.versions[0]) - 1, stored.latest + 1
+        for part in (*modes, *([last] if last - 1 in modes else [])):
+            arrays = tuple(np.ascontiguousarray(array) for array in _of(sites, part))
+            if arrays[0].size:
+                _write(stored.path(part, number) / f"{chunk}.npy", arrays)
+                versions[part] = Version(number, _sum(arrays))
         with self._lock:
-            self._kept[where.chunk] = ((where.folder, where.versions), sites)
-
-
-def sites_at(where: Where, entries: Entries, memory: SiteMemory) -> Any:
-    """The sites of the entries of a chunk, from memory or from files."""
-    found = memory.take(where)
-    if found is not None:
-        return found
-    sites = where.beginning.made(entries)
-    for part, version in enumerate(where.versions):
-        if version.number:
-            _read(_path(where, part, version.number), version.checksum, _of(sites, part))
-    return sites
+            self._kept[chunk] = ((stored.folder, (tuple(versions),)), sites)
+        return tuple(versions)
 
 
 def _of(sites: Any, part: int) -> tuple[np.ndarray, ...]:
@@ -124,15 +135,6 @@ def _of(sites: Any, part: int) -> tuple[np.ndarray, ...]:
     return tuple(array for array in sites if array.ndim == 2)
 
 
-def folder_of(folder: str, part: int, version: int) -> Path:
-    """The folder of all chunks of a version of a part."""
-    return Path(folder, f"{part}-{version}")
-
-
-def _path(where: Where, part: int, version: int) -> Path:
-    return folder_of(where.folder, part, version) / f"{where.chunk}.npy"
-
-
 def _sum(arrays: tuple[np.ndarray, ...]) -> int:
     """A checksum that costs little beside a pass: of the bits as whole numbers, every array's times another number."""
     total = 0
@@ -140,18 +142,6 @@ def _sum(arrays: tuple[np.ndarray, ...]) -> int:
         bits = np.ascontiguousarray(array).reshape(-1).view(np.uint64)
         total += (2 * n + 1) * int(np.add.reduce(bits, dtype=np.uint64))
     return total % (1 << 62)
-
-
-def written(where: Where, sites: Any, modes: Sequence[int], memory: SiteMemory) -> tuple[Version, ...]:
-    """Write what is of some modes, and with the last mode what is beside them; gives the versions of all parts."""
-    versions, last = list(where.versions), len(where.versions) - 1
-    for part in (*modes, *([last] if last - 1 in modes else [])):
-        arrays = tuple(np.ascontiguousarray(array) for array in _of(sites, part))
-        if arrays[0].size:
-            _write(_path(where, part, where.following), arrays)
-            versions[part] = Version(where.following, _sum(arrays))
-    memory.put(where._replace(versions=tuple(versions)), sites)
-    return tuple(versions)
 
 
 def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
@@ -164,9 +154,9 @@ def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
                 np.save(handle, array, allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
-        size = sum(array.nbytes for array in arrays)
+        size, reason = sum(array.nbytes for array in arrays), reason_of(error)
         raise OSError(
-            f"cannot write {size:,} bytes into '{path.parent}' ({reason_of(error)}); free some, or name another."
+            f"cannot write {size:,} bytes into '{path.parent}' ({reason}); free some, or name another."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -188,40 +178,6 @@ def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
         raise ValueError(f"the messages in '{path}' cannot be read ({reason_of(error)}); {HINT}.") from None
     if _sum(into) != checksum:
         fail_value(f"the messages in '{path}' are damaged (another checksum); {HINT}.")
-
-
-# Where the sites of every run of a fit are, and which of their files are needed.
-
-
-class StoredSites(NamedTuple):
-    """The sites of a run: where, how they begin, the number of the last pass over them, and all versions now.
-
-    `versions` has those of the parts of every chunk; none before the first pass.
-    """
-
-    folder: str
-    beginning: Beginning
-    latest: int = 0
-    versions: tuple[tuple[Version, ...], ...] = ()
-
-    def next(self, versions: Sequence[tuple[Version, ...]]) -> StoredSites:
-        """After one more pass."""
-        return self._replace(latest=self.latest + 1, versions=tuple(versions))
-
-    def tree(self) -> dict[str, Any]:
-        """What a file keeps of it."""
-        versions = np.array(self.versions, dtype=np.int64).reshape(len(self.versions), -1, 2)
-        return {"folder": self.folder, "latest": self.latest, "versions": versions}
-
-    def at(self, folder: str, latest: int, versions: np.ndarray) -> StoredSites:
-        """The sites that a file tells of, which began as these."""
-        parts = tuple(tuple(Version(*pair) for pair in own) for own in versions.tolist())
-        return self._replace(folder=folder, latest=latest, versions=parts)
-
-    def where(self, chunk: int) -> Where:
-        """Where those of a chunk are."""
-        versions = self.versions[chunk] if self.versions else (Version(),) * self.beginning.n_parts
-        return Where(self.folder, chunk, versions, self.latest + 1, self.beginning)
 
 
 class SiteFiles:
@@ -254,14 +210,12 @@ class SiteFiles:
 
     def move(self, sites: Any, stored: StoredSites) -> None:
         """The sites have other versions."""
-        before = self._of[id(sites[0])]
-        self._of[id(sites[0])] = stored
+        before, self._of[id(sites[0])] = self._of[id(sites[0])], stored
         self._remove(before)
 
     def hold(self, run: int, stored: StoredSites) -> None:
         """Keep the files of these versions until others are held for the run."""
-        before = self._held.get(run)
-        self._held[run] = stored
+        before, self._held[run] = self._held.get(run), stored
         if before is not None:
             self._remove(before)
 
@@ -276,12 +230,6 @@ class SiteFiles:
 
     def _remove(self, stored: StoredSites) -> None:
         """Remove the files of what nobody needs any more."""
-        needed = {path for one in (*self._of.values(), *self._held.values()) for path in _folders(one)}
-        for path in _folders(stored) - needed:
+        needed = {path for one in (*self._of.values(), *self._held.values()) for path in one.paths}
+        for path in stored.paths - needed:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _folders(stored: StoredSites) -> set[Path]:
-    """Where the sites are: the versions of all chunks have the same numbers."""
-    versions = stored.versions[0] if stored.versions else ()
-    return {folder_of(stored.folder, part, one.number) for part, one in enumerate(versions) if one.number}

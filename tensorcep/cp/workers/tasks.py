@@ -14,7 +14,7 @@ from tensorcep.core.shared_memory import Sheet
 from tensorcep.cp.model.entries import Entries, EntriesByRow
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, close_part, open_part
 from tensorcep.cp.workers.row_cache import Piece, RowInputs, Store, pieces
-from tensorcep.cp.workers.site_files import SiteMemory, Version, Where, sites_at, written
+from tensorcep.cp.workers.site_files import SiteMemory, StoredSites, Version
 from tensorcep.kernels.slots import LANES
 
 # Rows are made some at a time, whose numbers stay in a cache: a worker never holds those of all.
@@ -240,22 +240,22 @@ def pass_over_chunks(
     inputs: RowInputs,
     blocks: list[Any],
     store: Store,
-    places: list[Where],
+    places: list[StoredSites],
     memory: SiteMemory | None,
 ) -> list[ChunkReport]:
-    """The sums of some chunks; without places nothing is kept."""
+    """The sums of some chunks; without memory nothing is kept."""
     scratch, found = work.scratch(), []
     with inputs.read(blocks, store) as read:
         for n, chunk in enumerate(chunks):
             record = with_values(_arrived(work), dict(zip(work.reads, read, strict=True)))
             record["entries"] = entries = _entries_in(chunk, inputs.first)
             if memory is not None:
-                record[work.keeps] = sites_at(places[n], entries, memory)
+                record[work.keeps] = memory.take(chunk.number, places[n], entries)
             work.kernel(0, 1, *record.values(), *scratch)
             sums = [_sums_of(value_of(record, name), chunk, work.modes) for name in work.sums]
             versions: tuple[Version, ...] = ()
             if memory is not None:
-                versions = written(places[n], record[work.keeps], work.modes, memory)
+                versions = memory.write(chunk.number, places[n], record[work.keeps], work.modes)
             found.append(ChunkReport(sums, versions))
     return found
 
