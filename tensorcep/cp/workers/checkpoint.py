@@ -42,7 +42,7 @@ BLOCKS = 1 << 16
 
 
 # A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
-# number, text or array stays as it is at the beginning of the run. Of tuples that only grow (`grows`) a file has an item.
+# number, text or array stays as it is at the beginning of the run. Tuples that only grow (`grows`) have files of items.
 SAME, DRAWS, SITES = "same", "draws", "sites"
 
 
@@ -88,21 +88,11 @@ def state_of(tree: Any, state: Any, draws: Sequence[Mapping[str, np.ndarray]], s
 
 
 class ClusterHost:
-    """Runs on the workers of a cluster, kept in a folder.
+    """Runs on the workers of a cluster, whose entries are in a folder.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    folder : Path
-        Of the entries, which this process writes and workers read.
-    checkpoint : Path or None
-        Where runs are stored; None: nowhere.
-    n_parts : int or None
-        Ranges that each mode is cut into; None: by the number of entries.
-    every : int
-        Sweeps between two states that are stored.
-    strict : bool
-        Whether a fit that workers cannot do is refused; else it is done here.
+    States are stored in the folder `checkpoint`, if there is one, `every` so many sweeps. Modes are cut into `n_parts`
+    ranges, by default by the number of entries. A fit that workers cannot do is refused if that is `strict`, and else
+    done here.
     """
 
     def __init__(
@@ -123,11 +113,6 @@ class ClusterHost:
         """Refuse a fit that workers cannot do, or that is not the one in the folder.
 
         Chains that may turn rows down, which are for few entries, run here.
-
-        Raises
-        ------
-        ValueError
-            With what they can do.
         """
         reason = _why_not(plan)
         if reason is not None and self._strict:
@@ -292,13 +277,7 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
 
 
 def active_client() -> Any:
-    """The client of Dask that is active.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """The client of Dask that is active."""
     dask = dask_module("a fit on workers")
     try:
         return checked_client(dask.get_client())

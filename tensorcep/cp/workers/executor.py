@@ -18,16 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Cluster, Running
+from tensorcep.core.cluster import Call, Cluster, Held, Running
 from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor
-from tensorcep.core.futures import Call, Held
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import Left, put
-from tensorcep.cp.model.entries import Entries, EntriesByRow
+from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, cuts_of, shared, write_part
-from tensorcep.cp.workers.row_cache import NO_ROWS, HeldRows, RowCache, RowFiles, digests_of
+from tensorcep.cp.workers.row_cache import HeldRows, Reading, RowCache, RowFiles, digests_of
 from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import (
     Blank,
@@ -57,38 +56,26 @@ class Pending(NamedTuple):
 
 
 class ClusterExecutor:
-    """Runs passes on workers.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    folder : Path
-        Of the entries, which workers see, too.
-    n_threads : int
-        Of this process.
-    sites : SiteFiles
-        Of what passes keep.
-    """
+    """Runs passes on workers, whose entries are in a folder that they see; what passes keep is told by `sites`."""
 
     keeps_state = True
 
     def __init__(self, cluster: Cluster, folder: Path, n_threads: int, sites: SiteFiles):
         self._cluster, self._folder, self._sites, self._n_parts = cluster, folder, sites, 1
         self._cache, self._local = RowCache(cluster), ThreadExecutor(n_threads)
-        self._first: np.ndarray | None = None
         self._ranges: dict[tuple[int, int, bool], tuple[Any, list[Range]]] = {}
         self._chunks: tuple[Any, list[Chunk]] | None = None
         self._blocks: dict[tuple[str, int], Held] = {}
         self._entries: dict[tuple[str, int], tuple[np.ndarray, Held]] = {}
         self._memory: tuple[str, Held] | None = None
         self._told: dict[tuple[Kernel, int, int], tuple[Any, np.ndarray]] = {}
-        self.updates_rows = self._own_workers = False
+        self.updates_rows = False
         self._thread, self._lock = threading.local(), threading.Lock()
 
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
-        self._first, self._n_parts, self.updates_rows = offsets(problem.shape), n_parts, True
-        self._cache.begin(self._first)
+        self._n_parts, self.updates_rows = n_parts, True
+        self._cache.begin(offsets(problem.shape))
 
     def close(self) -> None:
         """End the threads, and let the workers forget what they have."""
@@ -103,7 +90,7 @@ class ClusterExecutor:
 
         Of chains rows then go to one worker instead of all.
         """
-        if self._first is None or n == 1:
+        if not self.updates_rows or n == 1:
             return [task(i, *args, self) for i in range(n)]
         alone = n % max(1, len(self._cluster.workers)) == 0
 
@@ -125,7 +112,7 @@ class ClusterExecutor:
     ) -> None:
         """As `Executor.run`."""
         named = _named(work, record) if isinstance(work, Pass) else {}
-        there = self._first is not None and isinstance(work, Pass) and is_shared(work.kernel)
+        there = self.updates_rows and isinstance(work, Pass) and is_shared(work.kernel)
         if not (isinstance(work, Pass) and work.later and there):
             self.settle()
         if not isinstance(work, Pass):
@@ -163,32 +150,25 @@ class ClusterExecutor:
     # passes over the rows of a mode
 
     def _over_rows(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
-        (mode,), offset, waiting = work.modes, named["offset"], self._waiting
+        (mode,), by_row, waiting = work.modes, named["by_row"], self._waiting
         sources = {name: _source(name, named) for name in work.reads}
-        kinds = {source.kind: source for source in sources.values()}
         if not waiting:
-            for source in kinds.values():
-                self._cache.look(source, None if work.changes else mode)
-        others, reading = [k for k in self._cache.modes if k != mode], NO_ROWS
-        for name, source in sources.items():
-            reading += self._cache.reading(source, others, name)
-        changed = {kind: source for kind, source in kinds.items() if set(source.of) & {*work.gives, *work.changes}}
-        for name in work.changes:
-            reading += self._cache.reading(next(one for one in changed.values() if name in one.of), [mode])
-        tag, at = next(iter(kinds)), getattr(self._thread, "at", None)
+            self._cache.look(sources.values(), None if work.changes else mode)
+        written = {*work.gives, *work.changes}
+        changed = {one.kind: one for one in sources.values() if written & set(one.of)}.values()
+        others, own = [k for k in self._cache.modes if k != mode], self._cache.rows_of(mode)
+        wanted: list[Any] = [(name, source, others) for name, source in sources.items()]
+        wanted += [("", next(one for one in changed if name in one.of), [mode]) for name in work.changes]
+        reading, tag = self._cache.reading(wanted), next(iter(sources.values())).kind
         lines = [self._line(f"{tag} {name}", mode, value_of(named, name)) for name in work.lines]
-        by_row: EntriesByRow = named["by_row"]
-        own = self._cache.rows_of(mode)
-        counts = by_row.end[own] - by_row.start[own]
-        late = not np.array_equal(counts, np.diff(by_row.start[own.start : own.stop + 1]))
-        sizes = self._line(f"{tag} sizes", mode, counts) if late else None
+        counts, all_counts = by_row.end[own] - by_row.start[own], np.diff(by_row.start[own.start : own.stop + 1])
+        sizes = None if np.array_equal(counts, all_counts) else self._line(f"{tag} sizes", mode, counts)
+        at = getattr(self._thread, "at", None)
         shares = shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
         numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
-        tasks, files = (
-            _work_of(work, named, scratch, {name for one in changed.values() for name in one.of}),
-            RowFiles(self._cache.desk),
-        )
-        held = [self._cache.coming(source, mode, files) for source in changed.values()]
+        tasks = _work_of(work, named, scratch, {name for one in changed for name in one.of})
+        files = RowFiles(self._cache.desk)
+        held = [self._cache.coming(source, mode, files) for source in changed]
 
         def call(i: int, *given: Any) -> Call:
             paths = (files.new_path(), self._cache.desk.new_path())
@@ -200,7 +180,8 @@ class ClusterExecutor:
             futures = self._cluster.after(rows_alone, futures) or None
         for one in held:
             self._cache.follow(one, mode, futures)
-        pending = Pending(running, held, {name: value_of(named, name) for name in (*tasks.made, *tasks.told)}, offset)
+        arrays = {name: value_of(named, name) for name in written}
+        pending = Pending(running, held, arrays, named["offset"])
         if work.later:
             waiting.append(pending)
             return
@@ -234,24 +215,12 @@ class ClusterExecutor:
 
     def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
         """The ranges of a mode, whose entries are written when they are first needed."""
-        by_row: EntriesByRow = named["by_row"]
-        key = (id(by_row.others), mode, bool(work.entries))
+        key, others = (id(named["by_row"].others), mode, bool(work.entries)), named["by_row"].others
         with self._lock:
             if key not in self._ranges:
-                self._ranges[key] = (by_row.others, self._written(self._cache.rows_of(mode), work, named))
+                ranges = ranges_of_mode(self._folder, self._cache.rows_of(mode), self._n_parts, work.entries, named)
+                self._ranges[key] = (others, ranges)
             return self._ranges[key][1]
-
-    def _written(self, own: slice, work: Pass, named: dict[str, Any]) -> list[Range]:
-        by_row, ranges = named["by_row"], []
-        for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], self._n_parts).tolist()):
-            start = by_row.start[own.start + first : own.start + last + 1]
-            places = slice(int(start[0]), int(start[-1]))
-            numbers = [_packed(_of_places(value_of(named, name), places, named)) for name in work.entries]
-            value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
-            said = tuple(None if one is value else one for one in numbers) if work.entries else None
-            part = RowPartition(start - start[0], by_row.others[places], value)
-            ranges.append(Range(write_part(self._folder, part), first, last, said))
-        return ranges
 
     def _numbers(self, one: Range, own: slice, work: Pass, named: dict[str, Any]) -> Held | None:
         """Numbers of the entries of a range that differ from those of the pass before."""
@@ -277,18 +246,18 @@ class ClusterExecutor:
         named[work.gives[0]][first:last] = known[1]
         return True
 
+    def _all_rows(self, work: Pass, named: dict[str, Any]) -> Reading:
+        """The rows of all modes that a pass reads."""
+        sources = {name: _source(name, named) for name in work.reads}
+        self._cache.look(sources.values())
+        return self._cache.reading((name, source, self._cache.modes) for name, source in sources.items())
+
     # passes over blocks of entries
 
     def _over_blocks(self, work: Pass, n_blocks: int, named: dict[str, Any], scratch: Any) -> None:
-        sources, reading = {name: _source(name, named) for name in work.reads}, NO_ROWS
-        for name, source in sources.items():
-            self._cache.look(source)
-            reading += self._cache.reading(source, self._cache.modes, name)
-        ranges, tasks = blocks_of(n_blocks, self._n_parts), _work_of(work, named, scratch)
-        numbers = []
-        for one in ranges:
-            same = [self._cut(name, one, value_of(named, name), True) for name in work.entries]
-            numbers.append(same + [self._cut(name, one, value_of(named, name), False) for name in work.changing])
+        reading, tasks = self._all_rows(work, named), _work_of(work, named, scratch)
+        ranges, names = blocks_of(n_blocks, self._n_parts), (*work.entries, *work.changing)
+        numbers = [[self._cut(name, one, named[name], name in work.entries) for name in names] for one in ranges]
 
         def call(i: int, *given: Any) -> Call:
             return ranges[i], tasks, *given, numbers[i]
@@ -297,7 +266,7 @@ class ClusterExecutor:
         for one, found in zip(ranges, told, strict=True):
             for name, array in zip(tasks.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
-                np.copyto(value_of(named, name)[one.first : one.last], array, where=where)
+                np.copyto(named[name][one.first : one.last], array, where=where)
                 self._cluster.received += array.nbytes
 
     def _cut(self, name: str, where: BlockRange, array: np.ndarray, stays: bool) -> Held | float:
@@ -317,12 +286,8 @@ class ClusterExecutor:
     # passes over chunks of entries
 
     def _over_chunks(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
-        chunks, reading = self._chunks_of(named["entries"]), NO_ROWS
+        chunks, reading = self._chunks_of(named["entries"]), self._all_rows(work, named)
         stored = self._sites.get(named[work.keeps]) if work.keeps else None
-        for name in work.reads:
-            source = _source(name, named)
-            self._cache.look(source)
-            reading += self._cache.reading(source, self._cache.modes)
         shares, tasks = shared(chunks, self._cluster.turns()), _work_of(work, named, scratch)
         if stored is not None and (self._memory is None or self._memory[0] != stored.folder):
             self._memory = (stored.folder, self._cluster.put(SiteMemory()))
@@ -400,6 +365,22 @@ def _work_of(work: Pass, named: dict[str, Any], scratch: Any, shared_rows: Colle
     )
 
 
+def ranges_of_mode(
+    folder: Path, own: slice, n_parts: int, stay: Sequence[str], named: Mapping[str, Any]
+) -> list[Range]:
+    """The ranges of a mode, which has these packed rows, with numbers of the entries that stay the same."""
+    by_row, ranges = named["by_row"], []
+    for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], n_parts).tolist()):
+        start = by_row.start[own.start + first : own.start + last + 1]
+        places = slice(int(start[0]), int(start[-1]))
+        numbers = [_packed(_of_places(value_of(named, name), places, named)) for name in stay]
+        value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
+        part = RowPartition(start - start[0], by_row.others[places], value)
+        said = tuple(None if one is value else one for one in numbers) if stay else None
+        ranges.append(Range(write_part(folder, part), first, last, said))
+    return ranges
+
+
 def _beginning(work: Pass, named: dict[str, Any]) -> Beginning:
     """How what a pass keeps begins."""
     sites = named[work.keeps]
@@ -431,7 +412,7 @@ def _rows_of(array: np.ndarray, first: int, last: int) -> np.ndarray:
     return array if len(array) == 1 else array[first:last]
 
 
-def _of_places(array: np.ndarray, places: slice, named: dict[str, Any]) -> np.ndarray:
+def _of_places(array: np.ndarray, places: slice, named: Mapping[str, Any]) -> np.ndarray:
     """Numbers of entries in the order of the rows: from `base` on as they are, or by their places in the lanes."""
     if "base" not in named:
         return array[named["by_row"].entry[places]]

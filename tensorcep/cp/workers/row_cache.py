@@ -10,14 +10,13 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Cluster, Running
-from tensorcep.core.futures import Call, Held, LackingError, TaskReport, UnknownError
+from tensorcep.core.cluster import Call, Cluster, Held, LackingError, Running, TaskReport, UnknownError
 from tensorcep.core.shared_memory import Desk, Given, Left, leave, put, remove, remove_after, rows_of
 from tensorcep.cp.model.rows import RowSource
 from tensorcep.kernels.rows import arrange
@@ -31,12 +30,8 @@ ROWS_AT_A_TIME = 64 * LANES
 class Source(NamedTuple):
     """Rows of a kind, by the names of those of every mode (None where they are not read), as a kernel reads them.
 
-    Attributes
-    ----------
-    what : str
-        The argument: what is put in order for one is kept until it is for another.
-    orders : tuple of arrays or None
-        Places of the numbers in the rows of every mode; None where these are in order.
+    `orders` are the places of their numbers in each mode, None where these are in order. What is put in order for an
+    argument (`what`) is kept until it is for another.
     """
 
     kind: str
@@ -95,28 +90,15 @@ def pieces(n: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 class RowInputs(NamedTuple):
-    """What tasks read of rows, and which of them they are given.
+    """What tasks read of rows, the first packed row of every mode, and what is given of them, in this order.
 
-    Attributes
-    ----------
-    sources : tuple of Source
-    first : tuple of int
-        The first packed row of every mode.
-    blocks : tuple of Block
-        What is given, in this order.
-    gone : tuple of str
-        Files that nobody needs any more, which the task removes: that takes about as long as to read them.
+    Files that are `gone` nobody needs any more; the task removes them, which takes about as long as to read them.
     """
 
     sources: tuple[Source, ...]
     first: tuple[int, ...]
     blocks: tuple[Block, ...]
     gone: tuple[str, ...] = ()
-
-    def read(self, blocks: Sequence[Any], store: Store) -> Any:
-        """As `Store.reading`."""
-        remove(self.gone)
-        return store.reading(self.sources, self.first, self.blocks, blocks)
 
 
 class _Rows:
@@ -143,22 +125,16 @@ class Store:
         return Store, ()
 
     @contextlib.contextmanager
-    def reading(
-        self, sources: Sequence[Source], first: tuple[int, ...], given: Sequence[Block], blocks: Sequence[Any]
-    ) -> Iterator[list[np.ndarray]]:
-        """The rows of some sources, which stay as they are within the block.
+    def reading(self, inputs: RowInputs, blocks: Sequence[Any]) -> Iterator[list[np.ndarray]]:
+        """The rows of all sources, which stay as they are within the block; a LackingError without those they need.
 
-        `first` is the first packed row of every mode. What is given of rows is kept for later tasks.
-
-        Raises
-        ------
-        LackingError
-            If there are others than the sources need.
+        What is given of rows is kept for later tasks.
         """
+        remove(inputs.gone)
         with self._lock:
-            for block, made in zip(given, blocks, strict=True):
-                self._take(block, made, first)
-            found = [self._found(source, first) for source in sources]
+            for block, made in zip(inputs.blocks, blocks, strict=True):
+                self._take(block, made, inputs.first)
+            found = [self._found(source, inputs.first) for source in inputs.sources]
             for rows in found:
                 rows.readers += 1
         try:
@@ -242,36 +218,27 @@ class RowFiles:
 
 
 class HeldRows(Held):
-    """The rows of a mode: here, or not yet."""
+    """The rows of a mode: here, or, without `digests`, not yet."""
 
     def __init__(self, source: RowSource, rows: slice, cluster: Cluster, files: RowFiles):
         super().__init__(None, cluster.new_name())
-        self._cluster, self._digests, self.files = cluster, tuple[int, ...](), files
-        files.needed.add(self.name)
-        self.are_at(source, rows)
-
-    def are_at(self, source: RowSource, rows: slice) -> None:
-        """The rows, and what they follow from, are there."""
+        self._cluster, self.digests, self.files = cluster, tuple[int, ...](), files
         self.source, self.rows = source, rows
-
-    @property
-    def is_known(self) -> bool:
-        """Whether they are here."""
-        return bool(self._digests)
+        files.needed.add(self.name)
 
     def know(self) -> None:
         """The rows are those here, from now on."""
-        self._digests = digests_of(self.source.of.values(), self.rows)
+        self.digests = digests_of(self.source.of.values(), self.rows)
 
     def is_of(self, source: RowSource, rows: slice) -> bool:
         """Whether these have the same bits."""
-        same = self.is_known and self.source.here.shape == source.here.shape
-        return same and self._digests == digests_of(source.of.values(), rows)
+        same = self.digests and self.source.here.shape == source.here.shape
+        return bool(same) and self.digests == digests_of(source.of.values(), rows)
 
     @property
     def value(self) -> list[Piece]:
         """As `Held.value`."""
-        if not self.is_known:
+        if not self.digests:
             raise UnknownError(self.name)
         rows = self.source.here[self.rows]
         (given,) = leave(self.files.new_path(), (rows,))
@@ -294,12 +261,6 @@ class Reading(NamedTuple):
 
     sources: tuple[Source, ...]
     rows: dict[tuple[str, int], HeldRows]
-
-    def __add__(self, other: Any) -> Reading:
-        return Reading((*self.sources, *other.sources), {**self.rows, **other.rows})
-
-
-NO_ROWS = Reading((), {})
 
 
 class RowCache:
@@ -332,29 +293,34 @@ class RowCache:
         self._begun, self._gone = set[Running](), list[str]()
         self.desk.close()
 
-    def look(self, source: RowSource, but: int | None = None) -> None:
+    def look(self, sources: Iterable[RowSource], but: int | None = None) -> None:
         """See which modes' rows, but those of one, have changed."""
-        known = self._rows.setdefault(source.kind, [])
-        for k in self.modes:
-            rows = self.rows_of(k)
-            if k == but and k < len(known):
-                continue
-            if k < len(known) and known[k].is_of(source, rows):
-                known[k].are_at(source, rows)
-                continue
-            held = HeldRows(source, rows, self._cluster, RowFiles(self.desk))
-            held.know()
-            known[k:] = [held, *known[k + 1 :]]
+        for source in {one.kind: one for one in sources}.values():
+            known = self._rows.setdefault(source.kind, [])
+            for k in self.modes:
+                rows = self.rows_of(k)
+                if k == but and k < len(known):
+                    continue
+                if k < len(known) and known[k].is_of(source, rows):
+                    known[k].source = source
+                    continue
+                held = HeldRows(source, rows, self._cluster, RowFiles(self.desk))
+                held.know()
+                known[k:] = [held, *known[k + 1 :]]
 
-    def reading(self, source: RowSource, modes: Sequence[int], what: str = "") -> Reading:
-        """What a task reads of the rows of some modes, as they were when they were looked at; of `what`, in order."""
-        known, orders = self._rows[source.kind], None
-        names = tuple(one.name if k in modes else None for k, one in enumerate(known))
-        if what and source.order is not None:
-            orders = (source.order,) * len(known) if isinstance(source.order, np.ndarray) else source.order
-            width = np.arange(source.here.shape[1])
-            orders = None if all(one is None or np.array_equal(one, width) for one in orders) else orders
-        return Reading((Source(source.kind, names, what, orders),), {(source.kind, k): known[k] for k in modes})
+    def reading(self, wanted: Iterable[tuple[str, RowSource, Sequence[int]]]) -> Reading:
+        """What tasks read of the rows of some modes, as they were when they were looked at: for an argument, if any."""
+        sources, rows = [], dict[tuple[str, int], HeldRows]()
+        for what, source, modes in wanted:
+            known, orders = self._rows[source.kind], None
+            if what and source.order is not None:
+                orders = (source.order,) * len(known) if isinstance(source.order, np.ndarray) else source.order
+                width = np.arange(source.here.shape[1])
+                orders = None if all(one is None or np.array_equal(one, width) for one in orders) else orders
+            names = tuple(one.name if k in modes else None for k, one in enumerate(known))
+            sources.append(Source(source.kind, names, what, orders))
+            rows |= {(source.kind, k): known[k] for k in modes}
+        return Reading(tuple(sources), rows)
 
     def coming(self, source: RowSource, mode: int, files: RowFiles) -> HeldRows:
         """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
@@ -426,7 +392,7 @@ class RowCache:
         every = [self._has.get(worker, {}) for worker in self._cluster.workers]
         for kind, known in self._rows.items():
             for k, rows in enumerate(known):
-                if rows.is_known and all(has.get((kind, k)) == rows.name for has in every):
+                if rows.digests and all(has.get((kind, k)) == rows.name for has in every):
                     self.discard(rows.let_go())
 
     def discard(self, paths: list[str]) -> None:

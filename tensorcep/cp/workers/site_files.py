@@ -163,13 +163,7 @@ def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
 
 
 def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
-    """Read arrays in place.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or not there.
-    """
+    """Read arrays in place; a file that is damaged, or not there, is a ValueError."""
     try:
         with open(path, "rb") as handle:
             for array in into:

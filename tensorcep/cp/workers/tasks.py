@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.cluster import TaskReport
 from tensorcep.core.compile import ADDRESSES, Address, address_of
-from tensorcep.core.futures import TaskReport
 from tensorcep.core.shared_memory import Sheet
 from tensorcep.cp.model.entries import Entries, EntriesByRow
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, close_part, open_part
@@ -28,21 +28,11 @@ class Blank(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the tasks of a pass have in common.
+    """What the tasks of a pass have in common: see `tensorcep.core.executor.Pass`.
 
-    Attributes
-    ----------
-    kernel : callable
-    record : dict
-        Its arguments by their names, in order; those that every task has of its own are blank.
-    scratch : callable
-    reads, lines, numbers, changes : tuple of str
-        As in `Pass`; `numbers` are those of entries.
-    modes : tuple of int
-    made, told : dict of str to the shape of a line
-        What it writes: of rows that other tasks read, and what else there is.
-    keeps : str
-    sums : tuple of str
+    `record` are the kernel's arguments in order, None for those that every task has of its own; `numbers` those of
+    entries, which stay or change. What it writes are shapes of lines: of what is `made` of rows that other tasks read,
+    and of what else is `told`.
     """
 
     kernel: Callable[..., None]
@@ -136,7 +126,7 @@ def pass_over_rows(
     room = {name: np.empty((min(n, most), *shape)) for name, shape in shapes.items()}
     sheets = [Sheet(path, [(n, *own[name]) for name in own]) for path, own in zip(paths, groups, strict=True)]
     try:
-        with inputs.read(blocks, store) as read:
+        with store.reading(inputs, blocks) as read:
             sources, before = read[: len(work.reads)], dict(zip(work.changes, read[len(work.reads) :], strict=True))
             values = dict(zip((*work.reads, *work.lines), (*sources, *map(np.array, lines)), strict=True))
             record = with_values(_arrived(work), values)
@@ -203,7 +193,7 @@ def pass_over_blocks(
     where: BlockRange, work: Work, inputs: RowInputs, blocks: list[Any], store: Store, numbers: list[Any]
 ) -> list[np.ndarray]:
     """What the kernel writes of the blocks; what it leaves as it was is no number."""
-    with inputs.read(blocks, store) as read:
+    with store.reading(inputs, blocks) as read:
         values = dict(zip(work.reads, read, strict=True))
         for name, given in zip(work.numbers, numbers, strict=True):
             shape, kind = ((LANES,), np.float64) if isinstance(given, float) else (given.shape[1:], given.dtype)
@@ -245,7 +235,7 @@ def pass_over_chunks(
 ) -> list[ChunkReport]:
     """The sums of some chunks; without memory nothing is kept."""
     scratch, found = work.scratch(), []
-    with inputs.read(blocks, store) as read:
+    with store.reading(inputs, blocks) as read:
         for n, chunk in enumerate(chunks):
             record = with_values(_arrived(work), dict(zip(work.reads, read, strict=True)))
             record["entries"] = entries = _entries_in(chunk, inputs.first)

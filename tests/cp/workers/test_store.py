@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.core.futures import LackingError, TaskReport
-from tensorcep.cp.workers.row_cache import Block, Piece, Source, Store
+from tensorcep.core.cluster import LackingError, TaskReport
+from tensorcep.cp.workers.row_cache import Block, Piece, RowInputs, Source, Store
 from tensorcep.kernels.rows import second_moments
 
 FIRST = (0, 3, 5)
@@ -27,7 +27,7 @@ AS_IS = Source("factors", ("a", "b"))
 
 
 def read(store: Store, source: Source, given: Any = (), blocks: Any = ()) -> np.ndarray:
-    with store.reading([source], FIRST, given, blocks) as (found,):
+    with store.reading(RowInputs((source,), FIRST, tuple(given)), blocks) as (found,):
         return found.copy()
 
 
@@ -75,7 +75,7 @@ def test_rows_in_another_order_follow_new_rows() -> None:
 
 def test_rows_that_a_task_reads_stay_when_another_is_given_others() -> None:
     store = Store()
-    with store.reading([AS_IS], FIRST, BOTH, PIECES) as (found,):
+    with store.reading(RowInputs((AS_IS,), FIRST, tuple(BOTH)), PIECES) as (found,):
         new = [Block("factors", 0, "c", (2,))], [[piece(0, -ROWS[:3])]]
         np.testing.assert_array_equal(read(store, AS_IS._replace(names=("c", "b")), *new)[:3], -ROWS[:3])
         np.testing.assert_array_equal(found, ROWS)
@@ -85,11 +85,9 @@ def test_rows_follow_from_what_tasks_tell_of_them(rng: np.random.Generator) -> N
     mean, cov, seconds = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 3)), np.empty((2000, 3))
     second_moments(0, 2000, mean, cov, seconds)
     made = Piece(0, {"mean": mean, "cov": cov}, {})
-    blocks = [
-        Block("seconds", 0, "a", (3,), ("mean", "cov"), second_moments),
-        Block("means", 0, "b", (2,), ("mean",)),
-    ]
-    sources = [Source("seconds", ("a", None)), Source("means", ("b", None))]
-    with Store().reading(sources, (0, 2000, 2001), blocks, [[made], [made]]) as found:
+    seconds_of = Block("seconds", 0, "a", (3,), ("mean", "cov"), second_moments)
+    blocks = (seconds_of, Block("means", 0, "b", (2,), ("mean",)))
+    sources = (Source("seconds", ("a", None)), Source("means", ("b", None)))
+    with Store().reading(RowInputs(sources, (0, 2000, 2001), blocks), [[made], [made]]) as found:
         np.testing.assert_array_equal(found[0][:2000], seconds)
         np.testing.assert_array_equal(found[1][:2000], mean)

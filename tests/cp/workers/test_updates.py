@@ -68,9 +68,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     named = executor._named(work, record)
     task = executor._work_of(work, named, partial(room_for_products, P), {"mean", "cov"})
 
-    workers = executor.ClusterExecutor.__new__(executor.ClusterExecutor)
-    workers._folder, workers._n_parts = tmp_path, 3
-    ranges = workers._written(slice(0, 90), work, named)
+    ranges = executor.ranges_of_mode(tmp_path, slice(0, 90), 3, work.entries, named)
     assert len(ranges) > 1
     kinds, first = {"seconds": numbers, "means": means}, tuple(offsets(p.shape).tolist())
     inputs = RowInputs(
