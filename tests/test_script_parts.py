@@ -45,7 +45,7 @@ def test_plain_twin_equals_the_lane_sweep(likelihood):
     np.testing.assert_allclose(unpack(state.rows.Lam, 3), plain.row_Lam, rtol=0, atol=1e-9 * scale)
     np.testing.assert_allclose(state.rows.eta, plain.row_eta, rtol=0, atol=1e-9 * np.abs(plain.row_eta).max())
     if likelihood == "gaussian":
-        np.testing.assert_allclose(state.parameters.noise, plain.noise, rtol=1e-9)
+        np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
 
 
 @pytest.mark.parametrize("link", ["probit", "logistic"])

@@ -35,7 +35,6 @@ from tensorcep.cp.messages.cavities import (
 from tensorcep.cp.messages.schedule import sweep
 from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.columns import Places
-from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 from tensorcep.kernels.lanes import add_outer, layout, symmetric_times_vector
@@ -366,11 +365,11 @@ def init(problem: Problem, options: passing.Laplace, executor: Executor) -> Mess
     rule = Rule(
         step=1.0,
         power=1.0,
-        theta=float(problem.likelihood.default_theta),
+        theta=np.nan,
         loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE),
         gaussian=problem.noise_prior is not None,
         marginal=options.curvature == "marginal",
-        cuts=cuts_of(problem, first_thresholds(problem)),
+        cuts=np.zeros(0),
     )
     return first_state(
         problem,

@@ -17,6 +17,7 @@ from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.likelihoods.parameters.scale_mixture import EVEN, nodes, student_logpdf
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
@@ -109,6 +110,9 @@ LEAST_SHARE = 0.25
 TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
 # Logs of what the noise variance of a fit beside chains may be multiplied by where values are hidden by a limit.
 LOG_RATIOS = (-2.0, 2.0)
+# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
+# is told by entries that the burn-in leaves out: by so many at most, every so many sweeps.
+TELLING, EVERY = 1000, 4
 # The steps that find the weights, at most; the log score within which they find the best; and the least weight with
 # which a chain goes on.
 STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
@@ -177,6 +181,11 @@ class HeldOut(NamedTuple):
     def heaviest(self) -> float:
         """The largest weight, that of anything beside the chains included."""
         return 1.0 if self.weights is None else float(max(self.weights.max(), self.beside.max(initial=0.0)))
+
+    @property
+    def shares(self) -> np.ndarray | None:
+        """What each chain that goes on counts beside the heaviest; None before they are weighed."""
+        return None if self.weights is None else self.weights[self.alive] / self.heaviest
 
     @property
     def alive(self) -> np.ndarray:
@@ -306,6 +315,57 @@ def log_likelihoods(
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
     likelihood.loglik(*flat, value, d1, d2)
     return value.reshape(f.shape)
+
+
+class ChainsDrawn(NamedTuple):
+    """Chains after a sweep of the burn-in: rows (C, n_rows, R), and the draws of parameters in each of C chains.
+
+    `even`: noise is taken to be the same everywhere.
+    """
+
+    sweep: int
+    rows: np.ndarray
+    parameters: tuple[Parameter[Any], ...]
+    draws: tuple[tuple[Any, ...], ...]
+    even: bool
+
+
+def learn_from_held(
+    held: HeldOut,
+    now: ChainsDrawn,
+    given: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    options: Any,
+    told_noise: bool,
+) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
+    """The estimates after a sweep, and the draws of parameters where these entries tell them.
+
+    `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
+    """
+    C, parameters = len(now.rows), now.parameters
+    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
+    for c, i in np.ndindex(C, 0 if now.even else len(parameters)):
+        own, of_shape = parameters[i].factors(now.draws[c][i], held.place)
+        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
+
+    def mixed(log_density: np.ndarray) -> np.ndarray:
+        for c, i in np.ndindex(C, len(parameters)):
+            log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
+        return log_density
+
+    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    held = update_held(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    if not told_noise or now.even or now.sweep % EVERY:
+        return held, now.draws
+    noise, every = held.noise.copy(), []
+    some = slice(None, None, -(-len(held.y) // TELLING))
+    for c, draws in enumerate(now.draws):
+        squares, spread = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
+        rng, told = generator(problem.seed, RandomStream.EVENNESS, now.sweep, c), float(noise[c])
+        both = [one.follow(own, squares, spread, told, rng) for one, own in zip(parameters, draws, strict=True)]
+        noise[c] = next((new for _, new in both if not np.isnan(new)), told)
+        every.append(tuple(own for own, _ in both))
+    return held._replace(noise=noise), tuple(every)
 
 
 def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 
 from tensorcep.core.checks import fail_value
@@ -35,7 +36,6 @@ from tensorcep.cp.cep.update import (
 from tensorcep.cp.messages.cavities import ProductSlots, product_slots
 from tensorcep.cp.messages.schedule import sweep
 from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
-from tensorcep.cp.model.parameters import cuts_of, first_thresholds
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
@@ -85,7 +85,7 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
     return Rule(
         step=1.0,
         power=1.0,
-        theta=float(problem.likelihood.default_theta),
+        theta=np.nan,
         tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
         gaussian=gaussian,
         side=side,
@@ -96,7 +96,7 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         clamped=clamped_address(columns) if columns.z.size else 0,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
-        cuts=cuts_of(problem, first_thresholds(problem)),
+        cuts=np.zeros(0),
     )
 
 

@@ -42,7 +42,7 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
     for k in range(len(problem.shape)):
         if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):
             refresh_rows(cavity, int(first[k]), int(first[k + 1]), executor)
-    others, noise, n = rows if rule.from_posterior else cavity, state.parameters.noise, problem.weights.sum()
+    others, noise, n = rows if rule.from_posterior else cavity, state.noise, problem.weights.sum()
     if not rule.from_posterior and problem.noise_prior is not None and n > 0:
         a, b = problem.noise_prior
         noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)

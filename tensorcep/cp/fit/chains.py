@@ -288,7 +288,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     sampled = sampled._replace(posterior=None)
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
     if own is not None and kept:  # the same, of which one copy is enough
-        rows = [kept[d][c] for d, c in taken(state, held.weights[held.alive] / held.heaviest)]
+        rows = [kept[d][c] for d, c in taken(state, held.shares)]
         unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
     draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)

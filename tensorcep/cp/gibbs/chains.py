@@ -20,7 +20,7 @@ from tensorcep.cp.calibration.holdout import HeldOut
 from tensorcep.cp.calibration.predictive_noise import NoiseLaw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
 from tensorcep.cp.gibbs.row_draw import (
-    NOTHING,
+    NO_SITES,
     DrawnSites,
     ModeColumns,
     draw_rows,
@@ -80,7 +80,7 @@ class ChainSetup(NamedTuple):
     small : Problem
         The problem in the free columns, whose prior the rows have.
     augmentation : Augmentation
-        Without `expected` where no entry has an auxiliary variable.
+        One that is not `auxiliary` where entries are Gaussian in f as they are.
     parameters : tuple of Parameter
         What is learned of the likelihood.
     weighted : bool
@@ -97,11 +97,6 @@ class ChainSetup(NamedTuple):
     parameters: tuple[Parameter[Any], ...]
     weighted: bool
     burn_in: int
-
-    @property
-    def auxiliary(self) -> bool:
-        """Whether entries have auxiliary variables, or are matched."""
-        return self.augmentation.expected is not None
 
 
 class KeptDraws(NamedTuple):
@@ -134,8 +129,8 @@ class ChainSums(NamedTuple):
     Attributes
     ----------
     setup : ChainSetup
-    sites : DrawnSites or None
-        None where targets are the values.
+    sites : DrawnSites
+        Without entries where targets are the values.
     f : (C, n_blocks, LANES) float64
         Latent values of the entries; no blocks where nothing depends on them.
     around : Around or None
@@ -150,7 +145,7 @@ class ChainSums(NamedTuple):
     """
 
     setup: ChainSetup
-    sites: DrawnSites | None
+    sites: DrawnSites
     f: np.ndarray
     around: Around | None = None
     held: HeldOut | None = None
@@ -281,13 +276,13 @@ def start_chains(
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains
     weighted = problem.power is not None or augmentation.weighted or any(one.weighs for one in parameters)
-    has_sites = weighted or augmentation.expected is not None
+    has_sites = weighted or augmentation.auxiliary
     by_row = by_row_of(problem, None if held is None else held.place, values=not has_sites, executor=executor)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
     made = by_row, columns, rooms, free_columns, small
     setup = ChainSetup(*made, augmentation, parameters, weighted, options.burn_in)
-    sites = weighted_sites(problem) if has_sites else None
+    sites = weighted_sites(problem) if has_sites else NO_SITES
     nothing = np.zeros((options.n_chains, 0, 0))
     return GibbsState(factors, priors, ((),) * options.n_chains, ChainSums(setup, sites, nothing, held=held))
 
@@ -359,6 +354,7 @@ def draw_factors(
     setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
     first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
+    modes_prior: Any = prior.modes
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
@@ -372,7 +368,7 @@ def draw_factors(
             given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), np.array([precision])
         source: Any = RowSource(f"factors {chain}", factors, {"factors": factors}, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
-        coupled = None if prior.modes is None else setup.small.prior.links(k, prior.modes)
+        coupled = setup.small.prior.links(k, modes_prior)
         if coupled is not None or judge is not None:
             source = source.made(executor)
         data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
@@ -380,15 +376,15 @@ def draw_factors(
             told, tau = k == modes[-1], 1.0 if isinstance(precision, RowPrecision) else precision
             fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
             continue
-        old = None if judge is None else factors[offset : first[k + 1]].copy()
-        entries = (0, NOTHING, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
+        entries = (0, NO_SITES, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
         stay = state.own.sites is None and not isinstance(precision, RowPrecision)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
         draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
         executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])
-        if judge is not None and old is not None:
+        if judge is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
     of_last = slice(first[modes[-1]], first[modes[-1] + 1]) if modes else slice(0)
@@ -441,7 +437,8 @@ ROW_DRAWS = Pass(
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one line for all of them where they share it."""
     Lam, eta = of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
-    shift = None if prior.modes is None else small.prior.shift(k, prior.modes, natural=True)
+    modes: Any = prior.modes
+    shift = small.prior.shift(k, modes, natural=True)
     return Lam, eta if shift is None else shift + eta
 
 

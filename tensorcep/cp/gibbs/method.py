@@ -30,15 +30,15 @@ import numpy as np
 from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.core.random import RandomStream, generator
+from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration.holdout import (
     Beside,
-    HeldNoise,
+    ChainsDrawn,
     HeldOut,
     hold_out,
+    learn_from_held,
     promising,
     some_of,
-    update_held,
 )
 from tensorcep.cp.calibration.predictive_noise import with_factors
 from tensorcep.cp.calibration.shrinkage import calibrated, with_constant
@@ -74,9 +74,6 @@ from tensorcep.likelihoods.parameters.base import (
 # The share of the burn-in in which noise is the same everywhere: factors of entries that are not explained yet would
 # take them for outliers.
 EVEN_SHARE = 0.25
-# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
-# is told by entries that the burn-in leaves out: by so many at most, every so many sweeps.
-TELLING, EVERY = 1000, 4
 NO_BLOCKS: np.ndarray = np.zeros((0, LANES))
 
 
@@ -86,7 +83,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     `kind` names the augmentation of the likelihood that is used.
     """
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
-    auxiliary, spread = augmentation.expected is not None, _spread(problem)
+    auxiliary, spread = augmentation.auxiliary, _spread(problem)
     parameters, held = parameters_of(problem, options, drawn=auxiliary), _held_out(problem, options, spread)
     state = start_chains(problem, options, augmentation, parameters, held, executor)
     C, f = options.n_chains, state.own.f
@@ -136,20 +133,25 @@ def resume(state: GibbsState, problem: Problem, executor: Executor) -> GibbsStat
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
-    held, sweeps, burn_in = state.held, state.sweeps, options.burn_in
+    own, held, sweeps, burn_in = state.own, state.held, state.sweeps, options.burn_in
     if held is not None and sweeps == burn_in and held.weights is None:
         state = with_weights(state, problem, options)
     state, old = draw_priors(state), state.rows.copy()
     even = sweeps < EVEN_SHARE * burn_in
-    if state.own.sites is None:
+    if not len(state.own.sites.weight):
         swept = executor.apart(_sweep_chain, len(state.rows), state, problem, even)
     else:  # chains take turns with the room for sites
         swept = [_sweep_chain(c, state, problem, even, executor) for c in range(len(state.rows))]
     state = state._replace(parameters=tuple(draws for draws, _ in swept))
     change = relative_change(state.rows, old)
     del old  # a draw may be kept in its place
-    if len(state.left_out):
-        state = _told(state, problem, options, even)
+    if held is not None and len(state.left_out):
+        now = ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
+        held, draws = learn_from_held(held, now, state.given_at(held.place, problem), problem, options, own.told_noise)
+        which = promising(held, sweeps, burn_in, problem.likelihood)
+        state = state._replace(parameters=draws).put(held=held)
+        if options.weights == "stacked" and len(which) < len(draws):
+            state = state.of_chains(which).put(held=some_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
     return keep(state, problem, options), sweep
@@ -165,7 +167,7 @@ def _sweep_chain(
     noise = [i for i in order if parameters[i].stage is DrawStage.RESIDUAL]
     for i in order[: len(order) - len(noise)]:
         draws[i], stats = parameters[i].draw(draws[i], stats, key)
-    judge = draw_sites(c, state, draws, problem, executor, stats.used) if setup.auxiliary else None
+    judge = draw_sites(c, state, draws, problem, executor, stats.used) if setup.augmentation.auxiliary else None
     rest: ResidualStats = _residual_stats(c, state, problem, even, executor)
     precision: float | RowPrecision = 1.0
     for i in noise:
@@ -191,15 +193,15 @@ def _sweep_chain(
 
 def _residual_stats(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> ResidualStats:
     """What is known of the residuals of chain c before its rows are drawn."""
-    own, entries, power, left_out = state.own, problem.entries, problem.power, state.left_out
-    n = float(len(entries.permutation) if power is None else power.sum())
-    n -= float(len(left_out) if power is None else power.ravel()[left_out].sum())
-    validation, held = None, own.held
-    if own.told_noise and held is not None:
+    own, entries, left_out, validation = state.own, problem.entries, state.left_out, None
+    if problem.power is None:
+        n = float(len(entries.permutation)) - float(len(left_out))
+    else:
+        n = float(problem.power.sum()) - float(problem.power.ravel()[left_out].sum())
+    if own.told_noise:
+        held: Any = own.held
         validation = ValidationNoise(held.place, float(held.noise[held.alive[c]]))
-    weight = target = NO_BLOCKS
-    if own.sites is not None:
-        weight, target = (part.reshape(entries.y.shape) for part in own.sites[:2])
+    weight, target = (part.reshape(-1, LANES) for part in own.sites[:2])
     return ResidualStats(
         n=n,
         sums=NO_BLOCKS,
@@ -210,7 +212,7 @@ def _residual_stats(c: int, state: GibbsState, problem: Problem, even: bool, exe
         weight=weight,
         target=target,
         left_out=left_out,
-        drawn=state.setup.auxiliary,
+        drawn=state.setup.augmentation.auxiliary,
         even=even,
         validation=validation,
         executor=executor,
@@ -227,7 +229,7 @@ def draw_sites(
     """
     own, setup, f = state.own, state.setup, state.own.f[c]
     room, around, known = own.sites, own.around, problem.entries.known
-    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)  # type: ignore[union-attr]
+    sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
     y, theta = kernel_arguments(setup.parameters, draws, problem)
     theta_of_sites = theta
     for parameter, draw in zip(setup.parameters, draws, strict=True):
@@ -254,45 +256,6 @@ def draw_sites(
     return judge_of((y, theta), setup.by_row.entry, sites, problem, around.climbs(state.sweeps))
 
 
-def _told(state: GibbsState, problem: Problem, options: Any, even: bool) -> GibbsState:
-    """After a sweep of the burn-in: what entries left out say, and the chains that are worth going on."""
-    held: Any = state.held
-    sweeps, parameters, C = state.sweeps, state.setup.parameters, len(state.rows)
-    y, theta = state.given_at(held.place, problem)
-    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
-
-    def mixed(log_density: np.ndarray) -> np.ndarray:
-        for c, i in np.ndindex(C, len(parameters)):
-            log_density[c] = parameters[i].mixed(state.parameters[c][i], held.y, log_density[c])
-        return log_density
-
-    for c, i in np.ndindex(C, 0 if even else len(parameters)):
-        own, of_shape = parameters[i].factors(state.parameters[c][i], held.place)
-        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
-    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
-    held = update_held(held, sweeps, options.burn_in, state.rows, (y, theta), problem.likelihood, uneven, mixed)
-    if state.own.told_noise and not even and sweeps % EVERY == 0:
-        state, held = _followed(state, held, problem.seed)
-    state, which = state.put(held=held), promising(held, sweeps, options.burn_in, problem.likelihood)
-    if options.weights == "stacked" and len(which) < C:
-        state = state.of_chains(which).put(held=some_of(held, which))
-    return state
-
-
-def _followed(state: GibbsState, held: HeldOut, seed: int) -> tuple[GibbsState, HeldOut]:
-    """Parameters whose noise the entries left out tell, with that noise."""
-    parameters, noise, every = state.setup.parameters, held.noise.copy(), []
-    some = slice(None, None, -(-len(held.y) // TELLING))
-    for c, draws in enumerate(state.parameters):
-        squares, spread = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
-        rng, now, told = generator(seed, RandomStream.EVENNESS, state.sweeps, c), list(draws), float(noise[c])
-        for i, parameter in enumerate(parameters):
-            now[i], new = parameter.follow(draws[i], squares, spread, told, rng)
-            noise[c] = noise[c] if np.isnan(new) else new
-        every.append(tuple(now))
-    return state._replace(parameters=tuple(every)), held._replace(noise=noise)
-
-
 def with_weights(
     state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0
 ) -> GibbsState:
@@ -315,14 +278,13 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
     A noise precision from entries left out is that beside all draws.
     """
     held = state.held
-    shares = None if held is None or held.weights is None else held.weights[held.alive] / held.heaviest
-    draws = collect(state, problem, shares)._replace(**told_of_theta(problem.likelihood))
+    draws = collect(state, problem, None if held is None else held.shares)._replace(**told_of_theta(problem.likelihood))
     if held is None:
         return draws
-    if state.own.told_noise and draws.theta is not None:
-        draws = draws._replace(theta=draws.theta / held.noise_ratio)
-        if draws.uneven is not None:
-            draws = draws._replace(uneven=draws.uneven / [held.noise_ratio, 1.0])
+    if state.own.told_noise:
+        theta, uneven = np.asarray(draws.theta) / held.noise_ratio, draws.uneven
+        uneven = None if uneven is None else uneven / [held.noise_ratio, 1.0]
+        draws = draws._replace(theta=theta, uneven=uneven)
     draws = draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
     return with_factors(draws, state.own.noise_law)
 

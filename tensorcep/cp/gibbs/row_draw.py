@@ -309,6 +309,9 @@ class DrawnSites(NamedTuple):
     ordered: np.ndarray
 
 
+NO_SITES = DrawnSites(NOTHING, NOTHING, np.zeros((2, 0)))
+
+
 def weighted_sites(problem: Problem) -> DrawnSites:
     """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
     entries = problem.entries
@@ -321,13 +324,12 @@ def weighted_sites(problem: Problem) -> DrawnSites:
 
 
 def in_order(
-    sites: DrawnSites | None, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
+    sites: DrawnSites, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
 ) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
     """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
-    if sites is None and on_scratch(by_row.value):
-        return StoredTargets(by_row.value, taken_off(problem.likelihood))
-    if sites is None:
-        return 0, NOTHING, by_row.value
+    if not len(sites.weight):
+        stored = on_scratch(by_row.value)
+        return StoredTargets(by_row.value, taken_off(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
     n = sites.ordered.shape[1]
     place = by_row.entry[k * n : (k + 1) * n]
     parts = ((sites.target, sites.ordered[1]), (sites.weight, sites.ordered[0]))

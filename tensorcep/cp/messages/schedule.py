@@ -12,16 +12,17 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import unpack
 from tensorcep.cp.messages.cavities import SCALING, add_sums
-from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, unsend
+from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
 from tensorcep.cp.model.active_columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
-from tensorcep.cp.model.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
+from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import chained_of, coupled_moments, natural_again, rows_together
 from tensorcep.cp.model.rows import diagonal, refresh_rows, train_score
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats
 from tensorcep.priors.base import (
     Conditional,
     conditional_of_modes,
@@ -196,20 +197,19 @@ def sweep(
     One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
-    gaussian, laws = problem.noise_prior is not None, state.parameters
-    if laws.by_row:
-        entries = entries._replace(theta=laws.theta)
+    gaussian, parameters = problem.noise_prior is not None, state.own.parameters
+    by_row = any(one.mode is not None for one in parameters)
+    if by_row:
+        entries = entries._replace(theta=kernel_arguments(parameters, state.parameters, problem)[1])
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
-    rule = state.own.rule._replace(step=step, power=power, theta=float(laws.law.mean[0]))
-    state = state.put(rule=rule._replace(cuts=cuts_of(problem, laws.cut)))
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    state = state.put(rule=state.own.rule._replace(step=step, power=power, theta=theta, cuts=cuts))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         alone = modes[1] == modes[0] + 1
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
-        rows, noise = (
-            ((state.rows,), state.parameters.noise) if given is None else given(state, problem, modes, executor)
-        )
+        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
         _run(state, modes, rows, noise, entries, work, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
@@ -218,21 +218,18 @@ def sweep(
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
-    state = _with_learned_parameter(state, problem, executor)
+    state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = move_to_rows(state, problem, executor) / step
-    laws = state.parameters
-    theta = laws.noise[0] / laws.noise[1] if gaussian else float(laws.law.mean[0])
-    y: np.ndarray | None = None
-    theta_of_entries: float | np.ndarray = laws.theta if laws.by_row else theta
-    if problem.likelihood.levels is not None:
-        y, theta_of_entries = in_places_of(problem, np.zeros(0), None if laws.cut is None else laws.cut.thresholds)
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    of_all = not by_row and not len(cuts)
+    y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=train_score(problem, state.f, theta_of_entries, y),
+        train_score=train_score(problem, state.f, each, y),
     )
     pace = adapted(state.own.pace, change, skipped) if options.damping == "adaptive" else state.own.pace
     return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
@@ -280,27 +277,33 @@ def _updated(
     refresh_rows(rows, first, last, executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
-    a, b = (before + float(sent) for before, sent in zip(problem.noise_prior, sums.noise.sum(axis=0), strict=True))
-    old = state.parameters.noise
-    if step != 1.0:
-        a, b = old[0] + step * (a - old[0]), old[1] + step * (b - old[1])
-    return state._replace(parameters=state.parameters._replace(noise=(a, b)))
+    a, b = sums.noise.sum(axis=0).tolist()
+    laws = told_of_noise(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
+    return state._replace(parameters=laws)
 
 
-def _with_learned_parameter(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
-    """Move the law of the likelihood's parameter or thresholds, if they are learned, as far as the messages move."""
-    laws, step = state.parameters, state.own.pace.step
-    if laws.learned is None and laws.cut is None:
+def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """Move the laws that latent values tell, as far as the messages move."""
+    parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
+    if not any(one.learned and one.stage < DrawStage.RESIDUAL for one in parameters):
         return state
-    mean, cov = state.rows.mean, state.rows.cov
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
-    if laws.cut is not None:
-        laws = laws._replace(cut=thresholds_of_rows(problem, laws.cut, mean, cov, step, executor))
-    if laws.learned is not None:
-        learned, law = law_of_rows(laws.learned, laws.law, problem, mean, cov, step)
-        laws = laws._replace(learned=learned, law=law)
-    return state._replace(parameters=laws)
+    stats = EntryStats(
+        y=entries.y,
+        used=entries.weight,
+        f=state.f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(parameters, state.parameters, problem)[1],
+        executor=executor,
+        marginals=marginals_of_rows(problem, mean, cov),
+    )
+    return state._replace(
+        parameters=tuple(
+            one.expect(law, stats, state.own.pace.step) if one.learned and one.stage < DrawStage.RESIDUAL else law
+            for one, law in zip(parameters, state.parameters, strict=True)
+        )
+    )
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,17 +15,15 @@ from tensorcep.cp.messages.cavities import ProductSlots
 from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
-from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
+from tensorcep.cp.model.parameters import parameters_of, results
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
 from tensorcep.cp.model.rows import RowState, diagonal, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.posterior.components import Thresholds
+from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.base import Parameter, PrecisionStats
 from tensorcep.priors.base import Conditional, RowPrior
 from tensorcep.priors.coupled import Joint
 from tensorcep.priors.solvers.chain import Marginals
@@ -205,37 +203,6 @@ class MessagePrior(NamedTuple):
     marginals: tuple[Marginals | None, ...]
 
 
-class MessageLaws(NamedTuple):
-    """What is learned of the likelihood.
-
-    Attributes
-    ----------
-    noise : tuple of float
-        (a, b) of the posterior of the noise precision.
-    learned : Learned or None
-        What is learned beside a noise precision.
-    law : Gamma
-        Law of its parameter, which stays at the likelihood's own where nothing is learned.
-    cut : ThresholdLaw or None
-        Law of the thresholds between ordered levels, at whose middle messages are computed.
-    """
-
-    noise: tuple[float, float]
-    learned: Learned | None
-    law: Gamma
-    cut: ThresholdLaw | None = None
-
-    @property
-    def by_row(self) -> bool:
-        """Whether rows of a mode have a parameter each, beside a noise precision."""
-        return self.learned is not None and self.learned.groups.mode is not None
-
-    @property
-    def theta(self) -> np.ndarray:
-        """The parameter of every entry, (n_blocks, LANES), where it is learned beside a noise precision."""
-        return np.ascontiguousarray(self.learned.groups.per_entry(self.law.mean))  # type: ignore[union-attr]
-
-
 class Exchange(NamedTuple):
     """What passes between entries and rows.
 
@@ -243,6 +210,8 @@ class Exchange(NamedTuple):
     ----------
     prior : RowPrior
         That of the problem in the free columns.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
     rule : NamedTuple
         How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
     rooms : Rooms
@@ -252,6 +221,7 @@ class Exchange(NamedTuple):
     """
 
     prior: RowPrior
+    parameters: tuple[Parameter[Any], ...]
     messages: Messages
     sums: MessageSums
     cavities: Cavities
@@ -263,15 +233,15 @@ class Exchange(NamedTuple):
 
     def remade(self) -> tuple[str, ...]:
         """What no file keeps: it follows from the problem and the rows."""
-        return ("prior", "sums", "cavities", "columns", "rule", "rooms", "f")
+        return ("prior", "parameters", "sums", "cavities", "columns", "rule", "rooms", "f")
 
 
 class MessageState(NamedTuple):
-    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones."""
+    """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
 
     rows: RowState
     hyper: MessagePrior
-    parameters: MessageLaws
+    parameters: tuple[Any, ...]
     own: Exchange
     sweeps: int
 
@@ -284,6 +254,12 @@ class MessageState(NamedTuple):
     def f(self) -> np.ndarray:
         """Latent values of the entries, (n_blocks, LANES)."""
         return self.own.f
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """(a, b) of the law of the noise precision; of no meaning where there is none."""
+        laws = (law for one, law in zip(self.own.parameters, self.parameters, strict=True) if one.is_precision)
+        return next(((float(law.a[0]), float(law.b[0])) for law in laws), (0.0, 1.0))
 
     def put(self, **changes: Any) -> MessageState:
         """The state with some of what passes between entries and rows changed."""
@@ -330,16 +306,13 @@ def first_state(
     fix_rows(rows, in_free)
     unsend(messages, in_free)
     refresh_rows(rows, 0, len(rows.good), executor)
-    noise = (0.0, 1.0)
-    if problem.noise_prior is not None:
-        a, b = problem.noise_prior
-        noise = (a + total_of(first.a, in_free), b + total_of(first.b, in_free))
-    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
+    parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
+    laws = tuple(one.first_law(n) for one in parameters)
     modes = (None,) * len(problem.shape)
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
-    law = own_law(problem.likelihood.default_theta) if learned is None else learned.first_law()
     exchange = Exchange(
         prior=in_free.prior,
+        parameters=parameters,
         messages=messages,
         sums=sums,
         cavities=first_cavities(n_kept, len(in_free.shape), R),
@@ -352,9 +325,19 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=MessageLaws(noise, learned, law, first_thresholds(problem)),
+        parameters=told_of_noise(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
         own=exchange,
         sweeps=0,
+    )
+
+
+def told_of_noise(
+    parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
+) -> tuple[Any, ...]:
+    """The laws after messages to the noise of these sums, or a share `step` of the way there."""
+    stats = PrecisionStats(2.0 * a, 2.0 * b)
+    return tuple(
+        one.expect(law, stats, step) if one.is_precision else law for one, law in zip(parameters, laws, strict=True)
     )
 
 
@@ -380,12 +363,7 @@ def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> f
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    laws, prior = state.parameters, state.hyper
-    learned = {} if laws.learned is None else laws.learned.result(laws.law)
-    if problem.noise_prior is not None:
-        learned["noise"] = GammaNoise(*laws.noise)
-    if laws.cut is not None:
-        learned["thresholds"] = Thresholds(*laws.cut)
+    prior, learned = state.hyper, results(state.own.parameters, state.parameters)
     rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
     sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
-    return posterior_of_rows(rows, problem, prior.now.modes, **{"noise": None, **learned, "sites": sites})
+    return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **learned)

@@ -20,6 +20,10 @@ from tensorcep.kernels.slots import LANES
 
 TINY = np.finfo(float).tiny
 NONE = np.zeros(0)
+# Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
+ENOUGH = 10_000
+# The same of those that the entries of one row share: to about 1 part in 30.
+ENOUGH_OF_ROW = 1000
 S = TypeVar("S")
 
 
@@ -95,6 +99,18 @@ class Groups(NamedTuple):
             return self.per_entry(theta)
         return np.full(len(place), theta[0]) if self.mode is None else theta[self.of_entry.ravel()[place]]
 
+    def sample(self, n: int) -> np.ndarray:
+        """Flat places, below n, of entries that say enough of each parameter, evenly spaced among those of it."""
+        if n <= (ENOUGH if self.mode is None else ENOUGH_OF_ROW):
+            return np.arange(n)
+        if self.mode is None:
+            return np.linspace(0, n - 1, ENOUGH).astype(np.int64)
+        row = self.of_entry.ravel()[:n]
+        order, count = np.argsort(row, kind="stable"), np.bincount(row, minlength=self.size)
+        place = np.arange(n) - (np.cumsum(count) - count)[row[order]]
+        part = np.minimum(1.0, ENOUGH_OF_ROW / np.maximum(count, 1))[row[order]]
+        return np.sort(order[np.floor((place + 1) * part) > np.floor(place * part)])
+
 
 # Of parameters that no problem has yet.
 UNBOUND = Groups(None, np.zeros((0, LANES), dtype=np.int64), 1)
@@ -124,8 +140,13 @@ class EntryStats(NamedTuple):
     theta : callable
         ``theta()``: what the kernels of the likelihood take as theta.
     executor : Executor
-    square, sd : array
-        E[f^2], and the standard deviation of f; no blocks where latent values are known, or nobody asks.
+    square : array
+        E[f^2]; no blocks where nobody asks.
+    marginals : callable or None
+        ``marginals(place)``: mean and variance of f of the entries at some places, or of all (None), where these alone
+        are known.
+    power : array
+        To which power the likelihood of each is taken; no blocks where that says the same as `used`.
     """
 
     y: np.ndarray
@@ -135,7 +156,15 @@ class EntryStats(NamedTuple):
     theta: Callable[[], np.ndarray]
     executor: Executor
     square: np.ndarray = NONE
-    sd: np.ndarray = NONE
+    marginals: Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]] | None = None
+    power: np.ndarray = NONE
+
+
+class PrecisionStats(NamedTuple):
+    """How much all entries count for a precision, and the sum of weighted squares that are expected."""
+
+    n: float
+    total: float
 
 
 class ValidationNoise(NamedTuple):
@@ -251,11 +280,14 @@ class Parameter(Protocol[S]):
         Whether each entry has a weight of its own, which is drawn.
     mode : int or None
         The mode whose rows have one each.
+    uneven : bool
+        Whether it is a precision with factors, of rows or of entries, whose law has their means.
     """
 
     name: ClassVar[str] = ""
     stage: ClassVar[DrawStage] = DrawStage.LATENT
     is_precision: ClassVar[bool] = False
+    uneven: ClassVar[bool] = False
 
     @property
     def learned(self) -> bool:
@@ -275,8 +307,16 @@ class Parameter(Protocol[S]):
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
         """The draw to begin with, of data of this variance, given where the rows start."""
 
-    def first_law(self) -> S:
-        """The law to begin with."""
+    def first_law(self, n: int = 0) -> S:
+        """The law to begin with, of n entries."""
+
+    def with_observations(self, y: np.ndarray, used: np.ndarray) -> Parameter[S]:
+        """The parameter as its bound needs it, for observations in the lanes, of which some are in use."""
+        return self
+
+    def after(self, law: Gamma, weight: float) -> Parameter[S]:
+        """The parameter with what is known of it, a share `weight` of that, as the prior and the start."""
+        return self
 
     def theta(
         self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
@@ -286,8 +326,25 @@ class Parameter(Protocol[S]):
         They would otherwise take these `y` and `theta`.
         """
 
-    def expect(self, state: S, stats: Any, step: float = 1.0) -> S:
-        """The law a share `step` of the way from the present one, given `EntryStats` or `ResidualStats`."""
+    def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
+        """The theta that all entries share, and the cuts between levels; they would otherwise be these."""
+        return float(state.theta[0]), cuts
+
+    def expect(self, state: S, stats: Any, step: float | None = None) -> S:
+        """The law given `EntryStats`, `ResidualStats` or `PrecisionStats`; or a share `step` of the way there."""
+
+    def shift(self, before: S, after: S) -> np.ndarray | float:
+        """By what latent values will move after a change of the law."""
+        return 0.0
+
+    def weigh_expected(
+        self, state: S, y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], parts: tuple[np.ndarray, ...]
+    ) -> np.ndarray | None:
+        """Weigh what entries say, in place, by the probability that they tell of f, which is returned if that differs.
+
+        `moments` are E[f] and E[f^2], `parts` weight, target, spread and constant of `Augmentation.expected`.
+        """
+        return None
 
     def draw(self, state: Any, stats: Any, key: DrawKey) -> tuple[Any, Any]:
         """A draw given `EntryStats` or `ResidualStats`; and these, as what is drawn next needs them."""
@@ -295,15 +352,19 @@ class Parameter(Protocol[S]):
     def bound(self, state: S) -> float:
         """What the law adds to a lower bound."""
 
+    def log_normaliser(self, n: float) -> float:
+        """What else n entries add to a bound that the law maximises."""
+        return 0.0
+
     def mixed(self, state: Any, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
         """The log density of observations by that of the kernels: of all kinds of entries, where there are some."""
         return log_density
 
     # Of noise alone: what it says of the weights of entries.
 
-    def precision(self, state: Any) -> float | RowPrecision:
-        """By what the weights are multiplied."""
-        return 1.0
+    def precision(self, state: Any, power: float = 1.0) -> float | RowPrecision:
+        """By what the weights are multiplied, each entry counting `power` times."""
+        return power
 
     def weigh(self, state: Any, stats: ResidualStats, key: DrawKey) -> Any:
         """Weights and targets of entries whose noise differs, in place, and the draw with what was drawn for them."""

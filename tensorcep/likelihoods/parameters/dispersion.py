@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, digamma, polygamma
 
+from tensorcep.core.arrays import LINES
 from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.core.gammas import gammas
 from tensorcep.core.random import RandomStream, start_stream
@@ -315,7 +316,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         theta = np.full(self.groups.size, self.start)
         return FactorDraw.even(theta, self.start, self.groups.size) if self.has_pool else ParameterDraw(theta)
 
-    def first_law(self) -> DispersionLaw:
+    def first_law(self, n: int = 0) -> DispersionLaw:
         """All at the start."""
         size = self.groups.size
         pool = first_pool(self.prior, self.start) if self.has_pool else None
@@ -341,11 +342,41 @@ class DispersionParameter(Parameter[DispersionLaw]):
             return draw_pooled(state, told(shape, rate), self.prior, rng), stats
         return ParameterDraw(Gamma(self.prior[0] + shape, self.prior[1] + rate).draw(rng)), stats
 
-    def expect(self, state: DispersionLaw, stats: EntryStats, step: float = 1.0) -> DispersionLaw:
-        """The laws after rounds of updates in turn with the expected tables, and the best common law."""
-        used, f, square = stats.used, stats.f, stats.square
-        rate = self.groups.totals(lambda at: used[at] * softplus(f[at], square[at]))
-        return self.with_pool(state, self.law_of_counts(state, rate))
+    def with_observations(self, y: np.ndarray, used: np.ndarray) -> DispersionParameter:
+        """With the distinct pairs of a dispersion and a count, and how many entries have each."""
+        pairs: np.ndarray = np.zeros((2, 0))
+        times: np.ndarray = np.zeros(0)
+        for first in range(0, len(y), LINES):
+            at = slice(first, first + LINES)
+            some = np.stack([self.groups.of_entry[at][used[at] > 0], y[at][used[at] > 0]])
+            every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
+            pairs, place = np.unique(every, axis=1, return_inverse=True)
+            times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
+        return replace(self, counts=(pairs[0].astype(np.int64), pairs[1], times))
+
+    def after(self, law: Gamma, weight: float) -> DispersionParameter:
+        """The parameter with a share `weight` of what is known of it as the prior and the start."""
+        (a, b), (p, q) = (float(law.a[0]), float(law.b[0])), self.prior
+        earlier = weight * (b - q)
+        return replace(self, prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
+
+    def expect(self, state: DispersionLaw, stats: EntryStats, step: float | None = None) -> DispersionLaw:
+        """The laws, given marginals of latent values or else with the expected tables, and the best common law."""
+        if stats.marginals is None:
+            used, f, square = stats.used, stats.f, stats.square
+            rate = self.groups.totals(lambda at: used[at] * softplus(f[at], square[at]))
+            return self.with_pool(state, self.law_of_counts(state, rate))
+        place = self.groups.sample(stats.n)
+        entries = (stats.y.ravel()[place], *stats.marginals(place))
+        law = self.law_of_marginals(state, entries, place, stats.n, stats.used.ravel()[place])
+        if step is not None:
+            law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
+        return self.with_pool(state, law)
+
+    def shift(self, before: DispersionLaw, after: DispersionLaw) -> np.ndarray | float:
+        """Entries tell the mean count r e^f: as log r rises, rows will take f down."""
+        log_ratio = np.log(before.law.mean / after.law.mean)
+        return float(log_ratio[0]) if self.mode is None else self.groups.per_entry(log_ratio)
 
     def law_of_counts(self, state: DispersionLaw, rate: np.ndarray) -> Gamma:
         """The law after rounds of updates from `state` in turn with the expected tables, at exp(E[log r]).

@@ -18,6 +18,7 @@ from tensorcep.likelihoods.parameters.base import (
     Gamma,
     Parameter,
     ParameterDraw,
+    PrecisionStats,
     ResidualStats,
 )
 
@@ -34,7 +35,7 @@ class KnownTheta(Parameter[Gamma]):
         """The value."""
         return ParameterDraw(np.full(1, self.value))
 
-    def first_law(self) -> Gamma:
+    def first_law(self, n: int = 0) -> Gamma:
         """A law of this mean."""
         return Gamma(np.full(1, self.value), np.ones(1))
 
@@ -44,7 +45,7 @@ class KnownTheta(Parameter[Gamma]):
         """That of the entries, if they have one, or the value."""
         return y, alike(y, float(state.theta[0])) if theta is None else theta
 
-    def expect(self, state: Gamma, stats: ResidualStats, step: float = 1.0) -> Gamma:
+    def expect(self, state: Gamma, stats: Any, step: float | None = None) -> Gamma:
         """The same."""
         return state
 
@@ -79,7 +80,7 @@ class NoisePrecision(Parameter[Gamma]):
         """That of the data."""
         return ParameterDraw(np.full(1, 1.0 / spread))
 
-    def first_law(self) -> Gamma:
+    def first_law(self, n: int = 0) -> Gamma:
         """The prior."""
         return Gamma(np.full(1, self.prior[0]), np.full(1, self.prior[1]))
 
@@ -89,14 +90,19 @@ class NoisePrecision(Parameter[Gamma]):
         """The precision as theta."""
         return y, alike(y, float(state.theta[0]))
 
-    def precision(self, state: ParameterDraw) -> float:
-        """That precision."""
-        return float(state.theta[0])
+    def precision(self, state: ParameterDraw | Gamma, power: float = 1.0) -> float:
+        """That precision, or its mean."""
+        if isinstance(state, Gamma):
+            return power * float(state.a[0]) / float(state.b[0])
+        return power * float(state.theta[0])
 
-    def expect(self, state: Gamma, stats: ResidualStats, step: float = 1.0) -> Gamma:
+    def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
         """The best law."""
         a, b = self.prior
-        return Gamma(np.array([a + 0.5 * stats.n]), np.array([b + 0.5 * stats.total]))
+        a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
+        if step is not None:
+            a, b = (float(old[0]) + step * (new - float(old[0])) for old, new in zip(state, (a, b), strict=True))
+        return Gamma(np.array([a]), np.array([b]))
 
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
         """A draw from its law given the residuals, or given what entries left out say."""
@@ -109,6 +115,10 @@ class NoisePrecision(Parameter[Gamma]):
         """The log normaliser of its law minus that of its prior: what entries and precision together add."""
         (a0, b0), a, b = self.prior, float(state.a[0]), float(state.b[0])
         return a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
+
+    def log_normaliser(self, n: float) -> float:
+        """That of n Gaussians of precision 1."""
+        return -0.5 * n * math.log(2.0 * math.pi)
 
 
 def alike(y: np.ndarray, theta: float) -> np.ndarray:

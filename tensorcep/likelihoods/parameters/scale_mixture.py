@@ -361,7 +361,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
     keeps_factors: bool = False
     name = "noise_precision"
     stage = DrawStage.RESIDUAL
-    is_precision = True
+    is_precision = uneven = True
 
     @property
     def weighs(self) -> bool:
@@ -384,7 +384,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
         blocks = self.groups.of_entry.shape if self.keeps_factors else (0, 0)
         return FactorDraw.even(np.full(self.groups.size, tau), tau, self.m, blocks)
 
-    def first_law(self) -> MixtureLaw:
+    def first_law(self, n: int = 0) -> MixtureLaw:
         """All factors at 1."""
         law, noise = Gamma(np.full(self.m, EVEN), np.full(self.m, EVEN)), NoisePrecision(self.prior).first_law()
         start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
@@ -398,8 +398,10 @@ class ScaleMixture(Parameter[MixtureLaw]):
             return y, alike(y, float(state.theta[0])) * np.where(state.mean > 0.0, state.mean, 1.0)
         return y, self.groups.at(state.theta, place)
 
-    def precision(self, state: FactorDraw) -> float | RowPrecision:
+    def precision(self, state: FactorDraw | MixtureLaw, power: float = 1.0) -> float | RowPrecision:
         """What weights are multiplied by: that of rows, or the one that factors multiply."""
+        if isinstance(state, MixtureLaw):
+            return NoisePrecision(self.prior).precision(state.noise, power)
         return RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
 
     def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
@@ -488,13 +490,13 @@ class ScaleMixture(Parameter[MixtureLaw]):
                 state, tau = state._replace(place=new), there
         return state, 1.0 / tau
 
-    def expect(self, state: MixtureLaw, stats: Any, step: float = 1.0) -> MixtureLaw:
-        """The best law of the precision given residuals; factors, precision and shape given `ExpectedSquares`.
+    def expect(self, state: MixtureLaw, stats: Any, step: float | None = None) -> MixtureLaw:
+        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`.
 
         The factors are integrated out exactly given the precision tau and the shape of their prior, which are points:
         the maximum of the bound given the rows.
         """
-        if isinstance(stats, ResidualStats):
+        if not isinstance(stats, ExpectedSquares):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
         used = power > 0.0

@@ -494,8 +494,8 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         entries = LevelEntries(stats.y, stats.used, stats.f)
         return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).thresholds)
 
-    def first_law(self) -> ThresholdLaw:
-        """The same, without uncertainty."""
+    def first_law(self, n: int = 0) -> ThresholdLaw:
+        """Those that the levels start with, without uncertainty."""
         return self.levels.first_law()
 
     def theta(
@@ -511,11 +511,19 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
             both[0][at], both[1][at] = self.levels.between(y[at], cuts)
         return both
 
-    def expect(self, state: ThresholdLaw, stats: EntryStats, step: float = 1.0) -> ThresholdLaw:
+    def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
+        """All cuts."""
+        return theta, self.levels.cuts(state.theta)
+
+    def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
         """The law whose middle has moved a share of the way to that of the entries."""
-        entries = LevelEntries(stats.y, stats.used, stats.f, stats.sd if len(stats.sd) else None)
+        used = stats.power if len(stats.power) else stats.used
+        entries = LevelEntries(stats.y, used, stats.f)
+        if stats.marginals is not None:
+            m, v = stats.marginals(None)
+            entries = LevelEntries(stats.y, used, m, np.sqrt(v, out=v))
         new = law_of_thresholds(self.levels, state.thresholds, entries, stats.executor)
-        return new if step == 1.0 else new._replace(mean=state.mean + step * (new.mean - state.mean))
+        return new if step is None else new._replace(mean=state.mean + step * (new.mean - state.mean))
 
     def draw(self, state: ParameterDraw, stats: EntryStats, key: DrawKey) -> tuple[ParameterDraw, EntryStats]:
         """A draw given latent values, latent normals integrated out."""

@@ -98,7 +98,11 @@ class ZeroInflation(Parameter[Beta]):
         """Those of the other counts."""
         return y, theta
 
-    def expect(self, state: Beta, stats: EntryStats, step: float = 1.0) -> Beta:
+    def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
+        """Those of the other counts."""
+        return theta, cuts
+
+    def expect(self, state: Beta, stats: EntryStats, step: float | None = None) -> Beta:
         """The best law, `used` being how probably every entry is none, of which there are `n`."""
         n_present = float(stats.used.sum())
         return self.law_of(stats.n - n_present, n_present)
@@ -120,6 +124,23 @@ class ZeroInflation(Parameter[Beta]):
         """Of structural zeros and others."""
         return with_zeros(y, log_density, float(state.theta[0]))
 
+    def weigh_expected(
+        self, state: Beta, y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], parts: tuple[np.ndarray, ...]
+    ) -> np.ndarray:
+        """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
+
+        To the constant is added what the indicators add to a lower bound: their entropy and their expected log
+        probability.
+        """
+        weight, target, _, constant = parts
+        log_share, log_rest = state.log_means
+        log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
+        present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
+        for part in parts:
+            part *= present
+        constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
+        return present
+
     def bound(self, state: Beta) -> float:
         """Minus the divergence from its prior."""
         return -state.divergence(self.prior)
@@ -135,29 +156,3 @@ def with_zeros(y: np.ndarray, log_mass: np.ndarray, share: float | np.ndarray) -
 def presence(y: np.ndarray, log_mass: np.ndarray, share: float) -> np.ndarray:
     """The probability that each count is no structural zero, from the log mass of such at its latent value."""
     return np.where(y > 0.0, 1.0, expit(np.log1p(-share) - np.log(share) + log_mass))
-
-
-def weigh(
-    y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], law: Beta, parts: tuple[np.ndarray, ...]
-) -> np.ndarray:
-    """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
-
-    Parameters
-    ----------
-    y : array
-    moments : tuple of two arrays like y
-        E[f] and E[f^2].
-    law : Beta
-        Of the share.
-    parts : tuple of four arrays like y
-        Weight, target, spread and constant of `Augmentation.expected`. To the constant is added what the indicators add
-        to a lower bound: their entropy and their expected log probability.
-    """
-    weight, target, _, constant = parts
-    log_share, log_rest = law.log_means
-    log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
-    present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
-    for part in parts:
-        part *= present
-    constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
-    return present

@@ -16,6 +16,9 @@ from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.parameters.dispersion import softplus
+from tensorcep.likelihoods.parameters.precision import NoisePrecision
 from tensorcep.priors.ard import ARDPrior
 from tensorcep.priors.fixed import Prior, natural_prior
 from tensorcep.priors.normal_wishart import LearnedPrior
@@ -121,6 +124,21 @@ def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug,
     wrong = augmentation._replace(drawn=bug(augmentation.drawn))
     monkeypatch.setitem(LIKELIHOODS, likelihood, record._replace(**{part: wrong}))
     z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
+    assert np.abs(z).max() > LIMIT, z
+
+
+@pytest.mark.slow
+def test_samplers_whose_precision_counts_residuals_twice_fail_the_joint_test(monkeypatch):
+    expect = NoisePrecision.expect
+    monkeypatch.setattr(NoisePrecision, "expect", lambda p, law, s: expect(p, law, s._replace(sums=2.0 * s.sums)))
+    z = geweke_z(METHODS["gibbs"], settings("gibbs"), "gaussian", n=1500)
+    assert np.abs(z).max() > LIMIT, z
+
+
+@pytest.mark.slow
+def test_samplers_whose_dispersion_sees_half_the_rates_fail_the_joint_test(monkeypatch):
+    monkeypatch.setattr(dispersion, "softplus", lambda f: 0.5 * softplus(f))
+    z = geweke_z(METHODS["pg-gibbs"], settings("pg-gibbs"), "negbinomial", n=1500)
     assert np.abs(z).max() > LIMIT, z
 
 
