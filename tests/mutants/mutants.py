@@ -390,15 +390,15 @@ FILES = (
 WORKERS = (
     Mutant(
         "workers-rows-of-range",
-        "tensorcep/cp/workers/row_pass.py",
-        "at, used = one.first - first + a, room.of(b - a)",
-        "at, used = one.first - first, room.of(b - a)",
+        "tensorcep/cp/workers/tasks.py",
+        "sheet.put(i, a - first, own[name])",
+        "sheet.put(i, where.first - first, own[name])",
         "All pieces of a range are put where the first one belongs.",
         "tests/cp/workers/test_updates.py",
     ),
     Mutant(
         "workers-stale-rows",
-        "tensorcep/cp/workers/row_store.py",
+        "tensorcep/cp/workers/row_cache.py",
         "if raw is None or any(raw.names[k] != name for k, name in needed):",
         "if raw is None:",
         "A worker computes with rows of an earlier sweep.",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, initial_prior
@@ -153,6 +153,11 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
 
 
+DIVERGENCES = Pass(
+    row_divergences, over="rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",)
+)
+
+
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence, coupled = np.empty(len(rows.mean)), 0.0
@@ -165,7 +170,7 @@ def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], execu
             )
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
-        executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
+        executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
 
 
