@@ -157,10 +157,15 @@ def _with_sites(
         square = old.square + (state.f - old.f) * (state.f + old.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     elif augmentation.weighted:
-        square = latent_squares(problem, all_second_moments(state, executor), executor, state.f)
+        square = latent_squares(problem, all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
+
+
+def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -200,7 +205,7 @@ def _report(
     """
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
-        seconds, means = sources(0, state, executor)
+        seconds, means = (one.made(executor) for one in sources(0, state))
         sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
         known = (setup.columns, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
@@ -286,7 +291,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
-    power, second = problem.weights, latent_squares(problem, all_second_moments(state, executor), executor)
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state), executor)
     target, spread = problem.entries.y, np.zeros((1, 1))
     if setup.auxiliary:
         used = sites.weight > 0.0
@@ -386,6 +391,7 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
+    resume=resume,
     of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.core.executor import Executor
-from tensorcep.kernels.rows import arrange
 
 PRESETS = ("cp", "main+cp", "pairwise", "all")
 PARTS = ("main", "pair", "cp")
@@ -229,10 +227,6 @@ def orders_of(columns: FreeColumns) -> Orders:
     return Orders(products, means, squares, np.array(second, dtype=np.int64), C)
 
 
-def arranged(k: int, order: Order, numbers: np.ndarray, first: np.ndarray, executor: Executor) -> np.ndarray:
-    """The numbers of the rows of the other modes, whose first packed rows are `first`, in the order of mode k."""
-    others = [j for j in range(len(first) - 1) if j != k]
-    out = np.empty((len(numbers), len(order[k, others[0]])))
-    for j in others:
-        executor.run(arrange, int(first[j]), int(first[j + 1]), numbers, order[k, j], out)
-    return out
+def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
+    """The places of mode k in the rows of every mode; None of its own."""
+    return tuple(order.get((k, j)) for j in range(K))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import block_kernel
-from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.executor import ALONE, Executor, Pass
 from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import lay_out, lexical_lines, list_rows
@@ -212,6 +212,11 @@ def sum_chunks(
         sum_products(chunks[first], chunks[last], by_row, weight, source, out, scratch)
 
 
+def room_for_products(width: int) -> tuple[np.ndarray]:
+    """Work space of `sum_products` and `sum_squares` for sources (n_rows, width)."""
+    return (np.empty(width),)
+
+
 @block_kernel
 def sum_squares(first, last, rows, second, twice, square, scratch):
     """square[block, lane] = sum_p twice[p] prod_k second[row_k, p] for the blocks first:last; scratch is (P,)."""
@@ -235,6 +240,9 @@ def sum_squares(first, last, rows, second, twice, square, scratch):
             for p in range(P):
                 total += scratch[p] * y[p]
             square[b, lane] = total
+
+
+SQUARES = Pass(sum_squares, over="entries", reads=("second",), entries=("rows",), gives=("square",))
 
 
 def rows_of(entries: Entries, places: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor
+from tensorcep.core.packing import diagonal
 from tensorcep.cp.model.problem import Problem
-from tensorcep.kernels.rows import row_moments
-from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.rows import arrange, row_moments
+from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.priors.base import Conditional, first_conditional, in_modes, per_row
 
@@ -33,6 +34,44 @@ class RowState(NamedTuple):
     mean: np.ndarray
     cov: np.ndarray
     good: np.ndarray
+
+
+class RowSource(NamedTuple):
+    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`).
+
+    Attributes
+    ----------
+    kind : str
+        What they are called.
+    here : (n_rows, W) float64
+    of : dict of arrays with a line for each row
+        What they follow from, by the names of the arguments of passes that give it.
+    by : callable or None
+        ``by(first, last, *of, here)``: how they follow; None: they are the same.
+    order : array of int64, or a tuple of such or None for every mode
+        Places in the rows of the numbers that are read, -1 for 0; None for all numbers, or of a mode that is not read.
+    """
+
+    kind: str
+    here: np.ndarray
+    of: dict[str, np.ndarray]
+    by: Any = None
+    order: Any = None
+    first: np.ndarray = np.zeros(1)
+
+    def made(self, executor: Executor) -> np.ndarray:
+        """The rows, (n_rows, W), in their order."""
+        if self.order is None:
+            return self.here
+        if isinstance(self.order, np.ndarray):
+            out = lane_zeros((len(self.here), len(self.order)))
+            executor.run(arrange, 0, len(out), self.here, self.order, out)
+            return out
+        out = np.empty((len(self.here), max(len(own) for own in self.order if own is not None)))
+        for (a, b), own in zip(itertools.pairwise(self.first.tolist()), self.order, strict=True):
+            if own is not None:
+                executor.run(arrange, a, b, self.here, own, out)
+        return out
 
 
 def rows_at_prior(problem: Problem) -> RowState:
@@ -64,14 +103,6 @@ def learning(problem: Problem) -> Problem:
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:
     """Moments of the packed rows first:last from their natural parameters."""
     executor.run(row_moments, first, last, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good, align=LANES)
-
-
-@functools.cache
-def diagonal(R: int) -> np.ndarray:
-    """Where the diagonal of a packed matrix lies."""
-    places = np.arange(R) * (np.arange(R) + 3) // 2
-    places.flags.writeable = False
-    return places
 
 
 def times_in_sum(R: int) -> np.ndarray:

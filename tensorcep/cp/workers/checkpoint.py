@@ -1,12 +1,17 @@
-"""Fits on workers: the call, checks, and checkpoints."""
+"""Fits on the workers of a cluster: the call, what is refused, and checkpoints.
+
+The runs of a plan follow each other in a fixed order. Of each the state is stored every few sweeps and at its end; the
+same fit with the same folder goes on from there, to the same bits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,46 +24,74 @@ from tensorcep.core.cluster import TIMEOUT, Cluster, checked_client, dask_module
 from tensorcep.core.executor import Executor, ThreadExecutor
 from tensorcep.core.loop import StoredRun, Sweep, hosted_by
 from tensorcep.core.persist.archive import read_archive, write_archive
-from tensorcep.core.persist.records import merge, read_as, split, tree_of
-from tensorcep.cp.methods import proposes_rows, why_unable
+from tensorcep.core.persist.records import RECORD, merge, split
+from tensorcep.core.settings import lacking
+from tensorcep.cp.methods import listed, proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.workers.ep_pass import can_be_passed
-from tensorcep.cp.workers.executor import ClusterExecutor
+from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
 from tensorcep.cp.workers.partitions import parts_for
-from tensorcep.cp.workers.site_files import Shelf
-from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_of, restored, snapshot_of, stored_by
+from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
 from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
-from tensorcep.priors.base import clocks_of
 
-# A fit on the workers of a cluster: what it takes, and what is kept of it, so that it can go on after any end.
-#
-# The runs of a plan follow each other in a fixed order. Of each the state is stored every few sweeps and at its end;
-# the same fit with the same folder goes on from there, to the same bits.
-
-KIND, VERSION = "tensorcep.checkpoint", 1
-SNAPSHOTS = {"ChainsNow": ChainsNow, "RowsNow": RowsNow, "MessagesNow": MessagesNow}
+KIND, VERSION = "tensorcep.checkpoint", 2
 # Entries hashed at a time.
 BLOCKS = 1 << 16
 
 
-class ClusterHost:
-    """Runs on the workers of a cluster, kept in a folder.
+# A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
+# number, text or array stays as it is at the beginning of the run. Tuples that only grow (`grows`) have files of items.
+SAME, DRAWS, SITES = "same", "draws", "sites"
 
-    Parameters
-    ----------
-    cluster : Cluster
-    folder : Path
-        Of the entries, which this process writes and workers read.
-    checkpoint : Path or None
-        Where runs are stored; None: nowhere.
-    n_parts : int or None
-        Ranges that each mode is cut into; None: by the number of entries.
-    every : int
-        Sweeps between two states that are stored.
-    strict : bool
-        Whether a fit that workers cannot do is refused; else it is done here.
+
+def tree_of_state(value: Any, sites: SiteFiles, found: list[Any]) -> Any:
+    """A state as a tree; adds its stored sites, and records that grow, to what is found."""
+    if hasattr(value, "_fields"):
+        stored = sites.get(value)
+        if stored is not None or hasattr(value, "grows"):
+            found.append(value if stored is None else stored)
+            sizes = {name: len(one) for name, one in value._asdict().items()}
+            return {RECORD: DRAWS, **sizes} if stored is None else {RECORD: SITES, **stored.tree()}
+        names = [name for name in value._fields if name not in (value.remade() if hasattr(value, "remade") else ())]
+        parts = {name: tree_of_state(getattr(value, name), sites, found) for name in names}
+        return {RECORD: f"{type(value).__module__}:{type(value).__name__}", **parts}
+    if isinstance(value, tuple):
+        return [tree_of_state(one, sites, found) for one in value]
+    if value is None or isinstance(value, (bool, int, float, str, np.ndarray)):
+        return value
+    return value.item() if isinstance(value, np.generic) else {RECORD: SAME}
+
+
+def state_of(tree: Any, state: Any, draws: Sequence[Mapping[str, np.ndarray]], sites: SiteFiles) -> Any:
+    """The state of a tree; what is not in it is as in the `state` with which the run began."""
+    if isinstance(tree, list):
+        known = state if isinstance(state, tuple) and len(state) == len(tree) else (None,) * len(tree)
+        return tuple(state_of(*pair, draws, sites) for pair in zip(tree, known, strict=True))
+    if not isinstance(tree, dict):
+        return tree
+    kind = tree.pop(RECORD)
+    if kind == SAME:
+        return state
+    if kind == DRAWS:
+        return type(state)(**{name: tuple(one[name] for one in draws[:n]) for name, n in tree.items()})
+    if kind == SITES:
+        sites.move(state, sites.get(state).at(**tree))  # type: ignore[union-attr]
+        return state
+    fields = {name: state_of(one, getattr(state, name, None), draws, sites) for name, one in tree.items()}
+    module, _, name = kind.partition(":")
+    record: Any = getattr(importlib.import_module(module), name) if module.startswith("tensorcep.") else None
+    if not hasattr(record, "_fields"):
+        raise ValueError(f"{kind!r} is no record")
+    return state._replace(**fields) if type(state) is record else record(**fields)
+
+
+class ClusterHost:
+    """Runs on the workers of a cluster, whose entries are in a folder.
+
+    States are stored in the folder `checkpoint`, if there is one, `every` so many sweeps. Modes are cut into `n_parts`
+    ranges, by default by the number of entries. A fit that workers cannot do is refused if that is `strict`, and else
+    done here.
     """
 
     def __init__(
@@ -71,23 +104,18 @@ class ClusterHost:
         strict: bool = True,
     ):
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
-        self._n_parts, self._every, self._n_runs, self._n_kept = n_parts, every, 0, 0
+        self._n_parts, self._every, self._n_runs, self._n_draws = n_parts, every, 0, 0
         self._method, self._strict, self._here = "", strict, False
-        self._shelf = Shelf((checkpoint or folder) / "messages")
+        self._sites = SiteFiles((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a fit that workers cannot do, or that is not the one in the folder.
 
         Chains that may turn rows down, which are for few entries, run here.
-
-        Raises
-        ------
-        ValueError
-            With what they can do.
         """
         reason = _why_not(plan)
         if reason is not None and self._strict:
-            fail_value(f"{reason}; fit it in one process.")
+            fail_value(f"{reason}.")
         self._here = reason is not None or proposes_rows(plan.engine.method.name, plan.problem.likelihood)
         if self._checkpoint is not None and not self._here:
             self._check_folder(self._checkpoint, _print_of(plan))
@@ -98,6 +126,11 @@ class ClusterHost:
             write_archive(path, KIND, VERSION, {"fit": fingerprint}, {})
             return
         header, _ = read_archive(path, KIND, VERSION)
+        if header["version"] < VERSION:
+            fail_value(
+                f"'{folder}' holds a fit in format version {header['version']}, and this tensorcep reads version "
+                f"{VERSION} only; name another folder."
+            )
         if header.get("fit") != fingerprint:
             fail_value(
                 f"'{folder}' holds a fit of other entries, settings or seed, or of another version of tensorcep; name "
@@ -108,15 +141,14 @@ class ClusterHost:
         """Who runs the kernels of a run."""
         if self._here:
             return ThreadExecutor(n_threads)
-        return ClusterExecutor(self._cluster, self._folder, n_threads, self._shelf)
+        return ClusterExecutor(self._cluster, self._folder, n_threads, self._sites)
 
     def begin(self, method: Any, problem: Problem, state: Any, executor: Any, kept: bool) -> StoredRun:
         """The next run, up to the last sweep that is stored."""
         if self._here:
             return StoredRun(state, [], [])
-        self._n_runs, self._n_kept, self._method = self._n_runs + 1, 0, method.name
-        n_parts = self._n_parts or parts_for(len(problem.entries.permutation))
-        executor.begin(problem, n_parts)
+        self._n_runs, self._n_draws, self._method = self._n_runs + 1, 0, method.name
+        executor.begin(problem, self._n_parts or parts_for(len(problem.entries.permutation)))
         path = self._path("run")
         if path is None or not kept or not path.is_file():
             return StoredRun(state, [], [])
@@ -124,53 +156,43 @@ class ClusterHost:
         if header["method"] != method.name:
             fail_value(f"'{path}' is of a run of {header['method']}, not {method.name}; name another folder.")
         sweeps = [Sweep(*line) for line in arrays.pop("sweeps").tolist()]
-        seconds = arrays.pop("seconds").tolist()
-        snapshot = read_as(SNAPSHOTS[header["kind_of_state"]], merge(header["state"], arrays), "")
-        return self._restored(
-            StoredRun(snapshot, sweeps, seconds, header["ended"], header["stopped"]), state, problem, executor
-        )
-
-    def _restored(self, stored: StoredRun, state: Any, problem: Problem, executor: Executor) -> StoredRun:
-        kept: list[np.ndarray] = []
-        for d in range(getattr(stored.state, "n_kept", 0)):
-            kept.append(read_archive(str(self._path("draw", d)), KIND, VERSION)[1]["rows"])
-        self._n_kept = len(kept)
-        found = restored(stored.state, tuple(kept), state, problem, executor)
-        if isinstance(stored.state, MessagesNow):
-            self._hold(stored.state, found, moved=True)
-        return stored._replace(state=found)
+        seconds, self._n_draws = arrays.pop("seconds").tolist(), header["draws"]
+        draws = [read_archive(str(self._path("draw", d)), KIND, VERSION)[1] for d in range(self._n_draws)]
+        state = state_of(merge(header["state"], arrays), state, draws, self._sites)
+        self._hold(state)
+        state = method.resume(state, problem, executor)
+        return StoredRun(state, sweeps, seconds, header["ended"], header["stopped"])
 
     def end(self) -> None:
         """The fit has ended, and nobody needs messages any more."""
-        self._shelf.end()
+        self._sites.end()
 
     def keep(self, run: StoredRun) -> None:
         """Store a new draw, and every few sweeps and at the end of a run the rest of its state."""
-        kept = kept_of(run.state)
-        for d in range(self._n_kept, len(kept)):
-            path = self._path("draw", d)
-            if path is not None:
-                write_archive(path, KIND, VERSION, {}, {"rows": kept[d]})
-        self._n_kept = len(kept)
-        path = self._path("run")
-        if path is not None and (run.ended or run.stopped or len(run.sweeps) % self._every == 0):
-            snapshot = snapshot_of(run.state, self._shelf)
-            tree, arrays = split(tree_of(snapshot))
-            header = {"method": self._method, "kind_of_state": type(snapshot).__name__, "state": tree}
-            header |= {"ended": run.ended, "stopped": run.stopped}
-            lines = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
-            write_archive(path, KIND, VERSION, header, {**arrays, "sweeps": lines, "seconds": np.array(run.seconds)})
-            if isinstance(snapshot, MessagesNow):
-                self._hold(snapshot, run.state, moved=False)
-
-    def _hold(self, snapshot: MessagesNow, state: Any, moved: bool) -> None:
-        """Keep the files of a snapshot's messages; `moved`: they are those of the state from now on."""
-        own = stored_by(snapshot, self._shelf, state)
-        if own is None:
+        path, found = self._path("run"), list[Any]()
+        if path is None:
             return
-        if moved:
-            self._shelf.move(state.messages.Lam, own)
-        self._shelf.hold(self._n_runs, own)
+        tree, arrays = split(tree_of_state(run.state, self._sites, found))
+        kept = {name: own for one in found if hasattr(one, "grows") for name, own in one._asdict().items()}
+        n_draws = max(map(len, kept.values()), default=0)
+        for d in range(self._n_draws, n_draws):
+            new = {name: own[d] for name, own in kept.items() if d < len(own)}
+            write_archive(self._path("draw", d), KIND, VERSION, {}, new)  # type: ignore[arg-type]
+        self._n_draws = n_draws
+        if run.ended or run.stopped or len(run.sweeps) % self._every == 0:
+            header = {"method": self._method, "state": tree, "draws": n_draws}
+            header |= {"ended": run.ended, "stopped": run.stopped}
+            arrays["sweeps"] = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
+            write_archive(path, KIND, VERSION, header, {**arrays, "seconds": np.array(run.seconds)})
+            self._hold(run.state)
+
+    def _hold(self, state: Any) -> None:
+        """Keep the files of the sites that a stored state has."""
+        found: list[Any] = []
+        tree_of_state(state, self._sites, found)
+        for stored in found:
+            if isinstance(stored, StoredSites):
+                self._sites.hold(self._n_runs, stored)
 
     def _path(self, what: str, *number: int) -> Path | None:
         numbers = "".join(f"-{n:04d}" for n in (self._n_runs, *number))
@@ -178,20 +200,24 @@ class ClusterHost:
 
 
 def _why_not(plan: Plan) -> str | None:
-    """Why workers cannot do a plan; None if they can."""
-    problem, likelihood = plan.problem, plan.problem.likelihood
-    unable = why_unable(plan.engine.settings, "workers", "cannot be done by workers", likelihood)
-    if unable is not None:
-        return unable
+    """Why workers cannot do a plan, and what can be done; None if they can."""
+    problem, likelihood, settings = plan.problem, plan.problem.likelihood, plan.engine.settings
+    others = lacking(settings, "workers")
+    if others:
+        given, needed = ({name: of[name] for name in others} for of in (settings.get_params(), others))
+        return f"method {settings.name!r} with {listed(given)} cannot be done by workers; use {listed(needed)}"
+    if not plan.engine.method.capabilities.workers:
+        return why_unable(settings, "workers", "cannot be done by workers", likelihood)
+    reason = None
     if problem.uneven is not None or problem.fixed is not None:
-        return "workers fit entries of one noise or dispersion, without fixed modes"
-    if plan.engine.method.capabilities.passes_messages and not can_be_passed(likelihood):
-        return f"workers pass no messages of the likelihood {likelihood.name!r}"
-    if any(clock is not None for clock in clocks_of(problem.prior)):
-        return "workers do not fit rows that are a series or a graph"
-    if on_scratch(problem.entries.y):
-        return "workers take entries that lie in memory, not on scratch"
-    return None
+        reason = "workers fit entries of one noise or dispersion, without fixed modes"
+    elif not all(kernel is None or is_shared(kernel) for kernel in (likelihood.tilted, likelihood.loglik)):
+        reason = f"workers do not find the kernels of the likelihood {likelihood.name!r}"
+    elif any(clock is not None for clock in problem.prior.clocks):
+        reason = "workers do not fit rows that are a series or a graph"
+    elif on_scratch(problem.entries.y):
+        reason = "workers take entries that lie in memory, not on scratch"
+    return None if reason is None else f"{reason}; fit it in one process"
 
 
 def _print_of(plan: Plan) -> str:
@@ -212,8 +238,6 @@ def _print_of(plan: Plan) -> str:
             found.update(np.ascontiguousarray(array[first : first + BLOCKS]).tobytes())
     return found.hexdigest()
 
-
-# Fits whose row updates, or whose entries, are the work of a cluster.
 
 # Sweeps between two states that are stored.
 EVERY = 5
@@ -252,13 +276,7 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
 
 
 def active_client() -> Any:
-    """The client of Dask that is active.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """The client of Dask that is active."""
     dask = dask_module("a fit on workers")
     try:
         return checked_client(dask.get_client())
