@@ -47,7 +47,7 @@ from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf
 from tensorcep.likelihoods.parameters.thresholds import Levels
-from tensorcep.priors.base import RowPrior, clocks_of
+from tensorcep.priors.base import RowPrior
 from tensorcep.priors.ou_process import constant_lines
 
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
@@ -255,7 +255,7 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
     doubt = np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None
     drifts, uneven = draws.drifts, draws.uneven
     if drifts is not None and prior is not None:
-        lines = [constant_lines(own, row) for own, row in zip(clocks_of(prior), one, strict=True) if own is not None]
+        lines = [constant_lines(own, row) for own, row in zip(prior.clocks, one, strict=True) if own is not None]
         drifts = drifts.copy()
         drifts[off] = np.concatenate(lines)
     if uneven is not None:

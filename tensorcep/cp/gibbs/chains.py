@@ -49,7 +49,7 @@ from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Parameter, RowPrecision
-from tensorcep.priors.base import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
+from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
 from tensorcep.priors.gmrf import Field, draw_gaps
 from tensorcep.priors.graph import Net
 from tensorcep.priors.ou_process import draw_at, in_columns, laws_of, lines_of_modes, n_lines
@@ -447,15 +447,15 @@ def draw_priors(state: GibbsState) -> GibbsState:
 
     Rows without entries are left out and drawn after it, from it.
     """
-    small, priors = state.setup.small, []
+    small, law, priors = state.setup.small, state.setup.small.prior, []
     for c, prior in enumerate(state.hyper):
-        if prior.modes is None:
+        if prior.modes is None or not isinstance(law, LearnedPrior):
             return state
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             rows.append(free_values(state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]))
         rng = generator(small.seed, RandomStream.PRIOR, state.sweeps, c)
-        priors.append(conditional_of_modes(small.prior.draw(prior.modes, rows, rng), prior.seen))
+        priors.append(conditional_of_modes(law.draw(prior.modes, rows, rng), prior.seen))
     return state._replace(hyper=tuple(priors))
 
 
@@ -474,7 +474,7 @@ def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> Gib
         theta=(state.theta,),
         common=(common,) if common.size else (),
         unknown=(_unknown_rows(state, problem),) if problem.prior.learned else (),
-        drifts=(_drifts(state, problem.every_free),) if clocks_of(problem.prior) else (),
+        drifts=(_drifts(state, problem.every_free),) if problem.prior.clocks else (),
     )
     return state.put(kept=KeptDraws(*(old + new for old, new in zip(kept, now, strict=True))))
 
@@ -482,7 +482,7 @@ def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> Gib
 def _drifts(state: GibbsState, free: np.ndarray) -> np.ndarray:
     """The present parameters of all series in every chain, (C, n, R)."""
     modes: list[Any] = [prior.modes for prior in state.hyper]
-    clocks, places = clocks_of(state.setup.small.prior), [own.free for own in state.setup.columns]
+    clocks, places = state.setup.small.prior.clocks, [own.free for own in state.setup.columns]
     return np.stack([in_columns(lines_of_modes(own, clocks), clocks, places, free) for own in modes])
 
 
@@ -548,7 +548,7 @@ def taken(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]
 def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
     """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
     first, at = offsets(small.shape), 0
-    for k, clock in enumerate(clocks_of(small.prior)):
+    for k, clock in enumerate(small.prior.clocks):
         if clock is None:
             continue
         own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))

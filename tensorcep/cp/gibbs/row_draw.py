@@ -29,9 +29,8 @@ from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, 
 from tensorcep.kernels.rows import gather, squares_left
 from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
 from tensorcep.likelihoods.parameters.base import RowPrecision
-from tensorcep.priors.coupled import Joint, as_slice, draw, in_place
-from tensorcep.priors.ou_process import Links
-from tensorcep.priors.solvers.chain import PiecewiseDraw
+from tensorcep.priors.coupled import Joint, as_slice, in_place
+from tensorcep.priors.solvers.chain import Links, PiecewiseDraw
 
 # Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
 CHUNK = 64
@@ -407,7 +406,7 @@ def draw_series(
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
     said, linear = Lam[own], eta[own]
-    mine[at] = rows = draw(prior, said, linear, key, precision, overwrite=not told)
+    mine[at] = rows = prior.draw(said, linear, key, precision, overwrite=not told)
     if not told:
         return 0.0
     fit = np.empty(len(rows))

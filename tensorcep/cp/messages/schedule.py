@@ -10,23 +10,23 @@ import numpy as np
 
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Sweep
-from tensorcep.core.packing import unpack
+from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, add_sums
 from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
 from tensorcep.cp.model.active_columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import chained_of, coupled_moments, natural_again, rows_together
-from tensorcep.cp.model.rows import diagonal, refresh_rows, train_score
+from tensorcep.cp.model.row_prior import coupled_moments, natural_again, rows_together
+from tensorcep.cp.model.rows import refresh_rows, train_score
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats
 from tensorcep.priors.base import (
     Conditional,
+    LearnedPrior,
     conditional_of_modes,
-    damped,
     for_kernel,
     moments_per_mode,
     of_mode,
@@ -97,16 +97,15 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     """
     rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
     now = hyper.now
-    if now.modes is None:
+    if now.modes is None or not isinstance(prior, LearnedPrior):
         return state, 0
     state.own.cavities.drop()
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
-    posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
-    modes = damped(now.modes, prior.expectation(now.modes, posterior), step)
+    modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
     new = conditional_of_modes(modes, now.seen)
     new = new._replace(eta=of_rows(new.eta, prior, modes, shape, natural=True))
-    chained = chained_of(posterior, len(shape))
+    chained = [prior.chained(k, posterior) for k in range(len(shape))]
     if any(own is not None for own in chained):
         new = new._replace(Lam=per_row(new.Lam, shape), eta=per_row(new.eta, shape))
     joint = tuple(

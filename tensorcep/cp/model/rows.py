@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 
 from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor
+from tensorcep.core.packing import diagonal
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -103,14 +103,6 @@ def learning(problem: Problem) -> Problem:
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:
     """Moments of the packed rows first:last from their natural parameters."""
     executor.run(row_moments, first, last, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good, align=LANES)
-
-
-@functools.cache
-def diagonal(R: int) -> np.ndarray:
-    """Where the diagonal of a packed matrix lies."""
-    places = np.arange(R) * (np.arange(R) + 3) // 2
-    places.flags.writeable = False
-    return places
 
 
 def times_in_sum(R: int) -> np.ndarray:

@@ -34,7 +34,6 @@ from tensorcep.cp.workers.partitions import parts_for
 from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
 from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
-from tensorcep.priors.base import clocks_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
 # Sweeps between two states that are stored; blocks of entries hashed at a time.
@@ -214,7 +213,7 @@ def _why_not(plan: Plan) -> str | None:
         reason = "workers fit entries of one noise or dispersion, without fixed modes"
     elif plan.engine.method.capabilities.passes_messages and not all(map(is_shared, kernels)):
         reason = f"workers do not find the kernels of the likelihood {likelihood.name!r}"
-    elif any(clock is not None for clock in clocks_of(problem.prior)):
+    elif any(clock is not None for clock in problem.prior.clocks):
         reason = "workers do not fit rows that are a series or a graph"
     elif on_scratch(problem.entries.y):
         reason = "workers take entries that lie in memory, not on scratch"
