@@ -16,8 +16,7 @@ from tensorcep.core.arrays import room_of
 from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
-from tensorcep.cp.calibration.holdout import HeldOut
-from tensorcep.cp.calibration.predictive_noise import NoiseLaw
+from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
 from tensorcep.cp.gibbs.row_draw import (
     NO_SITES,
