@@ -24,7 +24,7 @@ from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, taken
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan

@@ -31,8 +31,7 @@ from tensorcep.cp.gibbs.row_draw import (
     rooms_of,
     weighted_sites,
 )
-from tensorcep.cp.model.active_columns import columns_of, free_problem
-from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_at
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces

@@ -45,8 +45,7 @@ from tensorcep.cp.meanfield.sites import (
     total_weight,
     update_sites,
 )
-from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
-from tensorcep.cp.model.columns import orders_of
+from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_at, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments

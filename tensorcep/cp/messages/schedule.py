@@ -13,7 +13,7 @@ from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, add_sums
 from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
-from tensorcep.cp.model.active_columns import all_covariances, all_means
+from tensorcep.cp.model.columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem

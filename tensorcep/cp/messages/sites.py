@@ -12,7 +12,7 @@ from tensorcep.core.arrays import beside, on_scratch
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import ProductSlots
-from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import parameters_of, results
