@@ -33,7 +33,7 @@ from tensorcep.cp.gibbs.row_draw import (
 )
 from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
@@ -314,11 +314,11 @@ def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: E
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first, setup = state.rows[chain], offsets(problem.shape), state.setup
     if not setup.free.any_clamped:
-        return latent_at(problem.entries, factors, setup.free, executor)
+        return latent_of_entries(problem.entries, factors, executor, setup.free.groups)
     free = np.empty((len(factors), setup.small.rank))
     for k, columns in enumerate(setup.columns):
         executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
-    return latent_at(problem.entries, free, setup.free, executor)
+    return latent_of_entries(problem.entries, free, executor, setup.free.groups)
 
 
 class RowFit(NamedTuple):

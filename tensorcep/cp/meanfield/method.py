@@ -46,7 +46,7 @@ from tensorcep.cp.meanfield.sites import (
     update_sites,
 )
 from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
-from tensorcep.cp.model.latent import latent_at, relative_change
+from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
@@ -140,7 +140,7 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
     """The latent values at the present rows; of entries on scratch none are kept."""
     if state.setup.on_scratch:
         return state
-    f = latent_at(problem.entries, state.rows.mean, state.setup.columns, executor)
+    f = latent_of_entries(problem.entries, state.rows.mean, executor, state.setup.columns.groups)
     return state.put(sites=state.own.sites._replace(f=f))
 
 

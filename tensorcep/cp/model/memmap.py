@@ -13,7 +13,7 @@ from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
-from tensorcep.cp.model.latent import latent_means, latent_of_groups
+from tensorcep.cp.model.latent import latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
@@ -380,10 +380,7 @@ def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
 def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
     """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
     f = np.empty((len(rows), LANES))
-    if columns.any_clamped:
-        executor.run(latent_of_groups, 0, len(f), rows, mean, columns.groups, f)
-    else:
-        executor.run(latent_means, 0, len(f), rows, mean, f)
+    executor.run(latent_means, 0, len(f), rows, mean, columns.groups, f)
     flat = f.ravel()
     flat[n:] = 0.0
     return flat
