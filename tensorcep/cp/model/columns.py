@@ -18,7 +18,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, seen_rows
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.base import PRESETS
-from tensorcep.priors.base import Drift, ModePrior, Slopes, of_mode
+from tensorcep.priors.base import Drift, ModePrior, of_mode
 
 PARTS = ("main", "pair", "cp")
 # Prior precision of a clamped element: it moves by less than the rounding of single precision.
@@ -349,20 +349,16 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
             precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
             mean[k, where] = modes.mean[k, :n]
     if modes is not None:
-        slopes = tuple(_slopes_of_all(own, row) for own, row in zip(modes.slopes, free, strict=False))
-        drifts = tuple(_drift_of_all(own, row) for own, row in zip(modes.drifts, free, strict=False))
+        slopes = tuple(
+            None if one is None else one._replace(coef=_in_all(one.coef, row))
+            for one, row in zip(modes.slopes, free, strict=False)
+        )
+        drifts = tuple(
+            None if one is None else Drift(_in_all(one.length[None], row)[0], _in_all(one.season, row))
+            for one, row in zip(modes.drifts, free, strict=False)
+        )
         modes = ModePrior(mean, precision, slopes, drifts)
     return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
-
-
-def _slopes_of_all(slopes: Slopes | None, free: np.ndarray) -> Slopes | None:
-    """Slopes of all columns (R,) of a mode; those that are clamped have none."""
-    return None if slopes is None else slopes._replace(coef=_in_all(slopes.coef, free))
-
-
-def _drift_of_all(drift: Drift | None, free: np.ndarray) -> Drift | None:
-    """The drift of all columns (R,) of a mode; those that are clamped have none."""
-    return None if drift is None else Drift(_in_all(drift.length[None], free)[0], _in_all(drift.season, free))
 
 
 def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:
