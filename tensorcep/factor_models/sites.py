@@ -11,7 +11,6 @@ from scipy.special import gammaln, logit, ndtri
 from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.random import new_stream, start_stream
 from tensorcep.factor_models.problem import CountTable, Kind, Priors, Relation, SiteForm, SiteInputs, Sites, group_sizes
 from tensorcep.factor_models.rows import Latent, Products
@@ -22,6 +21,7 @@ from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
+from tensorcep.likelihoods.parameters.base import Gammas, gammas, known
 from tensorcep.likelihoods.parameters.dispersion import expected_tables
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.softplus import SOFTPLUS_POISSON

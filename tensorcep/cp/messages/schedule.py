@@ -13,12 +13,11 @@ from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, add_sums
 from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
-from tensorcep.cp.model.active_columns import all_covariances, all_means
+from tensorcep.cp.model.columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import coupled_moments, natural_again, rows_together
-from tensorcep.cp.model.rows import refresh_rows, train_score
+from tensorcep.cp.model.rows import coupled_moments, natural_again, refresh_rows, rows_together, train_score
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
