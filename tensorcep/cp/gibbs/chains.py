@@ -16,8 +16,7 @@ from tensorcep.core.arrays import room_of
 from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
-from tensorcep.cp.calibration.holdout import HeldOut
-from tensorcep.cp.calibration.predictive_noise import NoiseLaw
+from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
 from tensorcep.cp.gibbs.row_draw import (
     NO_SITES,
@@ -32,10 +31,9 @@ from tensorcep.cp.gibbs.row_draw import (
     rooms_of,
     weighted_sites,
 )
-from tensorcep.cp.model.active_columns import columns_of, free_problem
-from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
@@ -316,11 +314,11 @@ def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: E
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first, setup = state.rows[chain], offsets(problem.shape), state.setup
     if not setup.free.any_clamped:
-        return latent_at(problem.entries, factors, setup.free, executor)
+        return latent_of_entries(problem.entries, factors, executor, setup.free.groups)
     free = np.empty((len(factors), setup.small.rank))
     for k, columns in enumerate(setup.columns):
         executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
-    return latent_at(problem.entries, free, setup.free, executor)
+    return latent_of_entries(problem.entries, free, executor, setup.free.groups)
 
 
 class RowFit(NamedTuple):
@@ -377,9 +375,9 @@ def draw_factors(
             fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
-        entries = (0, NO_SITES, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
-        stay = state.own.sites is None and not isinstance(precision, RowPrecision)
+        stay = not len(state.own.sites.weight) and not isinstance(precision, RowPrecision)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
         draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)

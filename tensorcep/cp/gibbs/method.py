@@ -39,9 +39,9 @@ from tensorcep.cp.calibration.holdout import (
     learn_from_held,
     promising,
     some_of,
+    with_factors,
 )
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import calibrated, with_constant
+from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
     GibbsState,
     collect,

@@ -19,8 +19,15 @@ from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, taken_off
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import DIVERGENCES, PriorFactor, rows_together
-from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
+from tensorcep.cp.model.rows import (
+    DIVERGENCES,
+    PriorFactor,
+    RowSource,
+    RowState,
+    refresh_rows,
+    rows_together,
+    times_in_sum,
+)
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation

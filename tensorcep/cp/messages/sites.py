@@ -12,13 +12,21 @@ from tensorcep.core.arrays import beside, on_scratch
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import ProductSlots
-from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.columns import all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import parameters_of, results
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
-from tensorcep.cp.model.rows import RowState, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
+from tensorcep.cp.model.rows import (
+    RowState,
+    fix_rows,
+    initial_prior,
+    learning,
+    refresh_rows,
+    rows_at_prior,
+    sites_by_mode,
+    with_unseen_rows,
+)
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import bytes_of_cavities
 from tensorcep.kernels.lanes import work_array

@@ -251,6 +251,13 @@ def rows_of(entries: Entries, places: np.ndarray) -> np.ndarray:
     return entries.rows[block, :, lane].astype(np.int64)
 
 
+def in_lanes(entries: Entries, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
+    """Values (N,) in the order of the lanes as (n_blocks, LANES), `fill` in padding lanes."""
+    lanes = np.full(entries.y.shape, fill)
+    lanes.ravel()[: len(values)] = values
+    return lanes
+
+
 def all_coords(entries: Entries) -> np.ndarray:
     """Coordinates (N, K) int32 of all entries, in the order of the lanes."""
     n, K = len(entries.permutation), entries.rows.shape[1]
