@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.cluster import Call, Cluster, Held, Running
-from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor
+from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import Left, put
 from tensorcep.cp.model.entries import Entries
@@ -110,7 +110,7 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
-        named = _named(work, record) if isinstance(work, Pass) else {}
+        named = dict(zip(parameters_of(work.kernel), record, strict=False)) if isinstance(work, Pass) else {}
         there = self.updates_rows and isinstance(work, Pass) and is_shared(work.kernel)
         if not (isinstance(work, Pass) and work.later and there):
             self.settle()
@@ -389,12 +389,6 @@ def is_shared(kernel: Any) -> bool:
     """Whether workers find a kernel by its name."""
     module, name = str(getattr(kernel, "__module__", "")), str(getattr(kernel, "__name__", ""))
     return module.startswith("tensorcep.") and getattr(importlib.import_module(module), name, None) is kernel
-
-
-def _named(work: Pass, record: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a pass by their names."""
-    code = getattr(work.kernel, "py_func", work.kernel).__code__
-    return dict(zip(code.co_varnames[2 : code.co_argcount], record, strict=False))
 
 
 def _source(name: str, named: dict[str, Any]) -> RowSource:
