@@ -205,8 +205,8 @@ class Executor(Protocol):
     ) -> None:
         """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
 
-        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments
-        of each call: work space that no two calls may share.
+        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last
+        arguments of each call: work space that no two calls may share.
         """
 
     def settle(self) -> None:
