@@ -134,9 +134,9 @@ GIBBS = (
 DETERMINISTIC = (
     Mutant(
         "vmp-bound-normaliser",
-        "tensorcep/cp/meanfield/method.py",
-        "gamma - 0.5 * n * math.log(2.0 * math.pi)",
-        "gamma - n * math.log(2.0 * math.pi)",
+        "tensorcep/likelihoods/parameters/precision.py",
+        "return -0.5 * n * math.log(2.0 * math.pi)",
+        "return -n * math.log(2.0 * math.pi)",
         "The lower bound has the normaliser of the Gaussian twice.",
         "tests/cp/meanfield/test_vmp.py",
         "plain_twin or evidence",
@@ -144,8 +144,8 @@ DETERMINISTIC = (
     Mutant(
         "vmp-clamped-sign",
         "tensorcep/cp/meanfield/row_update.py",
-        "sum_yz[a:b, :Q] - offset",
-        "sum_yz[a:b, :Q] + offset",
+        "sum_yz[:, :Q] - offsets_of(",
+        "sum_yz[:, :Q] + offsets_of(",
         "The clamped columns' part of the latent value is added to what the rows must tell.",
         "tests/cp/meanfield/test_vmp.py",
         "free or clamped",
@@ -161,7 +161,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "laplace-marginal",
-        "tensorcep/cp/laplace/method.py",
+        "tensorcep/cp/laplace.py",
         "h /= 1.0 + h * (w[at.V, lane] - w[at.v + k, lane])",
         "h /= 1.0 + h * w[at.V, lane]",
         "The marginal curvature of a row counts the row's own variance.",

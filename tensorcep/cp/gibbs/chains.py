@@ -375,9 +375,9 @@ def draw_factors(
             fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
-        entries = (0, NO_SITES, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
-        stay = state.own.sites is None and not isinstance(precision, RowPrecision)
+        stay = not len(state.own.sites.weight) and not isinstance(precision, RowPrecision)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
         draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)

@@ -68,7 +68,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats, PrecisionStats
+from tensorcep.likelihoods.parameters.base import EntryStats, PrecisionStats
 from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
@@ -256,7 +256,7 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
     """
     setup, sites = state.setup, state.own.sites
     shift: np.ndarray | float = 0.0
-    told = [i for i, one in enumerate(setup.parameters) if one.learned and one.stage < DrawStage.RESIDUAL]
+    told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
     if not told:
         return state
     stats = _stats(state, problem, executor)

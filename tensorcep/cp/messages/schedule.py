@@ -21,7 +21,7 @@ from tensorcep.cp.model.rows import coupled_moments, natural_again, refresh_rows
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats
+from tensorcep.likelihoods.parameters.base import EntryStats
 from tensorcep.priors.base import (
     Conditional,
     LearnedPrior,
@@ -283,7 +283,7 @@ def _updated(
 def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """Move the laws that latent values tell, as far as the messages move."""
     parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
-    if not any(one.learned and one.stage < DrawStage.RESIDUAL for one in parameters):
+    if not any(one.by_latent for one in parameters):
         return state
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
@@ -296,11 +296,9 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
         executor=executor,
         marginals=marginals_of_rows(problem, mean, cov),
     )
+    pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
     return state._replace(
-        parameters=tuple(
-            one.expect(law, stats, state.own.pace.step) if one.learned and one.stage < DrawStage.RESIDUAL else law
-            for one, law in zip(parameters, state.parameters, strict=True)
-        )
+        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
     )
 
 

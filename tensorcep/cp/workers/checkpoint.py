@@ -36,8 +36,8 @@ from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
-# Entries hashed at a time.
-BLOCKS = 1 << 16
+# Sweeps between two states that are stored; blocks of entries hashed at a time.
+EVERY, BLOCKS = 5, 1 << 16
 
 
 # A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
@@ -100,7 +100,7 @@ class ClusterHost:
         folder: Path,
         checkpoint: Path | None,
         n_parts: int | None = None,
-        every: int = 5,
+        every: int = EVERY,
         strict: bool = True,
     ):
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
@@ -159,7 +159,9 @@ class ClusterHost:
         seconds, self._n_draws = arrays.pop("seconds").tolist(), header["draws"]
         draws = [read_archive(str(self._path("draw", d)), KIND, VERSION)[1] for d in range(self._n_draws)]
         state = state_of(merge(header["state"], arrays), state, draws, self._sites)
-        self._hold(state)
+        found: list[Any] = []
+        tree_of_state(state, self._sites, found)
+        self._hold(found)
         state = method.resume(state, problem, executor)
         return StoredRun(state, sweeps, seconds, header["ended"], header["stopped"])
 
@@ -184,12 +186,10 @@ class ClusterHost:
             header |= {"ended": run.ended, "stopped": run.stopped}
             arrays["sweeps"] = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
             write_archive(path, KIND, VERSION, header, {**arrays, "seconds": np.array(run.seconds)})
-            self._hold(run.state)
+            self._hold(found)
 
-    def _hold(self, state: Any) -> None:
+    def _hold(self, found: list[Any]) -> None:
         """Keep the files of the sites that a stored state has."""
-        found: list[Any] = []
-        tree_of_state(state, self._sites, found)
         for stored in found:
             if isinstance(stored, StoredSites):
                 self._sites.hold(self._n_runs, stored)
@@ -208,10 +208,10 @@ def _why_not(plan: Plan) -> str | None:
         return f"method {settings.name!r} with {listed(given)} cannot be done by workers; use {listed(needed)}"
     if not plan.engine.method.capabilities.workers:
         return why_unable(settings, "workers", "cannot be done by workers", likelihood)
-    reason = None
+    reason, kernels = None, [one for one in (likelihood.tilted, likelihood.loglik) if one is not None]
     if problem.uneven is not None or problem.fixed is not None:
         reason = "workers fit entries of one noise or dispersion, without fixed modes"
-    elif not all(kernel is None or is_shared(kernel) for kernel in (likelihood.tilted, likelihood.loglik)):
+    elif plan.engine.method.capabilities.passes_messages and not all(map(is_shared, kernels)):
         reason = f"workers do not find the kernels of the likelihood {likelihood.name!r}"
     elif any(clock is not None for clock in problem.prior.clocks):
         reason = "workers do not fit rows that are a series or a graph"
@@ -239,10 +239,6 @@ def _print_of(plan: Plan) -> str:
     return found.hexdigest()
 
 
-# Sweeps between two states that are stored.
-EVERY = 5
-
-
 class OnWorkers(NamedTuple):
     """How a fit is spread over workers; see `tensorcep.distributed.fit`."""
 
@@ -258,7 +254,7 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
 
     A table of Dask is read by the workers.
     """
-    cluster = Cluster(active_client() if how.client is None else how.client, how.timeout)
+    cluster = Cluster(_active_client() if how.client is None else how.client, how.timeout)
     every = check_int("every", how.every)
     n_parts = how.n_parts if how.n_parts is None else check_int("n_parts", how.n_parts)
     with _folders(how.checkpoint) as (parts, runs):
@@ -275,7 +271,7 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
         return model
 
 
-def active_client() -> Any:
+def _active_client() -> Any:
     """The client of Dask that is active."""
     dask = dask_module("a fit on workers")
     try:

@@ -30,7 +30,6 @@ from tensorcep.cp.workers.row_cache import HeldRows, Reading, RowCache, RowFiles
 from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import (
     Blank,
-    BlockRange,
     Chunk,
     ChunkReport,
     Range,
@@ -188,7 +187,9 @@ class ClusterExecutor:
         self._finish(pending)
         if work.also is not None:
             also, names = work.also
-            self._remember(also, own.start, own.stop, {name: value_of(named, one) for name, one in names.items()})
+            values = {name: value_of(named, one) for name, one in names.items()}
+            at_rows = (also.kernel, own.start, own.stop)
+            self._told[at_rows] = (_digests(also, *at_rows[1:], values), values[also.gives[0]][own])
 
     def _finish(self, pending: Pending) -> None:
         """Put rows in place."""
@@ -232,16 +233,11 @@ class ClusterExecutor:
         self._cluster.sent += sum(array.nbytes for array in numbers if isinstance(array, np.ndarray))
         return self._cluster.put(numbers)
 
-    def _remember(self, work: Pass, first: int, last: int, named: Mapping[str, Any]) -> None:
-        """What a kernel gives of these rows if it reads what it would read now."""
-        (out,) = work.gives
-        seen = [_rows_of(named[name], first, last) for name in (*work.reads, *work.lines)]
-        self._told[work.kernel, first, last] = (digests_of(seen), named[out][first:last])
-
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
-        """Put what a kernel would give of these rows in place, if workers have told it."""
-        known, lines = self._told.get((work.kernel, first, last)), (*work.reads, *work.lines)
-        if known is None or known[0] != digests_of(_rows_of(value_of(named, name), first, last) for name in lines):
+        """Put what a kernel would give of these packed rows in place, if workers have told it."""
+        known = self._told.get((work.kernel, first, last))
+        values = {name: value_of(named, name) for name in (*work.reads, *work.lines) if known is not None}
+        if known is None or known[0] != _digests(work, first, last, values):
             return False
         named[work.gives[0]][first:last] = known[1]
         return True
@@ -266,15 +262,15 @@ class ClusterExecutor:
         for one, found in zip(ranges, told, strict=True):
             for name, array in zip(tasks.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
-                np.copyto(named[name][one.first : one.last], array, where=where)
+                np.copyto(named[name][slice(*one)], array, where=where)
                 self._cluster.received += array.nbytes
 
-    def _cut(self, name: str, where: BlockRange, array: np.ndarray, stays: bool) -> Held | float:
+    def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Held | float:
         """The range of an array as tasks take it; that of one that stays the same is sent once."""
-        key, known = (name, where.first), self._entries.get((name, where.first))
+        key, known = (name, where[0]), self._entries.get((name, where[0]))
         if stays and known is not None and known[0] is array:
             return known[1]
-        part = _packed(array[where.first : where.last])
+        part = _packed(array[slice(*where)])
         if isinstance(part, float):
             return part
         self._cluster.sent += part.nbytes
@@ -407,9 +403,10 @@ def _source(name: str, named: dict[str, Any]) -> RowSource:
     return value if isinstance(value, RowSource) else RowSource(name, value, {name: value})
 
 
-def _rows_of(array: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Some packed rows of an array, or the line that all share."""
-    return array if len(array) == 1 else array[first:last]
+def _digests(work: Pass, first: int, last: int, values: Mapping[str, np.ndarray]) -> tuple[int, ...]:
+    """Numbers that tell what a kernel reads of some packed rows; one line is that of all."""
+    arrays = [values[name] for name in (*work.reads, *work.lines)]
+    return digests_of(one if len(one) == 1 else one[first:last] for one in arrays)
 
 
 def _of_places(array: np.ndarray, places: slice, named: Mapping[str, Any]) -> np.ndarray:
@@ -430,8 +427,8 @@ def _size(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def blocks_of(n_blocks: int, n_parts: int) -> list[BlockRange]:
+def blocks_of(n_blocks: int, n_parts: int) -> list[tuple[int, int]]:
     """At most so many ranges of about as many blocks."""
     groups = -(-n_blocks // ALIGNED_BLOCKS)
     cuts = sorted({min(n_blocks, ALIGNED_BLOCKS * (groups * part // n_parts)) for part in range(n_parts + 1)})
-    return [BlockRange(a, b) for a, b in itertools.pairwise(cuts)]
+    return list(itertools.pairwise(cuts))

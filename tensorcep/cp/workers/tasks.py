@@ -182,28 +182,22 @@ def rows_alone(told: TaskReport) -> TaskReport:
 # they began at the first one; of what lies before a range nothing is ever touched, and the system gives it no memory.
 
 
-class BlockRange(NamedTuple):
-    """A range of blocks."""
-
-    first: int
-    last: int
-
-
 def pass_over_blocks(
-    where: BlockRange, work: Work, inputs: RowInputs, blocks: list[Any], store: Store, numbers: list[Any]
+    where: tuple[int, int], work: Work, inputs: RowInputs, blocks: list[Any], store: Store, numbers: list[Any]
 ) -> list[np.ndarray]:
-    """What the kernel writes of the blocks; what it leaves as it was is no number."""
+    """What the kernel writes of the blocks from one to before the other; what it leaves as it was is no number."""
+    first, last = where
     with store.reading(inputs, blocks) as read:
         values = dict(zip(work.reads, read, strict=True))
         for name, given in zip(work.numbers, numbers, strict=True):
             shape, kind = ((LANES,), np.float64) if isinstance(given, float) else (given.shape[1:], given.dtype)
-            values[name] = np.empty((where.last, *shape), kind)
-            values[name][where.first :] = given
-        results = {name: np.empty((where.last, *shape)) for name, shape in work.told.items()}
+            values[name] = np.empty((last, *shape), kind)
+            values[name][first:] = given
+        results = {name: np.empty((last, *shape)) for name, shape in work.told.items()}
         for name in work.changes:
-            results[name][where.first :] = np.nan
-        work.kernel(*where, *with_values(_arrived(work), values | results).values(), *work.scratch())
-    return [array[where.first :].copy() for array in results.values()]
+            results[name][first:] = np.nan
+        work.kernel(first, last, *with_values(_arrived(work), values | results).values(), *work.scratch())
+    return [array[first:].copy() for array in results.values()]
 
 
 # Passes over chunks of entries, of which workers may keep something.

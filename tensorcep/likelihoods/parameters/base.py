@@ -281,6 +281,8 @@ class Parameter(Protocol[S]):
         Whether each entry has a weight of its own, which is drawn.
     mode : int or None
         The mode whose rows have one each.
+    by_latent : bool
+        Whether there is something to learn that latent values tell.
     uneven : bool
         Whether it is a precision with factors, of rows or of entries, whose law has their means.
     """
@@ -294,6 +296,11 @@ class Parameter(Protocol[S]):
     def learned(self) -> bool:
         """Whether there is."""
         return True
+
+    @property
+    def by_latent(self) -> bool:
+        """Whether there is."""
+        return self.learned and self.stage < DrawStage.RESIDUAL
 
     @property
     def weighs(self) -> bool:
