@@ -275,13 +275,17 @@ def parameters_of(kernel: Kernel) -> tuple[str, ...]:
     return found
 
 
+@functools.cache
+def _places_of(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
+    """Where rows that a kernel reads, and that may have to be made, are among its arguments."""
+    return tuple(parameters_of(kernel).index(name) for name in reads if "." not in name)
+
+
 def _made(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
     """The arguments of a pass, of which rows that it reads may have to be made."""
-    for name in work.reads:
-        if "." not in name:
-            place = parameters_of(work.kernel).index(name)
-            if hasattr(record[place], "made"):
-                record = (*record[:place], record[place].made(executor), *record[place + 1 :])
+    for place in _places_of(work.kernel, work.reads):
+        if not isinstance(record[place], np.ndarray):
+            record = (*record[:place], record[place].made(executor), *record[place + 1 :])
     return record
 
 

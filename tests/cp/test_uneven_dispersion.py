@@ -258,7 +258,9 @@ def test_streams_scratch_weights_and_new_rows_take_one_dispersion(tmp_path):
 def test_workers_take_one_dispersion():
     coords, y, _ = simulated()
     work = plan_fit(tc.CPCountRegressor(**NEW)._spec(), (coords[:200], y[:200], SHAPE, (None,) * 3), None)
-    assert _why_not(work) == "workers fit entries of one noise or dispersion, without fixed modes"
+    assert (
+        _why_not(work) == "workers fit entries of one noise or dispersion, without fixed modes; fit it in one process"
+    )
 
 
 def test_a_method_left_open_is_one_that_can():

@@ -11,7 +11,9 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 
 from __future__ import annotations
 
+import functools
 from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
@@ -79,10 +81,21 @@ def _side_of(problem: Problem) -> float:
     return likelihood.side if bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any()) else 0.0
 
 
+@functools.cache
+def _type_of_slots() -> Any:
+    return numba.typeof(cep_slots(2, 1))
+
+
+@functools.cache
+def _type_of_message() -> Any:
+    return types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, _type_of_slots())
+
+
 def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
-    gaussian, slots = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1))
-    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
-    clamped = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
+    gaussian, clamped = problem.noise_prior is not None, 0
+    if columns.z.size:
+        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, _type_of_slots())
+        clamped = address_of(products_with_clamped, of_columns)
     return Rule(
         step=1.0,
         power=1.0,
@@ -92,9 +105,9 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else address_of(likelihood_message, message),
-        second=address_of(second_order_message, message) if options.order == 2 else 0,
-        clamped=address_of(products_with_clamped, clamped) if columns.z.size else 0,
+        first=0 if gaussian else address_of(likelihood_message, _type_of_message()),
+        second=address_of(second_order_message, _type_of_message()) if options.order == 2 else 0,
+        clamped=clamped,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=np.zeros(0),

@@ -6,6 +6,7 @@ one mode after the other are drawn given everything else.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -345,32 +346,35 @@ def draw_factors(
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
+    by_rows, tau = isinstance(precision, RowPrecision), np.array([1.0])
     last = precision.mode if isinstance(precision, RowPrecision) else -1
+    if not isinstance(precision, RowPrecision):
+        tau[0] = precision
+    stay = not len(state.own.sites.weight) and not by_rows
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
+    name, of = f"factors {chain}", {"factors": factors}
     for k in modes:
         columns, offset = setup.columns[k], int(first[k])
         if isinstance(precision, RowPrecision):
             given: Any = of_row_noise(k, precision, by_row, first, executor)
         else:
-            given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), np.array([precision])
-        source: Any = RowSource(f"factors {chain}", factors, {"factors": factors}, order=columns.order)
+            given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), tau
+        source: Any = RowSource(name, factors, of, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
         coupled = setup.small.prior.links(k, modes_prior)
-        if coupled is not None or judge is not None:
+        if coupled is not None or judge is not None or not executor.updates_rows:
             source = source.made(executor)
         data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
-            told, tau = k == modes[-1], 1.0 if isinstance(precision, RowPrecision) else precision
-            fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
+            told = k == modes[-1]
+            fit[offset] = draw_series(coupled, cuts, data, float(tau[0]), key, factors, rooms[k], executor, told)
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
         entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
-        stay = not len(state.own.sites.weight) and not isinstance(precision, RowPrecision)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
-        draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
-        executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])
+        executor.run(_row_draws(k, stay), 0, len(cuts) - 1, *record, scratch=rooms[k])
         if judge is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
@@ -419,6 +423,12 @@ ROW_DRAWS = Pass(
     changes=("factors",),
     later=True,
 )
+
+
+@functools.cache
+def _row_draws(k: int, stay: bool) -> Pass:
+    """That of mode k; `stay`: what entries say does not change from sweep to sweep."""
+    return ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
 
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:

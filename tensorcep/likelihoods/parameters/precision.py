@@ -106,10 +106,15 @@ class NoisePrecision(Parameter[Gamma]):
 
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
         """A draw from its law given the residuals, or given what entries left out say."""
-        known = stats.validation
-        law = self.expect(self.first_law(), stats) if known is None else known.law(self.prior)
+        known, total = stats.validation, stats.total
+        if known is None:
+            a, b = self.prior
+            law = Gamma(np.array([a + 0.5 * stats.n]), np.array([b + 0.5 * total]))
+        else:
+            law = known.law(self.prior)
         tau = law.draw(key.rng(RandomStream.PRECISION))
-        return ParameterDraw(tau), scored(float(tau[0]), stats)
+        score = stats.score if stats.drawn else mean_log_density(float(tau[0]), total, stats.n)
+        return ParameterDraw(tau), stats._replace(score=score)
 
     def bound(self, state: Gamma) -> float:
         """The log normaliser of its law minus that of its prior: what entries and precision together add."""
