@@ -10,7 +10,7 @@ from scipy.special import expit, gammaln
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.layout import Link
-from tensorcep.factor_models.predict import observed
+from tensorcep.factor_models.results import observed
 from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
 
 DATA = {

@@ -27,16 +27,20 @@ from tensorcep.factor_models.layout import (
     refuse_rows_alone,
     told_of_rows,
 )
-from tensorcep.factor_models.predict import (
+from tensorcep.factor_models.problem import RelationPosterior, limits_of
+from tensorcep.factor_models.results import (
+    FEATURES_OF,
     by_energy,
+    by_entity,
+    check_columns,
+    check_same_rows,
     energies,
+    labels_of,
     predict_block,
     predict_training,
     predictive_parameters,
     shares,
 )
-from tensorcep.factor_models.problem import RelationPosterior, limits_of
-from tensorcep.factor_models.results import FEATURES_OF, by_entity, check_columns, check_same_rows, labels_of
 from tensorcep.factor_models.side_information import KnownRows, Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features

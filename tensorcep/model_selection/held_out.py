@@ -23,8 +23,7 @@ from tensorcep.cp.plan.auto import choose
 from tensorcep.entries.matrices import as_views
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.predict import predict_cells
-from tensorcep.factor_models.results import observed_cells
+from tensorcep.factor_models.results import observed_cells, predict_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.linear.glm import FeatureClassifier

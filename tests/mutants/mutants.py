@@ -430,7 +430,7 @@ SHELL = (
 FAMILIES = (
     Mutant(
         "factors-within-draws",
-        "tensorcep/factor_models/predict.py",
+        "tensorcep/factor_models/results.py",
         "mean, square = mean + value / n, square + (variance + value**2) / n",
         "mean, square = mean + value / n, square + value**2 / n",
         "Predictions over draws lack the variance within each draw.",
