@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from scipy.special import ndtri
+from scipy.special import ndtri, xlog1py, xlogy
+from scipy.stats import nbinom, norm, poisson
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_choice, check_coords, check_fraction, check_int, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.fitted import Part
 from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels, why_not_stored
@@ -25,6 +27,7 @@ from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
+from tensorcep.factor_models.sites import OBSERVED
 from tensorcep.likelihoods.tobit import TOBIT
 
 # What a fitted set of relations says of its components: their variance, and their order by it.
@@ -428,6 +431,64 @@ def health_line(model: Any, relations: Sequence[Relation]) -> str:
     return f"largest R-hat {largest:.3g} of {values.shape[2]} latent values, effective draws {size:.3g}{advice}"
 
 
+# Predictive laws of cells.
+
+# Probabilities of labels are kept so far from 0 and 1.
+LEAST = 1e-12
+
+
+class CellPredictive(NamedTuple):
+    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments.
+
+    Attributes
+    ----------
+    likelihood : str
+    mean, sd : (n,) float64
+    free : tuple of (n,) float64 or None
+        With a lower limit mean and standard deviation of what would be observed without it, and the limits.
+    """
+
+    likelihood: str
+    mean: np.ndarray
+    sd: np.ndarray
+    free: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are intervals of observations: of real data."""
+        return OBSERVED[self.likelihood] == "values"
+
+    def interval(self, coverage: float) -> np.ndarray:
+        """Central intervals (n, 2), those of a Gaussian."""
+        half = float(ndtri(0.5 + 0.5 * coverage)) * self.sd
+        return np.stack([self.mean - half, self.mean + half], axis=1)
+
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether the central interval holds each observation, (n,) bool."""
+        if self.free is None:
+            away = np.abs(y - self.mean) / self.sd
+        else:
+            free, sd, limit = self.free
+            away = np.where(y <= limit, np.maximum(free - limit, 0.0), np.abs(y - free)) / sd
+        return np.asarray(away <= norm.ppf(0.5 + 0.5 * coverage))
+
+    def log_score(self, y: np.ndarray) -> np.ndarray:
+        """Log density or probability of observations, (n,); of counts, of the law with these moments."""
+        if self.free is not None:
+            free, sd, limit = self.free
+            return np.where(y <= limit, norm.logcdf(limit, free, sd), norm.logpdf(y, free, sd))
+        if self.likelihood == "gaussian":
+            return np.asarray(norm.logpdf(y, self.mean, self.sd))
+        if OBSERVED[self.likelihood] == "labels":
+            p = np.clip(self.mean, LEAST, 1.0 - LEAST)
+            return np.asarray(xlogy(y, p) + xlog1py(1.0 - y, -p))
+        mean = np.maximum(self.mean, LEAST)
+        more = np.maximum(self.sd**2 - mean, 1e-9 * mean)
+        r = mean**2 / more
+        wide = more > 1e-6 * mean
+        return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
+
+
 # What a fitted factor model says of its components: tidy tables of loadings, and the variance that they explain.
 
 FEATURES_OF = "features of "
@@ -436,6 +497,7 @@ FEATURES_OF = "features of "
 class ReadingFactors:
     """Tables of a fitted factor model of one matrix or several."""
 
+    method: Any
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
@@ -450,6 +512,35 @@ class ReadingFactors:
             return ["X"]
         said = [(names[link.row], names[link.col]) for link in self._links]
         return [col.removeprefix(FEATURES_OF) if col.startswith(FEATURES_OF) else f"{row} x {col}" for row, col in said]
+
+    @property
+    def n_chains_(self) -> int:
+        """Chains whose draws the posterior holds; 0 of other methods."""
+        check_is_fitted(self, "posterior_")
+        return int(self.posterior_.draws is not None)
+
+    @property
+    def parts_(self) -> tuple[Part, ...]:
+        """The matrices that were fitted: names of their rows and columns, their labels, shapes, and kinds of cells.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> part = BayesianPCA(1, random_state=0).fit(X).parts_[0]
+        >>> part.modes, part.shape, part.kind
+        (['row', 'column'], (20, 3), 'values')
+        """
+        return tuple(self._part(m, link) for m, link in enumerate(self._given_links()))
+
+    def _part(self, m: int, link: Link) -> Part:
+        row, column = self._entity_names(link)
+        modes = ["row" if row is None else row, "column" if column is None else column]
+        labels = self._entity_labels[link.row], self._entity_labels[link.col]
+        return Part(
+            self.matrix_names_[m], modes, labels, link.matrix.cells.shape, OBSERVED[link.likelihood], link.limit
+        )
 
     def variance_explained(self) -> pd.DataFrame:
         """What each component explains in each matrix: a row per matrix, a column per component.
@@ -601,12 +692,93 @@ class ReadingFactors:
         mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def _latent_draws(self, X: Any, matrix: Any = 0) -> np.ndarray:
-        """A sampler's latent values of some cells of a matrix, (1, draws, n)."""
-        m, draws = self._position(matrix), self.posterior_.draws
+    def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
+        """The laws of new observations of some cells of a matrix, as models of tensors give them, too.
+
+        Parameters
+        ----------
+        X : table, SparseTensor or coordinates (n, 2)
+            As in `predict_cells`.
+        part : name or position, default=0
+            The matrix.
+
+        Returns
+        -------
+        object with `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> law = BayesianPCA(1, random_state=0).fit(X).predictive([[0, 1], [3, 2]])
+        >>> law.interval(0.9).shape
+        (2, 2)
+        """
+        m = self._position(part)
+        cells, relation, limit = self._cells_of(X, m), self._without_data(m), self._links[m].limit
+        mean, variance = predict_cells(self.posterior_, m, relation, cells)
+        if limit is None:
+            return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance))
+        free, apart = predict_cells(self.posterior_, m, relation._replace(limit=None), cells)
+        law = free, np.sqrt(apart), limit[cells[:, 1]]
+        return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance), law)
+
+    def latent_draws(self, X: Any, part: Any = 0) -> np.ndarray:
+        """A sampler's latent values of some cells of a matrix, (1, draws, n).
+
+        Raises
+        ------
+        ValueError
+            If the method draws none.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> model = BayesianPCA(1, method="gibbs", max_iter=150, random_state=0).fit(X)
+        >>> model.latent_draws([[0, 1]]).shape[::2]
+        (1, 1)
+        """
+        m, draws = self._position(part), self.posterior_.draws
         if draws is None:
-            raise TypeError("the posterior has no draws")
+            fail_value(f"latent_draws needs draws, but method {self.method!r} draws none; use method='gibbs'.")
         return latent_of_draws(draws, self._without_data(m), self._cells_of(X, m))[None]
+
+    def anomaly_score(self, X: Any, y: Any = None, part: Any = 0) -> pd.DataFrame:
+        """How odd the observed cells of a matrix are: a row each, with the columns of both modes and
+
+        value : what was observed
+        mean, sd : of a new observation
+        surprise : minus the log density or probability, in nats; of use to rank
+
+        Parameters
+        ----------
+        X : matrix as in `fit`, or SparseTensor of some of its cells
+        y : None
+            The matrix brings its values.
+        part : name or position, default=0
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> BayesianPCA(1, random_state=0).fit(X).anomaly_score(X).columns.tolist()
+        ['row', 'column', 'value', 'mean', 'sd', 'surprise']
+        """
+        known, tensor = self.parts_[self._position(part)], observed_cells(X)
+        if y is not None:
+            fail_value("y must be None: a matrix brings its values.")
+        if tensor.shape != tuple(known.shape):
+            fail_value(f"X must be the matrix of the fit, of shape {tuple(known.shape)}; got {tensor.shape}.")
+        law = self.predictive(tensor.coords, part)
+        places = zip(known.modes, known.labels, tensor.coords.T, strict=True)
+        rows = {name: at if own is None else own.index.take(at) for name, own, at in places}
+        return pd.DataFrame(
+            {**rows, "value": tensor.values, "mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
+        )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
         """Coordinates (n, 2) of cells of matrix m."""

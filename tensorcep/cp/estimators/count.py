@@ -12,7 +12,6 @@ from sklearn.metrics import d2_tweedie_score
 
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
-from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_moments
 from tensorcep.cp.targets.counts import CountTarget
@@ -86,10 +85,6 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
 
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
-
-    likelihood_ = fact(
-        lambda fit: fit.likelihood.name, 'The likelihood of the fit, "poisson", "negbinomial" or "binomial".'
-    )
 
     def fit(
         self,
