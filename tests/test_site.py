@@ -25,11 +25,18 @@ def shown_objects() -> set[str]:
     """The objects that the pages of the reference are about."""
     texts = reference.reference_pages()
     found = {name for text in texts.values() for name in re.findall(r"auto(?:class|function):: (\S+)", text)}
-    modules = {name: text for name, text in texts.items() if "currentmodule" in text}
-    for text in modules.values():
-        module, name = re.findall(r"(?:currentmodule|autoclass):: (\S+)", text)
-        found.add(f"{module}.{name}")
+    for text in texts.values():
+        module = re.search(r"currentmodule:: (\S+)", text)
+        if module:
+            found |= {f"{module[1]}.{name}" for name in re.findall(r"auto(?:class|method):: (\S+)", text)}
     return found
+
+
+def test_site_reference_shows_every_method_of_a_class_with_many() -> None:
+    shown = shown_objects()
+    for item in public.of_package():
+        if inspect.isclass(item.value) and len(public.methods_of(item.value)) > public.ON_ONE_PAGE:
+            assert {f"{item.path}.{name}" for name in public.methods_of(item.value)} <= shown
 
 
 def test_site_reference_shows_every_public_object() -> None:

@@ -7,7 +7,17 @@ import inspect
 import os
 from pathlib import Path
 
-from scripts.docs.public import GROUPS, MODULES, SETTINGS, Public, methods_of, of_module, of_package, of_records
+from scripts.docs.public import (
+    GROUPS,
+    MODULES,
+    ON_ONE_PAGE,
+    SETTINGS,
+    Public,
+    grouped_methods,
+    of_module,
+    of_package,
+    of_records,
+)
 from scripts.docs.public import of_settings as settings_of
 from tensorcep.cli import build_parser
 
@@ -36,23 +46,35 @@ def first_line(value: object) -> str:
     return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def class_page(item: Public) -> str:
-    """The page of one class: its text, then its methods."""
-    text = heading(item.name) + f".. currentmodule:: {item.module}\n\n"
-    names = methods_of(item.value)
-    text += f".. autoclass:: {item.name}\n"
-    if names:
-        text += f"   :members: {', '.join(names)}\n   :inherited-members:\n"
-    return text
+def class_pages(item: Public) -> dict[str, str]:
+    """The page of a class, and of each group of its methods where they are many."""
+    text = heading(item.name) + f".. currentmodule:: {item.module}\n\n.. autoclass:: {item.name}\n"
+    groups = grouped_methods(item.value)
+    if "" in groups:
+        names = ", ".join(groups[""])
+        return {item.name: text + (f"   :members: {names}\n   :inherited-members:\n" if names else "")}
+    pages = {}
+    for group, names in groups.items():
+        page = f"{item.name}-{group.split()[0].lower()}"
+        pages[page] = heading(f"{item.name}: {group.lower()}") + f".. currentmodule:: {item.module}\n\n"
+        pages[page] += "".join(f".. automethod:: {item.name}.{name}\n\n" for name in names)
+        text += "\n" + heading(group, "-") + ".. list-table::\n   :widths: 30 70\n\n"
+        for name in names:
+            about = first_line(getattr(item.value, name))
+            text += f"   * - :meth:`~{item.path}.{name}`\n     - {about}\n"
+    toc = "\n.. toctree::\n   :hidden:\n\n" + "".join(f"   {page}\n" for page in pages)
+    return {item.name: text + toc} | pages
 
 
-def functions_page(title: str, about: str, items: list[Public]) -> str:
-    """A page of functions and small records."""
+def listed_pages(page: str, title: str, about: str, items: list[Public]) -> dict[str, str]:
+    """A page of functions and small records; where they are many, a page each, and one that lists them."""
     text = heading(title) + f"{about}\n\n"
-    for item in items:
-        kind = "autoclass" if inspect.isclass(item.value) else "autofunction"
-        text += f".. {kind}:: {item.module}.{item.name}\n\n"
-    return text
+    shown = [f".. {'autoclass' if inspect.isclass(i.value) else 'autofunction'}:: {i.module}.{i.name}\n" for i in items]
+    if len(items) <= ON_ONE_PAGE:
+        return {page: text + "\n".join(shown)}
+    each = {f"{page}-{item.name}": heading(item.name) + own for item, own in zip(items, shown, strict=True)}
+    toc = ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name}\n" for name in each)
+    return {page: text + listing([(f"{page}-{item.name}", item) for item in items]) + toc} | each
 
 
 def listing(items: list[tuple[str, Public]]) -> str:
@@ -71,24 +93,25 @@ def reference_pages() -> dict[str, str]:
     hidden = []
     for group, names in GROUPS.items():
         items = [(name, public.pop(name)) for name in names]
-        pages |= {name: class_page(item) for name, item in items}
+        for _, item in items:
+            pages |= class_pages(item)
         index += heading(group, "-") + listing(items)
         hidden += [name for name, _ in items]
     functions = [item for item in public.values() if not inspect.isclass(item.value)]
     records = [item for item in public.values() if inspect.isclass(item.value)] + of_records()
-    pages["functions"] = functions_page("Functions", "Names of `tensorcep` itself.", functions)
-    pages["records"] = functions_page("Records", "What methods return, and what is made by hand now and then.", records)
-    index += heading("Functions", "-") + listing([("functions", item) for item in functions])
-    for name in MODULES:
-        pages[name] = functions_page(f"tensorcep.{name}", ABOUT[name], of_module(name))
-        index += heading(f"tensorcep.{name}", "-") + listing([(name, item) for item in of_module(name)])
+    lists = [("functions", "Functions", "Names of `tensorcep` itself.", functions)]
+    lists += [(name, f"tensorcep.{name}", ABOUT[name], of_module(name)) for name in MODULES]
     for name in SETTINGS:
         title = f"Settings of methods: {FAMILY[name]}"
         about = f"From ``tensorcep.{name}``: ``method=Record(...)`` where a name is not enough."
-        pages[name.replace(".", "-")] = functions_page(title, about, settings_of(name))
-        index += heading(title, "-") + listing([(name.replace(".", "-"), item) for item in settings_of(name)])
-    index += heading("Records", "-") + listing([("records", item) for item in records])
-    hidden += ["functions", *MODULES, *(name.replace(".", "-") for name in SETTINGS), "records"]
+        lists.append((name.replace(".", "-"), title, about, settings_of(name)))
+    lists.append(("records", "Records", "What methods return, and what is made by hand now and then.", records))
+    for page, title, about, items in lists:
+        own = listed_pages(page, title, about, items)
+        pages |= own
+        index += heading(title, "-")
+        index += listing([(f"{page}-{item.name}" if len(own) > 1 else page, item) for item in items])
+    hidden += [page for page, *_ in lists]
     pages["index"] = index + ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name}\n" for name in hidden)
     return pages
 
