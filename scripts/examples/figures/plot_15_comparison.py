@@ -1,4 +1,6 @@
-"""Methods beside each other.
+"""
+Methods beside each other
+=========================
 
 Three methods by their seconds and their error: mean field is the quickest, CEP the most accurate.
 """

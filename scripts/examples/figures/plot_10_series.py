@@ -1,4 +1,6 @@
-"""A component over time.
+"""
+A component over time
+=====================
 
 A line with a ribbon: the weights of forty days rise and fall with a period of seven days.
 """

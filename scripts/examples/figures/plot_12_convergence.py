@@ -1,4 +1,6 @@
-"""Convergence.
+"""
+Convergence
+===========
 
 The change of each sweep on a log scale, of four starts one after the other; each falls below the dashed tolerance.
 """

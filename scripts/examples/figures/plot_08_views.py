@@ -1,4 +1,6 @@
-"""What several views share.
+"""
+What several views share
+========================
 
 A heat map of views against components: the first component explains both views, the next two one each.
 """

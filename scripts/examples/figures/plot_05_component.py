@@ -1,4 +1,6 @@
-"""One component's weights, with error bars.
+"""
+One component's weights, with error bars
+========================================
 
 The weights of thirteen ligands in the first component, each with its 90 % interval, the largest on top.
 """

@@ -1,4 +1,6 @@
-"""Where a Gaussian process decides.
+"""
+Where a Gaussian process decides
+================================
 
 Points of two moons, a line where the probability is a half, and two lines where the ends of its interval are.
 """

@@ -1,4 +1,6 @@
-"""Where entries are missing.
+"""
+Where entries are missing
+=========================
 
 A matrix of ligands against times, shaded by how many of their cells were measured: two ligands lack one time.
 """

@@ -1,4 +1,6 @@
-"""Do the chains agree?
+"""
+Do the chains agree?
+====================
 
 The draws of two chains for one entry, over the sweeps: the lines cross each other all the time.
 """

@@ -1,4 +1,6 @@
-"""What the components explain.
+"""
+What the components explain
+===========================
 
 Bars: the share of the variance that each component of a tensor of responses explains, the largest first.
 """

@@ -1,4 +1,6 @@
-"""Scores of samples, by a group.
+"""
+Scores of samples, by a group
+=============================
 
 Handwritten digits by their first two scores: zeros lie apart from ones and twos, which touch.
 """

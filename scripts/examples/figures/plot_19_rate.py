@@ -1,4 +1,6 @@
-"""The rate of events over time.
+"""
+The rate of events over time
+============================
 
 Yearly counts of explosions in coal mines as dots, and the rate with its band, which falls around 1890.
 """

@@ -1,4 +1,6 @@
-"""Do intervals hold what they promise?
+"""
+Do intervals hold what they promise?
+====================================
 
 The share of held-out values inside their intervals against the level of the intervals: close to the diagonal.
 """

@@ -1,4 +1,6 @@
-"""Predictions of held-out entries.
+"""
+Predictions of held-out entries
+===============================
 
 Held-out responses against their predictions, some with 90 % intervals, along the diagonal; larger ones scatter more.
 """

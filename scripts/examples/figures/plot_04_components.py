@@ -1,4 +1,6 @@
-"""The components of all modes.
+"""
+The components of all modes
+===========================
 
 A grid of panels: one column for each component, one row for each mode; doses as lines, cells and ligands as dots.
 """

@@ -1,4 +1,6 @@
-"""Residuals by row.
+"""
+Residuals by row
+================
 
 For every dose a strip of standardised residuals around zero; those of large doses, in another colour, spread more.
 """

@@ -1,4 +1,6 @@
-"""How many components?
+"""
+How many components?
+====================
 
 The held-out score of each rank with bars: it rises steeply up to three components and stays level after.
 """

@@ -1,4 +1,6 @@
-"""Which rows weigh most in which components.
+"""
+Which rows weigh most in which components
+=========================================
 
 A table of coloured cells: receptors against components, dark red where a weight is large and blue where it is negative.
 """

@@ -1,4 +1,6 @@
-"""Predictions along a mode.
+"""
+Predictions along a mode
+========================
 
 The response of one ligand and cell over the doses, with a band of 90 %; measured points at high doses lie below it:
 three components do not hold this ligand's shape.

@@ -1,4 +1,6 @@
-"""Do probabilities hold what they promise?
+"""
+Do probabilities hold what they promise?
+========================================
 
 The share of ones against the predicted probability, with bars of chance: points lie near the diagonal.
 """
