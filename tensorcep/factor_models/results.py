@@ -13,12 +13,10 @@ from scipy.special import ndtri, xlog1py, xlogy
 from scipy.stats import nbinom, norm, poisson
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_choice, check_coords, check_fraction, check_int, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import ThreadExecutor, one_blas_thread
 from tensorcep.core.fitted import Part
-from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels, why_not_stored
 from tensorcep.entries.matrices import as_matrix
@@ -28,6 +26,7 @@ from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
 from tensorcep.factor_models.sites import OBSERVED
+from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
 # What a fitted set of relations says of its components: their variance, and their order by it.

@@ -21,11 +21,11 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from tensorcep.core.arrays import memory_of_machine
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
+from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
 from tensorcep.core.persist.records import RECORD
-from tensorcep.ep.function_space import Functions
+from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,
