@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scripts.docs.public import GROUPS, MODULES, SETTINGS, Public, methods_of, of_module, of_package, of_records
 from scripts.docs.public import of_settings as settings_of
-from tensorcep.cli import build_parser
+from tensorcep.cli.main import build_parser
 
 FAMILY = {
     "methods": "of tensors",

@@ -16,7 +16,7 @@ from helpers.data import NAMES, fitted
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.methods import CEP, Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
