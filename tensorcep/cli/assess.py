@@ -38,7 +38,7 @@ LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser)
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
     parser.add_argument("data", metavar="DATA", help="file of entries with their values")
     options.add(parser, "json", "evaluate.figure")
     options.add_data(parser, fixed_rows=True, extents=True)
@@ -178,17 +178,8 @@ def _run_ranks(args: argparse.Namespace) -> None:
     model = estimator_of(args, rank=min(args.ranks), method=args.method)
     words = cells_of_words(args.data, args)
     X, y = (read_data(args.data, args), None) if words is None else words[1:]
-    found = tc.select_rank(
-        model,
-        X,
-        y,
-        ranks=args.ranks,
-        cv=args.cv,
-        rule="best" if args.best else "one_standard_error",
-        patience=args.patience,
-        random_state=args.seed,
-        verbose=shows_progress(args),
-    )
+    how = {"rule": "best" if args.best else "one_standard_error", "patience": args.patience, "random_state": args.seed}
+    found = tc.select_rank(model, X, y, ranks=args.ranks, cv=args.cv, verbose=shows_progress(args), **how)
     _print(found.frame, found.frame[[name for name in found.frame if not str(name).startswith("fold_")]], args.output)
     print(f"chosen rank {found.rank} (best {found.best_rank})")
     if args.model is not None:

@@ -40,18 +40,10 @@ BLOCK = 1 << 20  # bytes that a checksum takes at a time
 
 def reading_of(args: argparse.Namespace) -> Reading:
     """How the options say that a file is to be read."""
-    return Reading(
-        index_base=args.index_base,
-        header=args.header,
-        labels=args.labels,
-        modes=_chosen_modes(args),
-        value=None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args),
-        shape=getattr(args, "shape", None),
-        sep=args.sep,
-        decimal=args.decimal,
-        encoding=args.encoding,
-        drop_missing=args.drop_missing,
-    )
+    names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing")
+    value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
+    how = {name: getattr(args, name) for name in names}
+    return Reading(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
 
 
 def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
@@ -405,20 +397,6 @@ def _match(path: str, tensor: SparseTensor, coords: np.ndarray, k: int, known: A
         coords[:, k] = known.rows(labels.index, **how)[coords[:, k]]
 
 
-class CellReading(NamedTuple):
-    """What reading cells needs to know of a model of matrices."""
-
-    labels_: tuple[Any, ...]
-
-
-def matrix_cells(args: argparse.Namespace, model: Any) -> tuple[QueriedCells, int]:
-    """The cells of a file and the number of the matrix, of those of a model, that they are of."""
-    m = position_of_matrix(args, model)
-    link = model._links[m]
-    known = CellReading((model._entity_labels[link.row], model._entity_labels[link.col]))
-    return read_queries(args.data, args, known, with_values=False), m
-
-
 def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
     """The number of the matrix that --matrix names, the first by default."""
     position: int = model._position(0 if args.matrix is None else mode_in(args.matrix))
@@ -432,18 +410,9 @@ def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
 
 
 class QueriedCells(NamedTuple):
-    """Cells to predict.
+    """Cells to predict: coordinates or a DataFrame of labels X, values y or None, and the file's columns of the modes.
 
-    Attributes
-    ----------
-    X : (n, K) int64, or DataFrame of labels
-        What the model's `predict` takes.
-    y : (n,) float64, or words
-        The values; None where they were not asked for and the file need not hold them.
-    columns : DataFrame
-        The mode columns as the file has them.
-    extent : dict
-        Exposures of counts, as `predict` takes them; nothing where none were asked for.
+    `extent` holds exposures or numbers of trials, as `predict` takes them.
     """
 
     X: Any
@@ -621,9 +590,9 @@ def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool],
     matched: list[Any] = []
     for name, known, by_label in zip(columns.columns, model.labels_, labelled, strict=True):
         if by_label:
-            matched.append(_as_labels(columns[name], known))
+            matched.append(as_labels(columns[name], known))
             continue
-        at: Any = _as_rows(path, columns[name], base)
+        at: Any = as_rows(path, columns[name], base)
         if known is not None:  # None, which is no label, for rows that the model does not have
             inside = at < len(known)
             at = pd.Series(known.index.take(np.where(inside, at, 0))).astype(object).where(inside, None)
@@ -634,7 +603,8 @@ def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool],
     return pd.DataFrame(dict(enumerate(matched))).set_axis(range(len(names)) if None in names else names, axis=1)
 
 
-def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
+def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
+    """Indices of a file as numbers of rows from 0."""
     found = _finite(path, column)
     bad = (found != np.floor(found)) | (found < base)
     if bad.any():
@@ -646,7 +616,7 @@ def _as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
     return found.astype(np.int64) - base
 
 
-def _as_labels(column: pd.Series, labels: Labels) -> pd.Series:
+def as_labels(column: pd.Series, labels: Labels) -> pd.Series:
     """A column as labels of the model's kind: text as times or as numbers, numbers as text.
 
     What is no time is a label that the model does not know. The rows may all be new, so that the column alone does not

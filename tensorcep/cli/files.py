@@ -68,16 +68,10 @@ def _run_convert(args: argparse.Namespace) -> None:
     check_int("--seed", args.seed, 0)
     progress = shows_progress(args)
     tensor = with_zeros(read_data(args.data, args, progress), args)
-    tc.write_tensor(
-        tensor,
-        args.output,
-        index_base=args.out_index_base,
-        header=not args.out_no_header,
-        extended=args.extended,
-        value=args.value if args.header and args.value is not None else "y",
-        safe_csv=args.safe_csv,
-        verbose=progress,
-    )
+    how: dict[str, Any] = {"index_base": args.out_index_base, "header": not args.out_no_header}
+    how["value"] = args.value if args.header and args.value is not None else "y"
+    how |= {"extended": args.extended, "safe_csv": args.safe_csv, "verbose": progress}
+    tc.write_tensor(tensor, args.output, **how)
     if not args.quiet:
         show(f"{args.output}  {tensor!r}")
 
@@ -186,7 +180,7 @@ TENSORCEP_DATA names, or in the cache of pooch."""
 
 def _add_datasets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="one of those that the list shows")
-    options.add(parser, "datasets.output", "part", "fold", "safe_csv")
+    options.add(parser, "output", "part", "fold", "safe_csv")
 
 
 def _run_datasets(args: argparse.Namespace) -> None:
@@ -236,8 +230,8 @@ scores of their rows, too; of several matrices --data is given once for each, in
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser, "fit or stream")
-    options.add(parser, "report.output", required=True)
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
+    options.add(parser, "output", required=True)
     options.add(parser, "report.data", "wide")
     options.add_data(parser)
 

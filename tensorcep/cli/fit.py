@@ -30,8 +30,7 @@ DATA holds one line per observed entry: one column per mode, and the value. A ce
 zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
 {options.FILE_KINDS}."""
 
-# From more different values on they are no levels.
-MOST_LEVELS = 20
+MOST_LEVELS = 20  # from more different values on they are none
 # The estimators of tensors by what they observe, and the parameter that takes the word of a likelihood.
 ESTIMATOR_OF = {
     "values": ("CPRegressor", None),
@@ -66,7 +65,7 @@ COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
-    options.add(parser, "model.output", required=True)
+    options.add(parser, "output", required=True, metavar="MODEL")
     options.add_talk(parser)
     group = options.add_model(parser, "rank")
     options.add(group, "method", *(f"cep.{name}" for name in options.MESSAGES))
@@ -365,7 +364,8 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
         return tc.Features(features.set_axis(pd.Index(rows), axis=0))
     if table.shape[1] not in (2, 3) or not len(table):
         fail_value(f"--graph needs two columns of rows, and perhaps one of weights; '{path}' has {table.shape[1]}.")
-    ends = _rows(pd.concat([table.iloc[:, 0], table.iloc[:, 1]]), path, base, args).reshape(2, -1)
+    both = pd.concat([table.iloc[:, 0], table.iloc[:, 1]]).rename(table.columns[0])
+    ends = _rows(both, path, base, args).reshape(2, -1)
     edges = pd.DataFrame({"from": ends[0], "to": ends[1]}).infer_objects()
     return tc.Graph(edges if table.shape[1] == 2 else edges.assign(weight=table.iloc[:, 2].to_numpy()))
 
@@ -374,19 +374,16 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
     """Labels as those of the entries are, (n,); numbers of rows from 0 where the entries have indices from `base`."""
     import pandas as pd
 
+    from tensorcep.cli.cells import as_rows
     from tensorcep.entries.labels import numbers_of
 
     column = column.reset_index(drop=True)
+    if base is not None:
+        return as_rows(path, column, base)
     # A stream keeps labels of text files as text, as a later line may hold any.
-    stays = base is None and isinstance(getattr(args, "data", None), list)
-    text = pd.api.types.is_string_dtype(column.dtype)
-    found = np.asarray(column if stays or not text else numbers_of(column))
-    if base is None:
-        return found if found.dtype != object else np.where(found == "", np.array(None), found)
-    if found.dtype.kind not in "iu" or (len(found) and int(found.min()) < base):
-        bad = next((item for item in found.tolist() if not isinstance(item, int) or item < base), None)
-        fail_value(f"the rows of '{path}' must be indices that count from {base}, as the entries are; got {bad!r}.")
-    return found - base
+    stays = isinstance(getattr(args, "data", None), list) or not pd.api.types.is_string_dtype(column.dtype)
+    found = np.asarray(column if stays else numbers_of(column))
+    return found if found.dtype != object else np.where(found == "", np.array(None), found)
 
 
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:

@@ -70,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tensorcep {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(prog="tensorcep", metavar="COMMAND", dest="command", help=argparse.SUPPRESS)
     for command in COMMANDS:
         own = commands.add_parser(
             command.name,
@@ -86,17 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line, with the arguments of this process by default, and return its exit code.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments after the program's name; default: those of this process.
-
-    Raises
-    ------
-    SystemExit
-        With code 2 on wrong usage, and with code 0 after --help and --version.
+    Wrong usage raises SystemExit with code 2, --help and --version with code 0.
     """
     _open_streams()
     parser = build_parser()
@@ -183,7 +175,9 @@ def sentence_of(error: BaseException | str, parser: argparse.ArgumentParser) -> 
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: '{error.filename}'"
     options = options_of(parser)
-    text = error.in_shell(lambda name: options.get(name, name)) if isinstance(error, InvalidParameter) else str(error)
+    text = str(error)
+    if isinstance(error, InvalidParameter):
+        text = error.in_shell(lambda name: options.get(name, options.get(f"{name}s", name)))  # --ranks have a rank
     return in_options(" ".join(text.split()) or type(error).__name__, options)
 
 

@@ -29,18 +29,9 @@ MESSAGES = ("schedule", "damping", "dtype")  # settings of methods
 
 
 class Command(NamedTuple):
-    """One sub-command.
+    """One sub-command: what is typed, what comes after it, one line about it, and the text of its --help above options.
 
-    Attributes
-    ----------
-    name, arguments, help : str
-        What is typed, what comes after it, and one line about it.
-    add_arguments : callable
-        Takes the sub-command's parser.
-    run : callable
-        Takes the parsed arguments; writes results to stdout, everything else to stderr, and raises on errors.
-    description : str
-        Text above the options in its --help; default: the line of `help`.
+    `run` takes the parsed arguments, writes results to stdout, everything else to stderr, and raises on errors.
     """
 
     name: str
@@ -190,26 +181,17 @@ def integers_in(what: str, example: str) -> Callable[[str], list[int]]:
     return read
 
 
-def share_or_number(text: str) -> float | int:
-    """A share, or a whole number."""
-    try:
-        return int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a share or a whole number is expected; got {text!r}") from None
-
-
 def zeros_in(text: str) -> tuple[str, float]:
-    """How many zeros are asked for: ("all", 0), ("x", times the number of entries) or ("n", number)."""
+    """How many zeros are asked for: ("all", 1), ("x", times the number of entries) or ("n", number)."""
+    word, number = ("all", "1") if text == "all" else ("x", text[:-1]) if text.endswith("x") else ("n", text)
     try:
-        found = (
-            ("all", 1.0) if text == "all" else ("x", float(text[:-1])) if text[-1:] == "x" else ("n", float(int(text)))
-        )
+        size = float(number) if word == "x" else float(int(number))
     except ValueError:
-        found = ("n", -1.0)
-    if not 0.0 < found[1] < float("inf"):
+        size = -1.0
+    if not 0.0 < size < float("inf"):
         message = f"a number of zeros is expected, such as 1000, 3x the number of entries, or all; got {text!r}"
         raise argparse.ArgumentTypeError(message)
-    return found
+    return word, size
 
 
 class LikelihoodWords:
@@ -360,9 +342,9 @@ verbose : flag
     show progress bars even if stderr is no terminal, and how far a fit is to be believed
 quiet : flag
     show nothing but warnings and errors
-model.output : MODEL
-    file to write, usually .npz
-output : OUT, default=-
+output : FILE
+    file to write
+csv.output : OUT, default=-
     csv file to write; - is stdout
 predict.output : OUT, default=-
     csv or parquet file to write; - is csv on stdout
@@ -418,10 +400,6 @@ part : {train, test}
     alog, enron, dblp: which entries (default: train)
 fold : int N
     alog, enron: fold; dblp: test set (default: 1)
-datasets.output : FILE
-    write the entries to this file
-report.output : OUT.html
-    file to write
 report.data : list FILE
     entries with their values (several times)
 output_dir : DIR, default=.
@@ -458,7 +436,7 @@ READ: dict[str, Callable[[str], Any]] = {
     "sep": lambda text: text.replace("\\t", "\t"),  # which a shell hardly lets one type
     "shape": lambda text: tuple(integers_in("sizes", "200,100,200")(text.replace("x", ","))),
     "ranks": integers_in("ranks", "2,4,8"),
-    "test_size": share_or_number,
+    "test_size": lambda text: int(text) if text.isdecimal() else number_or(float)(text),
 }
 SHORT = {"output": ["-o"], "verbose": ["-v"], "quiet": ["-q"]}
 FLAGS: dict[str, dict[str, Any]] = {
@@ -528,11 +506,6 @@ def add_data(parser: argparse.ArgumentParser, *, fixed_rows: bool = False, exten
         add(group, "duplicates", choices=DUPLICATE_POLICIES)
         add(group, "shape")
     return group
-
-
-def add_model_file(parser: argparse.ArgumentParser, writer: str = "fit") -> None:
-    """Add MODEL, a file to read."""
-    parser.add_argument("model", metavar="MODEL", help=f"file that {writer} wrote")
 
 
 def add_talk(parser: argparse.ArgumentParser) -> None:

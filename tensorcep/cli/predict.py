@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,7 +73,7 @@ carry the names of the model's modes are taken by name. Cells in rows without tr
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser)
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
     parser.add_argument("data", metavar="DATA", help="file of the cells to predict, a folder, or a pattern in quotes")
     options.add(parser, "predict.output", "coverage", "safe_csv", "matrix")
     options.add_data(parser, fixed_rows=True, extents=True)
@@ -140,12 +141,15 @@ def _cells_of_matrix(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     """The cells of a file and what a model of matrices says of them."""
     from scipy.special import ndtri
 
-    from tensorcep.cli.cells import matrix_cells
+    from tensorcep.cli.cells import position_of_matrix, read_queries
     from tensorcep.likelihoods import get_likelihood
 
-    cells, m = matrix_cells(args, model)
+    m = position_of_matrix(args, model)
+    link = model._links[m]
+    known = SimpleNamespace(labels_=tuple(model._entity_labels[entity] for entity in (link.row, link.col)))
+    cells = read_queries(args.data, args, known, with_values=False)
     mean, sd = model.predict_cells(cells.X, m, return_std=True)
-    table, link = cells.named(), model._links[m]
+    table = cells.named()
     if get_likelihood(link.likelihood).observes == "labels":
         return table.assign(probability=mean)
     table = table.assign(mean=mean, sd=sd)
@@ -172,9 +176,9 @@ number of its lines."""
 
 
 def _add_score(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser, "fit or stream")
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
     parser.add_argument("data", metavar="DATA", help="file of observations")
-    options.add(parser, "output", "safe_csv", "top", "count")
+    options.add(parser, "csv.output", "safe_csv", "top", "count")
     options.add_data(parser, fixed_rows=True, extents=True)
 
 
@@ -227,9 +231,9 @@ Of a model of a tensor the entries of DATA are of new rows of the mode that --mo
 
 
 def _add_transform(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser)
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
     parser.add_argument("data", metavar="DATA", help="file of the entries of the new rows")
-    options.add(parser, "output", "safe_csv", "transform.mode", "matrix", "wide")
+    options.add(parser, "csv.output", "safe_csv", "transform.mode", "matrix", "wide")
     options.add_data(parser)
 
 
@@ -280,12 +284,12 @@ and upper of the loadings of the matrix that --mode names."""
 
 
 def _add_recommend(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser)
+    parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
     options.add(parser, "mode", required=True)
     options.add(parser, "given", "recommend.by")
     parser.add_argument("-n", type=int, default=10, help="rows for each combination (default: 10)")
     options.add(parser.add_mutually_exclusive_group(), "all", "exclude")
-    options.add(parser, "output", "coverage", "safe_csv")
+    options.add(parser, "csv.output", "coverage", "safe_csv")
 
 
 def _run_recommend(args: argparse.Namespace) -> None:
@@ -325,31 +329,27 @@ def _given(model: Any, text: str) -> tuple[str | int, Any]:
             fail_value(f"--given {name}= must be an index counted from 0, as the model has no labels; got {label!r}.")
         return mode, int(label)
     (row,) = known.rows([label], unknown="ignore")
-    return mode, _new_label(known.index, name, label) if row < 0 else known.index[int(row)]
+    return mode, _new_label(known, name, label) if row < 0 else known.index[int(row)]
 
 
-def _new_label(known: Any, mode: str, label: str) -> Any:
+def _new_label(known: tc.Labels, mode: str, label: str) -> Any:
     """A label that the model does not know, of the kind of those that it does."""
     import pandas as pd
 
-    kinds: tuple[tuple[Any, Any, str], ...] = (
-        (pd.api.types.is_numeric_dtype, pd.to_numeric, "number"),
-        (pd.api.types.is_datetime64_any_dtype, pd.to_datetime, "time"),
-    )
-    for is_one, convert, kind in kinds:
-        if is_one(known.dtype):
-            found = convert(label, errors="coerce")
-            if pd.isna(found):
-                such = f"a {kind}, as the labels of the model are, such as {known[0]}"
-                fail_value(f"--given {mode}= must be {such}; got {label!r}.")
-            return found
-    return label
+    from tensorcep.cli.cells import as_labels
+
+    (found,) = as_labels(pd.Series([label]), known)
+    if pd.isna(found) or (found == label and not pd.api.types.is_string_dtype(known.index)):
+        kind = "number" if pd.api.types.is_numeric_dtype(known.index) else "time"
+        such = f"a {kind}, as the labels of the model are, such as {known.index[0]}"
+        fail_value(f"--given {mode}= must be {such}; got {label!r}.")
+    return found
 
 
 def _add_components(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser, "fit or stream")
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
     options.add(parser, "mode", required=True)
-    options.add(parser, "output", "coverage", "safe_csv")
+    options.add(parser, "csv.output", "coverage", "safe_csv")
 
 
 def _run_components(args: argparse.Namespace) -> None:
@@ -362,13 +362,6 @@ COMMANDS = (
     Command("predict", "MODEL DATA", "predict cells, with their uncertainty", _add_predict, _run_predict, PREDICT),
     Command("score", "MODEL DATA", "score how odd observations are", _add_score, _run_score, SCORE),
     Command("recommend", "MODEL --mode MODE", "rank the rows of a mode", _add_recommend, _run_recommend, RECOMMEND),
-    Command(
-        "components",
-        "MODEL --mode MODE",
-        "write a mode's weights in the components",
-        _add_components,
-        _run_components,
-        COMPONENTS,
-    ),
+    Command("components", "MODEL --mode MODE", "write a mode's weights", _add_components, _run_components, COMPONENTS),
     Command("transform", "MODEL DATA", "place new rows in a model", _add_transform, _run_transform, TRANSFORM),
 )

@@ -36,17 +36,16 @@ if TYPE_CHECKING:
 
 STREAM = """\
 Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
-MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries. Rows
-that were not seen before are added as they come. Every batch is predicted before it is learned; --trace keeps the
-scores of batches, and --scores those of entries: columns as of score, and of the first batch, which nothing predicts,
-empty ones.
+MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
+not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
+those of entries, with the columns of score, which are empty in the first batch.
 
 MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
 --resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
 
 With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
-other, and the first batch has all columns. Rows are learned and let go; the columns' loadings are kept. Such a run is
-not resumed."""
+other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
+resumed."""
 
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
@@ -69,7 +68,7 @@ TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
-    options.add(parser, "model.output", required=True)
+    options.add(parser, "output", required=True, metavar="MODEL")
     options.add(parser, "safe_csv")
     options.add_talk(parser)
     group = parser.add_argument_group("stream")
@@ -383,7 +382,7 @@ def _stream_rows(args: argparse.Namespace) -> None:
     options.check_counts_of(args, "batch_size", "first_batch")
     model = matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
     n_batches = 0
-    for matrix in _whole_rows(_batches(args), args.index_base):
+    for matrix in _matrices(_batches(args), args.index_base):
         model.partial_fit(matrix)
         n_batches += 1
     model.save(args.output)
@@ -392,34 +391,28 @@ def _stream_rows(args: argparse.Namespace) -> None:
         show(f"components  {model.n_components_}\nmodel       {args.output}")
 
 
-@dataclasses.dataclass
-class RowBatch:
-    """Whole rows of a matrix, with the columns of the first batch and no row twice."""
-
+def _matrices(batches: Iterator[Batch], index_base: int) -> Iterator[tc.SparseTensor]:
+    """Matrices of whole rows, with the columns of the first one and no row twice."""
     columns: tc.Labels | None = None
-    seen: set[Any] = dataclasses.field(default_factory=set)
-
-    def matrix(self, rows: list[Any], cols: list[Any], values: np.ndarray, names: tuple[Any, ...]) -> tc.SparseTensor:
-        """The matrix of some entries, unless a row was there before, or a column is new."""
+    seen: set[Any] = set()
+    for rows, cols, values, names in _whole_rows(batches, index_base):
         labels, at = tc.Labels.from_column(rows, name=names[0])
-        again = [label for label in labels.index if label in self.seen]
+        again = [label for label in labels.index if label in seen]
         if again:
             fail_value(f"the entries of a row must follow each other; row {again[0]!r} came again; sort the file.")
-        self.seen.update(labels.index)
-        if self.columns is None:
-            self.columns = tc.Labels.from_column(cols, name=names[1])[0]
-        place = self.columns.rows(cols, unknown="ignore")
+        seen.update(labels.index)
+        columns = tc.Labels.from_column(cols, name=names[1])[0] if columns is None else columns
+        place = columns.rows(cols, unknown="ignore")
         if (place < 0).any():
             new = cols[int(np.argmax(place < 0))]
             fail_value(f"the first batch must have all columns; {new!r} came later; give a larger --first-batch.")
-        shape = len(labels), len(self.columns)
-        return tc.SparseTensor.from_coo(np.stack([at, place], axis=1), values, shape, labels=[labels, self.columns])
+        cells, shape = np.stack([at, place], axis=1), (len(labels), len(columns))
+        yield tc.SparseTensor.from_coo(cells, values, shape, labels=[labels, columns])
 
 
-def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tc.SparseTensor]:
-    """Matrices of whole rows: what is left of the last row of a batch goes to the next."""
-    made = RowBatch()
-    names: tuple[Any, ...] = (None, None)
+def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[list[Any], list[Any], np.ndarray, Any]]:
+    """Rows, columns, values and names of whole rows: what is left of the last row of a batch goes to the next."""
+    names: Any = (None, None)
     rest: tuple[list[Any], list[Any], np.ndarray] = ([], [], np.zeros(0))
     for batch in batches:
         if len(batch.names) != 2:
@@ -429,9 +422,9 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tc.Sparse
         whole = len(rows) - next((n for n, row in enumerate(reversed(rows)) if row != rows[-1]), len(rows))
         rest = rows[whole:], cols[whole:], values[whole:]
         if whole:
-            yield made.matrix(rows[:whole], cols[:whole], values[:whole], names)
+            yield rows[:whole], cols[:whole], values[:whole], names
     if rest[0]:
-        yield made.matrix(*rest, names)
+        yield *rest, names
 
 
 def _keys(batch: Batch, k: int, index_base: int) -> list[Any]:
@@ -450,7 +443,7 @@ can be run again. Checksums of what was learned are kept in MODEL, and a file th
 
 
 def _add_update(parser: argparse.ArgumentParser) -> None:
-    options.add_model_file(parser, "fit or stream")
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
     parser.add_argument("data", metavar="NEW", nargs="+", help="files of new entries, in the order to learn them")
     options.add(parser, "scores", "again", "count", "safe_csv", "quiet")
     options.add_data(parser, fixed_rows=True, extents=True)
@@ -474,7 +467,7 @@ def _run_update(args: argparse.Namespace) -> None:
     for path in args.data:
         cells = read_scored(path, args, model)
         tables.append(score_table(model, cells))
-        model.partial_fit(_spelled(cells.X, model), cells.y, **cells.extent)
+        model.partial_fit(cells.X, cells.y, **cells.extent)
     scores = pd.concat(tables, ignore_index=True)
     if args.scores is not None:
         with output(args.scores) as handle:
@@ -520,23 +513,6 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
         return None
     found = os.stat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _spelled(X: Any, model: Any) -> Any:
-    """Labels as the model has them: numbers of a file are text where the model's labels are, as those of streams."""
-    import pandas as pd
-
-    if not isinstance(X, pd.DataFrame):
-        return X
-    return X.assign(
-        **{
-            name: X[name].map(str)
-            for name, known in zip(X.columns, model.labels_, strict=True)
-            if known is not None
-            and pd.api.types.is_numeric_dtype(X[name].dtype)
-            and pd.api.types.infer_dtype(known.index) == "string"
-        }
-    )
 
 
 COMMANDS = (
