@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 EVALUATE = """\
 Score a model's predictions of the entries of DATA, which should not be those that it was fitted to.
 
-  real values   RMSE, MAE, mean log likelihood, CRPS, coverage of the 50, 80 and 95 % intervals
-  labels        AUC, average precision, log loss, Brier score, accuracy, expected calibration error
-  counts        RMSE, MAE, mean log likelihood, coverage; so too real values with a limit
-  levels        the same of the expected level, and accuracy; of words mean log likelihood and accuracy
+  real values   RMSE, MAE, log likelihood, CRPS, coverage of 50, 80 and 95 % intervals
+  labels        AUC, average precision, log loss, Brier score, accuracy, calibration
+  counts        RMSE, MAE, log likelihood, coverage; so too real values with a limit
+  levels        these of the expected level, and accuracy; of words two of them
 
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
 predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
@@ -115,7 +115,8 @@ Fit the entries of TRAIN by several methods, score each on those of TEST, and pr
   rmse, auc          accuracy of real values and counts, and of labels
   log_score          mean log predictive density or probability; higher is better
   coverage           share of values inside their 90 % interval
-  calibration_error  mean distance of coverages, or of predicted probabilities, from what is observed
+  calibration_error  mean distance of coverages, or of probabilities, from what is
+                     observed
   sweeps, seconds, peak_mb   what the fit took"""
 
 

@@ -80,9 +80,9 @@ SPLIT = """\
 Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
 
   entry   entries at random
-  time    those of the last times: --times names the mode or column; entries of one time stay together
-  row     some entries of each row of --mode, such as each user; the last ones where --times says when, or random ones;
-          a row keeps at least one entry to train on
+  time    those of the last times, by the mode or column --times; one time stays together
+  row     some entries of each row of --mode, such as each user, but not all: the last
+          ones where --times says when, or random ones
   group   rows of --mode with all their entries
 
 --test-size is a share (of entries; of group, of rows), or a whole number: of entries, times, entries of each row, rows.

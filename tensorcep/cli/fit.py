@@ -65,7 +65,7 @@ COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
-    options.add(parser, "output", required=True, metavar="MODEL")
+    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
     options.add_talk(parser)
     group = options.add_model(parser, "rank")
     options.add(group, "method", *(f"cep.{name}" for name in options.MESSAGES))

@@ -214,7 +214,9 @@ class LikelihoodWords:
 OPTIONS = """
 likelihood : NAME, default=gaussian
     gaussian: real values; probit, logit: labels 0/1, or two words; poisson, negbinomial: counts; counts: the one of
-    these two that they ask for; binomial: successes of trials; ordinal: ordered levels such as stars, not by stream
+    these two that they ask for; binomial: successes of trials; ordinal: ordered levels such as stars
+stream.likelihood : NAME, default=gaussian
+    gaussian, probit, logit, counts, poisson, negbinomial or binomial, as for fit
 cep.dtype : parameter
     storage of the messages of cep and laplace, and of the draws of samplers
 features : list MODE=FILE
@@ -246,15 +248,15 @@ zero_inflation : flag
 levels : A,B,C
     ordinal: the levels in their order, where they are words (default: that of the alphabet)
 seed : int N, default=0
-    of what is random
+    of the random numbers
 threads : N, default=all processors
-    no effect on the result
+    of the fit; the result does not depend on them
 rank : parameter
     number of components; auto: 3 to 20 by entries and rows, more where entries left out ask for them
 method : parameter
     <methods>; auto: gibbs (pg-gibbs for logit) where it fits, vmp for more than 100,000 counts, otherwise cep
 stream.threads : N, default=1
-    no effect on the result
+    of the fit; the result does not depend on them
 stream.method : {cep, vmp}, default=cep
     inside a batch
 stream.max_iter : N, default=200
@@ -302,7 +304,7 @@ again : flag
 format : {tns, csv, parquet, npz, mtx}
     of the file (default: by the extension)
 index_base : {0, 1}, default=1
-    what indices count from (labels: nothing)
+    what indices count from
 modes : A,B,C
     columns of the modes (default: all but the value)
 value : COLUMN
@@ -323,9 +325,7 @@ encoding : NAME
 drop_missing : flag
     leave out lines whose value is missing: empty, NA, nan, null, ...
 labels : switch
-    whether mode columns hold labels, not indices (default: labels if the columns have names)
-model.labels : switch
-    whether mode columns hold labels, not indices (default: as the model's rows are named)
+    whether mode columns hold labels, not indices (default: as the model has them, or if the columns have names)
 duplicates : str, default=error
     cells that occur twice
 shape : N,N,N
@@ -358,6 +358,8 @@ matrix : NAME
     of a model of matrices: which one (default: the first)
 mode : MODE
     the mode, or matrix: its name, or its position from 0
+recommend.mode : MODE
+    mode whose rows are ranked: its name, or its position from 0
 top : int N
     the N oddest alone, the oddest first
 transform.mode : MODE
@@ -501,7 +503,7 @@ def add_data(parser: argparse.ArgumentParser, *, fixed_rows: bool = False, exten
     add(group, "no_header", dest="header", action="store_false")
     add(group, "sep")
     add(group, "decimal", choices=(".", ","))
-    add(group, "encoding", "drop_missing", "model.labels" if fixed_rows else "labels")
+    add(group, "encoding", "drop_missing", "labels")
     if not fixed_rows:
         add(group, "duplicates", choices=DUPLICATE_POLICIES)
         add(group, "shape")

@@ -60,10 +60,11 @@ def _with_results(table: pd.DataFrame, results: Any) -> pd.DataFrame:
 PREDICT = """\
 Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
 
-  mean, sd, lower, upper       of a new observation, for real values and counts
-  probability, lower, upper    of a 1, for labels; the bounds are those of the probability itself; of labels that are
-                               words probability_yes, of the second of no and yes
-  level, mean, sd, lower, upper, probability_1, ...  of levels: the most probable one, and what is known of a new one
+  mean, sd, lower, upper       real values and counts: of a new observation
+  probability, lower, upper    labels: of a 1, and bounds of the probability; of
+                               words probability_yes, the second of no and yes
+  level, mean, sd, lower,      levels: the most probable one, and what is known
+  upper, probability_1, ...    of a new observation
 
 A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
 and upper of real values, mean and sd of counts, and probability of labels.
@@ -167,9 +168,9 @@ Score how odd the observations in DATA are under the model, and write them as cs
 
   value                     what was observed
   mean, sd                  of a new observation
-  surprise                  minus its log predictive density or mass, in nats: the larger, the odder
-  lower_tail, upper_tail    the probability of an observation as low, or as high, or more so
-  unseen                    whether a row of the cell had no training data, so that its prior was used
+  surprise                  minus its log predictive density or mass, in nats
+  lower_tail, upper_tail    probability of an observation as low, or as high
+  unseen                    whether a row of the cell had no training data
 
 DATA is read as for predict, and must hold values; with --count a line is an event, and the value of a cell is the
 number of its lines."""
@@ -285,7 +286,7 @@ and upper of the loadings of the matrix that --mode names."""
 
 def _add_recommend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="file that fit wrote")
-    options.add(parser, "mode", required=True)
+    options.add(parser, "recommend.mode", required=True)
     options.add(parser, "given", "recommend.by")
     parser.add_argument("-n", type=int, default=10, help="rows for each combination (default: 10)")
     options.add(parser.add_mutually_exclusive_group(), "all", "exclude")

@@ -68,7 +68,7 @@ TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
-    options.add(parser, "output", required=True, metavar="MODEL")
+    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
     options.add(parser, "safe_csv")
     options.add_talk(parser)
     group = parser.add_argument_group("stream")
@@ -76,9 +76,9 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     options.add(group, "forget", "revisit")
     group = parser.add_argument_group("model")
     options.add(group, "stream.model", "rank")
-    options.add(group, "likelihood", choices=options.LikelihoodWords("values", "labels", "counts"))
-    options.add(group, *options.STRUCTURE)
-    options.add(group, "zeros", help=argparse.SUPPRESS)  # to say what to do instead
+    options.add(group, "stream.likelihood", choices=options.LikelihoodWords("values", "labels", "counts"))
+    options.add(group, *(name for name in options.STRUCTURE if name != "graph"))
+    options.add(group, "graph", "zeros", help=argparse.SUPPRESS)  # to say what to do instead
     group = parser.add_argument_group("inference")
     options.add(group, "stream.method", "stream.max_iter", "tol", "seed", "stream.threads")
     options.add_data(parser, fixed_rows=True, extents=True)
