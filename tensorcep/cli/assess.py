@@ -15,7 +15,7 @@ from tensorcep.cli import options
 from tensorcep.cli.fit import estimator_of
 from tensorcep.cli.options import Command, check_output, output, shows_progress
 from tensorcep.cli.predict import load_model
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_int, fail_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +176,9 @@ def _run_ranks(args: argparse.Namespace) -> None:
 
     for path in (args.output, args.model):
         check_output(path, args.data)
-    model = estimator_of(args, rank=min(args.ranks), method=args.method)
+    for rank in args.ranks:
+        check_int("--ranks", rank)
+    model = estimator_of(args, rank=args.ranks[0], method=args.method)
     words = cells_of_words(args.data, args)
     X, y = (read_data(args.data, args), None) if words is None else words[1:]
     how = {"rule": "best" if args.best else "one_standard_error", "patience": args.patience, "random_state": args.seed}

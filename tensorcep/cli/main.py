@@ -175,9 +175,7 @@ def sentence_of(error: BaseException | str, parser: argparse.ArgumentParser) -> 
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: '{error.filename}'"
     options = options_of(parser)
-    text = str(error)
-    if isinstance(error, InvalidParameter):
-        text = error.in_shell(lambda name: options.get(name, options.get(f"{name}s", name)))  # --ranks have a rank
+    text = error.in_shell(lambda name: options.get(name, name)) if isinstance(error, InvalidParameter) else str(error)
     return in_options(" ".join(text.split()) or type(error).__name__, options)
 
 

@@ -417,14 +417,18 @@ def _shortened(item: Documented) -> Documented:
     return item._replace(text=f"{text[:1].lower()}{text[1:]}")
 
 
-DOCUMENTED = {name: _shortened(item) for name, item in documented(PARAMETERS).items()}
-for _name, _item in documented(CEP.__doc__ or "").items():
-    _methods = ", ".join(method for method, record in SETTINGS.items() if _name in record().get_params())
-    DOCUMENTED[f"cep.{_name}"] = _item._replace(text=f"{_methods}: {_shortened(_item).text}")
-DOCUMENTED |= {
-    name: DOCUMENTED[name]._replace(text=item.text) if item.type == "parameter" else item
-    for name, item in documented(OPTIONS.replace("<methods>", ", ".join(SETTINGS))).items()
-}
+def _all_documented() -> dict[str, Documented]:
+    """What is documented of parameters, of settings as "cep.damping", and here."""
+    found = {name: _shortened(item) for name, item in documented(PARAMETERS).items()}
+    for name, item in documented(CEP.__doc__ or "").items():  # which python -OO has not
+        methods = ", ".join(method for method, record in SETTINGS.items() if name in record().get_params())
+        found[f"cep.{name}"] = item._replace(text=f"{methods}: {_shortened(item).text}")
+    for name, item in documented(OPTIONS.replace("<methods>", ", ".join(SETTINGS))).items():
+        found[name] = found.get(name, item)._replace(text=item.text) if item.type == "parameter" else item
+    return found
+
+
+DOCUMENTED = _all_documented()
 # How values are read that no type tells of.
 READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("rank", "max_iter"), number_or(int, "auto")),
@@ -469,17 +473,8 @@ def add(group: Any, *keys: str, **how: Any) -> None:
 
 
 # What a model of a tensor is, and what some kinds of data have.
-STRUCTURE: tuple[str, ...] = (
-    "prior",
-    "features",
-    "series",
-    "graph",
-    "interactions",
-    "lower_limit",
-    "upper_limit",
-    "power",
-)
-STRUCTURE += ("zero_rate", "zero_inflation")
+STRUCTURE = ["prior", "features", "series", "graph", "interactions", "lower_limit", "upper_limit", "power"]
+STRUCTURE += ["zero_rate", "zero_inflation"]
 
 
 def add_model(parser: argparse.ArgumentParser, *more: str) -> Any:

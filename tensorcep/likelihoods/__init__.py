@@ -36,8 +36,8 @@ LIKELIHOODS: dict[str, Likelihood] = {
 }
 # What models of matrices call a likelihood.
 ALIASES = {"bernoulli": "logit"}
-# Words for likelihoods that a fit decides, with what they are observations of: one of the counts', and a law of levels.
-DECIDED = {"counts": "counts", "ordinal": "levels"}
+# Words for what a fit decides: one of the likelihoods of counts, and a law of ordered levels.
+DECIDED = {"counts": ("counts",), "levels": ("ordinal",)}
 
 
 def get_likelihood(name: Any) -> Likelihood:
@@ -68,8 +68,7 @@ def names_of(kind: str) -> tuple[str, ...]:
 
 def words_of(*kinds: str) -> tuple[str, ...]:
     """What a user may say for "values", "labels", "counts" or "levels", those that a fit decides first."""
-    decided = {kind: tuple(word for word, of in DECIDED.items() if of == kind) for kind in kinds}
-    return tuple(word for kind in kinds for word in (*decided[kind], *names_of(kind)))
+    return tuple(word for kind in kinds for word in (*DECIDED.get(kind, ()), *names_of(kind)))
 
 
 __all__ = ["ALIASES", "LIKELIHOODS", "Likelihood", "get_likelihood", "names_of", "words_of"]
