@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from tensorcep.core.checks import DUPLICATE_POLICIES, check_int, fail_value, optional_module, printable
-from tensorcep.core.docs import Documented, documented
 from tensorcep.core.persist.archive import atomic_write
+from tensorcep.core.settings import Documented, documented
 from tensorcep.cp.estimators.docs import PARAMETERS
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS

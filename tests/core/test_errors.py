@@ -8,7 +8,7 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.core.checks import InvalidParameter, check_choice, check_fraction, check_int, fail_value
-from tensorcep.core.docs import documented
+from tensorcep.core.settings import documented
 
 OPTIONS = {"rank": "--rank", "n_jobs": "--threads"}
 

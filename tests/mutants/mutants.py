@@ -242,8 +242,8 @@ PRIORS = (
     Mutant(
         "prior-learned-shift",
         "tensorcep/priors/normal_wishart.py",
-        "scatter = scatter + rows * n / (rows + n) * np.outer(average - centre, average - centre)",
-        "scatter = scatter + rows * np.outer(average - centre, average - centre)",
+        "scatter = scatter + rows * n / (rows + n) * np.outer(average - self.centre, average - self.centre)",
+        "scatter = scatter + rows * np.outer(average - self.centre, average - self.centre)",
         "The scatter of the rows counts the shift of their mean as if there were endless rows.",
         "tests/priors/test_learned.py",
         "normal_wishart",
@@ -326,7 +326,7 @@ STREAMS = (
     ),
     Mutant(
         "stream-forget-noise",
-        "tensorcep/cp/stream/unlearn.py",
+        "tensorcep/cp/stream/reservoir.py",
         "rest = noise_without(noise, lost)",
         "rest = noise_without(noise, lost)._replace(b=noise.b)",
         "Entries that are forgotten leave their squared errors in the noise.",

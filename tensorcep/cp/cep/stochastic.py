@@ -10,12 +10,10 @@ import numpy as np
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
-from tensorcep.cp.meanfield.columns import Orders, orders_of
-from tensorcep.cp.meanfield.row_update import arranged
 from tensorcep.cp.messages.cavities import clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
-from tensorcep.cp.model.columns import encoded
+from tensorcep.cp.model.columns import Orders, arranged, encoded, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
@@ -38,7 +36,7 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.rule
+    rows, rule = state.rows, state.own.rule
     average, cavity = _average(state, problem)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
@@ -60,8 +58,8 @@ def in_closed_form(rule: Rule) -> bool:
 
 def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
     """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.prior
-    counts = np.maximum(state.sums.counts, 1.0)[:, None]
+    rows, prior = state.rows, state.hyper.now
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
     average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
@@ -195,7 +193,7 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
-    second, means = (arranged(k, order, numbers, problem, executor) for order in (orders.products, orders.means))
+    second, means = (arranged(k, order, numbers, first, executor) for order in (orders.products, orders.means))
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)
     second[own, P + R * C :] = times_in_sum(C)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.core.docs import fill_docstring
+from tensorcep.core.settings import fill_docstring
 
 # Read by the shell, too, whose options these are.
 PARAMETERS = """rank : int or "auto", default="auto"

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.columns import CLAMPED, FreeColumns, encoded, padded_columns
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import RowState, diagonal, seen_rows
+from tensorcep.cp.model.rows import RowState, seen_rows
 from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.priors.base import of_mode
-from tensorcep.priors.laws import Drift, ModePrior, Slopes
+from tensorcep.priors.base import Drift, ModePrior, Slopes, of_mode
 
 
 def columns_of(problem: Problem) -> FreeColumns:

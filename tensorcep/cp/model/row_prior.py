@@ -13,24 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import RowState, diagonal, initial_prior
-from tensorcep.kernels.rows import row_divergences, row_moments
+from tensorcep.cp.model.rows import RowState, initial_prior
+from tensorcep.kernels.rows import row_divergences
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.base import (
     Conditional,
     Coupled,
+    LearnedPrior,
+    RowSites,
     conditional_of_modes,
     for_kernel,
     in_modes,
+    moments_of,
     moments_per_mode,
     of_rows,
 )
-from tensorcep.priors.coupled import Joint, in_place, marginals
-from tensorcep.priors.gmrf import Field, gap_moments
-from tensorcep.priors.laws import RowSites
-from tensorcep.priors.ou_process import LOG_2PI, Chained, laws_of_mode, moments_at
+from tensorcep.priors.coupled import Joint, in_place
+from tensorcep.priors.ou_process import LOG_2PI, Chained
 from tensorcep.priors.solvers.chain import Marginals
 
 
@@ -47,6 +48,8 @@ class PriorFactor(NamedTuple):
         log|Lam| / 2 of `now`.
     bound : float
         What uncertainty of the prior adds to the bound (0 for a fixed one).
+    marginals : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
     chained : tuple of Chained or None
         The prior of the rows of each mode that is a series, where it is learned.
     """
@@ -55,11 +58,16 @@ class PriorFactor(NamedTuple):
     mean: np.ndarray
     half_log_det: np.ndarray
     bound: float
+    marginals: tuple[Marginals | None, ...]
     chained: tuple[Chained | None, ...] = ()
 
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""
         return self.chained[k] if self.chained else None
+
+    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
+        """The same after an update of the coupled rows of mode k."""
+        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
 
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
@@ -70,33 +78,24 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     half_log_det = np.empty(len(rows.mean))
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
-    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
+    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
 
 
-def learned_from_rows(
-    prior: PriorFactor, problem: Problem, rows: RowState, found: tuple[Marginals | None, ...] = ()
-) -> PriorFactor:
-    """The optimal factor of the prior given the rows, `found` together where they are coupled; a fixed one as it is."""
-    now = prior.now
-    if now.modes is None:
+def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
+    """The optimal factor of the prior given the rows; a fixed one as it is."""
+    now, shape, law = prior.now, problem.shape, problem.prior
+    if now.modes is None or not isinstance(law, LearnedPrior):
         return prior
-    coupled = [coupled_moments(k, problem, rows, found[k] if found else None) for k in range(len(problem.shape))]
-    posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape), coupled)
-    modes = problem.prior.expectation(now.modes, posterior)
-    half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
-    new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, problem.prior, modes, problem.shape)
+    coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
+    modes, posterior = law.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
+    half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], shape)
+    new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, law, modes, shape)
     if mean is not modes.mean:
-        bounds = itertools.pairwise(offsets(problem.shape).tolist())
+        bounds = itertools.pairwise(offsets(shape).tolist())
         eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
         new = new._replace(eta=np.concatenate(eta))
-    chained = chained_of(posterior, len(problem.shape))
-    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), chained)
-
-
-def chained_of(posterior: Any, K: int) -> tuple[Chained | None, ...]:
-    """The expected prior of the rows of each of K modes that are coupled, under the posterior of its parameters."""
-    drifts = getattr(posterior, "drifts", (None,) * K)
-    return tuple(None if q is None else q.chained for q in drifts)
+    chained = tuple(law.chained(k, posterior) for k in range(len(shape)))
+    return PriorFactor(new, mean, half_log_det, law.bound(posterior), prior.marginals, chained)
 
 
 def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
@@ -120,7 +119,7 @@ def rows_together(
     moments; `natural_again` gives them natural parameters.
     """
     own = in_place(prior.of)
-    found = marginals(prior, Lam[own], eta[own], precision)
+    found = prior.marginals(Lam[own], eta[own], precision)
     if found.told is None:
         D = prior.own.shape[1]
         told = precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]
@@ -151,25 +150,19 @@ def natural_by_mode(problem: Problem, rows: RowState, found: Sequence[Marginals 
 def natural_again(of: Any, first: int, rows: RowState) -> None:
     """Give the coupled rows of a mode, whose first packed row is `first`, the natural parameters of their moments."""
     own = first + of.place
-    mean, cov = rows.mean[own], rows.cov[own]
-    natural, precision, good = np.empty_like(mean), np.empty_like(cov), np.empty(len(own))
-    row_moments(0, len(own), cov, mean, natural, precision, good)  # of a covariance the "covariance" is the precision
-    rows.Lam[own], rows.eta[own] = precision, natural
+    rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
 
 
-def rows_bound(
-    prior: PriorFactor,
-    rows: RowState,
-    shape: tuple[int, ...],
-    executor: Executor,
-    found: tuple[Marginals | None, ...] = (),
-) -> float:
+def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence, coupled = np.empty(len(rows.mean)), 0.0
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
-            divergence[a:b], coupled = prior.half_log_det[a:b], coupled + _of_series(series, a, rows, found[k])
+            divergence[a:b], coupled = (
+                prior.half_log_det[a:b],
+                coupled + _of_series(series, a, rows, prior.marginals[k]),
+            )
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)
@@ -226,10 +219,7 @@ def _in_gaps(
     """Natural parameters of the rows of a series or a graph that have no entries, given those that have some."""
     modes: Any = now.modes
     of, R = problem.prior.axis(k), rows.mean.shape[1]
-    if isinstance(of, Field):
-        mean, cov = gap_moments(of, modes, k, None if found is None else found.told)
-    else:
-        known = (of.clock.at(seen), rows.mean[own][seen], rows.cov[own][seen])
-        mean, cov = moments_at(of.clock, *known, laws_of_mode(modes, k), of.clock.at(~seen))
+    told = None if found is None else found.told
+    mean, cov = of.unseen(modes, k, seen, rows.mean[own], rows.cov[own], told)
     precision = np.linalg.inv(unpack(cov, R))
     return pack(precision), np.einsum("nij,nj->ni", precision, mean)

@@ -30,7 +30,6 @@ from tensorcep.cp.workers.site_files import Shelf
 from tensorcep.cp.workers.snapshot import ChainsNow, MessagesNow, RowsNow, kept_of, restored, snapshot_of, stored_by
 from tensorcep.entries.dask import frame_of_dask
 from tensorcep.entries.tables import UNSAID, is_of
-from tensorcep.priors.base import clocks_of
 
 # A fit on the workers of a cluster: what it takes, and what is kept of it, so that it can go on after any end.
 #
@@ -187,7 +186,7 @@ def _why_not(plan: Plan) -> str | None:
         return "workers fit entries of one noise or dispersion, without fixed modes"
     if plan.engine.method.capabilities.passes_messages and not can_be_passed(likelihood):
         return f"workers pass no messages of the likelihood {likelihood.name!r}"
-    if any(clock is not None for clock in clocks_of(problem.prior)):
+    if any(clock is not None for clock in problem.prior.clocks):
         return "workers do not fit rows that are a series or a graph"
     if on_scratch(problem.entries.y):
         return "workers take entries that lie in memory, not on scratch"

@@ -10,7 +10,7 @@ from tensorcep.cp.methods import get_method
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
-from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, revisit, revisited, slots_of_new
+from tensorcep.cp.stream.reservoir import Sample, after_revisit, empty_reservoir, revisit, slots_of_new
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -29,8 +29,8 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     how = {"keep": keep, "time": time, "seed": 5, "likelihood": record}
     made = revisit(state, reservoir, coords, y, capacity=capacity, **how)
     result = learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
-    posterior, reservoir = revisited(made, result.posterior, result.state.messages)
-    return adf.absorbed(state, made.batch, posterior), reservoir
+    posterior, reservoir = after_revisit(made, result.posterior, result.state.messages)
+    return adf.absorb(state, made.batch, posterior), reservoir
 
 
 @each("keep", [1.0, 0.8])
@@ -49,7 +49,7 @@ def test_revisit_leaves_a_conjugate_posterior_as_it_is(keep, capacity):
         for time, part in enumerate((slice(0, 4), slice(4, 6), slice(6, 9))):
             state, reservoir = learned(state, reservoir, coords[part], y[part], size, keep=keep, time=float(time))
         states.append(state)
-    assert reservoir.revisited == (3 + 3 if capacity == 3 else 4 + 6)
+    assert reservoir.after_revisit == (3 + 3 if capacity == 3 else 4 + 6)
     assert reservoir.skipped == 0
     plain, again = (adf.posterior_of(state, keep) for state in states)
     np.testing.assert_allclose(again.Lam[0], plain.Lam[0], rtol=1e-9)
@@ -73,7 +73,7 @@ def test_revisit_skips_and_counts_entries_without_which_a_row_is_no_gaussian():
     how = {"keep": 1.0, "time": 1.0, "seed": 5, "likelihood": get_likelihood("probit")}
     made = revisit(state, reservoir, np.array([[2, 2]]), np.ones(1), capacity=2, **how)
     np.testing.assert_array_equal(made.held, [1])
-    assert (made.reservoir.revisited, made.reservoir.skipped) == (1, 1)
+    assert (made.reservoir.after_revisit, made.reservoir.skipped) == (1, 1)
     np.testing.assert_array_equal(made.batch.used[0], [1, 2])
     state, after = learned(state, reservoir, np.array([[2, 2]]), np.ones(1), 2, "probit", time=1.0)
     np.testing.assert_array_equal(adf.posterior_of(state, 1.0).Lam[0], before.Lam[0])
