@@ -17,7 +17,7 @@ import tensorcep as tc
 from tensorcep.cli import options
 from tensorcep.cli.options import STDOUT, Command, check_output, is_given, mode_in, option_of, show, shows_progress
 from tensorcep.core.arrays import bytes_of
-from tensorcep.core.checks import check_choice, check_file, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_file, check_int, fail_value, word_or_range
 from tensorcep.cp.settings.registry import SETTINGS
 
 if TYPE_CHECKING:
@@ -272,6 +272,8 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     if parameter is not None and word != "counts":
         params[parameter] = word
     params |= {special: getattr(args, special) for special in SPECIAL if is_given(args, special)}
+    if "zero_rate" in params:
+        word_or_range("zero_rate", params["zero_rate"], ("auto",), 0.0, 1.0, include_low=False)
     if params.get("lower_limit") == "none":
         params["lower_limit"] = None
     if "noise" in params:

@@ -154,8 +154,8 @@ def _once_shown(parser: argparse.ArgumentParser) -> Callable[..., None]:
 
 # The library's sentences as a user of the shell should read them.
 
-# Parameters that the shell calls otherwise, and what has no option of its own.
-CALLED = {"n_jobs": "--threads", "random_state": "--seed"}
+# Parameters that the shell calls otherwise, or that are none of its own, and what has no option by its name.
+CALLED = {"n_jobs": "--threads", "random_state": "--seed", "labels": "labels"}
 OTHERWISE = {
     "value=None": "--count",
     "exclude='seen'": "leaving out what was seen",
@@ -200,7 +200,7 @@ def in_options(text: str, options: dict[str, str]) -> str:
     for words, said in OTHERWISE.items():
         text = text.replace(words, said)
     names = "|".join(name for name in options if name.isidentifier())
-    no_words = "|".join(name for name in options if name.isidentifier() and ("_" in name or name == "tol"))
+    no_words = "|".join(name for name in options if name.isidentifier() and ("_" in name or name in ("tol", "damping")))
 
     def option(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"]
