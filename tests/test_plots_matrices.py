@@ -11,7 +11,7 @@ import pytest
 
 import tensorcep as tc
 from tensorcep import plots
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.factor_models.settings import Gibbs
 
 figures = pytest.importorskip("matplotlib.figure")

@@ -16,7 +16,7 @@ import pytest
 from helpers.source_graph import ROOT
 
 from tensorcep import demo, load
-from tensorcep.cli import COMMANDS
+from tensorcep.cli.main import COMMANDS
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -72,7 +72,7 @@ def test_site_public_objects_have_examples() -> None:
 
 
 def test_site_every_command_is_on_the_page_of_the_shell() -> None:
-    from tensorcep.cli import COMMANDS
+    from tensorcep.cli.main import COMMANDS
 
     text = reference.shell_page()
     assert [command.name for command in COMMANDS if f"\n## {command.name}\n" not in text] == []
@@ -88,7 +88,7 @@ def test_site_pages_do_what_they_say() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 def test_site_shell_of_the_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorcep.cli import main
+    from tensorcep.cli.main import main
 
     monkeypatch.chdir(tmp_path)
     lines = pages.commands(SITE / "start.md")
@@ -107,7 +107,7 @@ def test_site_code_is_either_run_or_named_in_the_shell() -> None:
 def test_site_prose_names_options_that_exist() -> None:
     import argparse
 
-    from tensorcep.cli import build_parser
+    from tensorcep.cli.main import build_parser
 
     parser = build_parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))

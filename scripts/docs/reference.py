@@ -19,7 +19,7 @@ from scripts.docs.public import (
     of_records,
 )
 from scripts.docs.public import of_settings as settings_of
-from tensorcep.cli import build_parser
+from tensorcep.cli.main import build_parser
 
 FAMILY = {
     "methods": "of tensors",

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.stats import nbinom
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.init import residual
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood

@@ -409,7 +409,7 @@ WORKERS = (
 SHELL = (
     Mutant(
         "shell-exit-code",
-        "tensorcep/cli/__init__.py",
+        "tensorcep/cli/main.py",
         "            return 1",
         "            return 0",
         "A command that failed ends with the exit code of success.",
@@ -418,7 +418,7 @@ SHELL = (
     ),
     Mutant(
         "shell-header-lost",
-        "tensorcep/cli/_predict.py",
+        "tensorcep/cli/predict.py",
         "header=n == 0",
         "header=n > 0",
         "Predictions as csv begin without the names of their columns.",

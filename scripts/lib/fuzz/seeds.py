@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.methods import CEP
 
 # What resumes the checkpoint.

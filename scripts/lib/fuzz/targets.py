@@ -16,7 +16,7 @@ import pandas as pd
 import tensorcep as tc
 from scripts.lib.fuzz.changes import Rng, in_archive, in_bytes, in_table, in_tree, pick
 from scripts.lib.fuzz.seeds import SEPARATORS, STREAM
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.core.checks import INFINITE
 from tensorcep.entries.io import read_batches
 

@@ -9,7 +9,7 @@ from helpers.cases import each
 from scipy import stats
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.calibration.prequential import LogDispersion, Standing
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP
