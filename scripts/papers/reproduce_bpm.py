@@ -2,7 +2,8 @@
 
     python -m scripts.papers.reproduce_bpm                                   # ionosphere and sonar, 40 splits
     python -m scripts.papers.reproduce_bpm --data heart,thyroid --heart heart.dat --thyroid new-thyroid.data
-    python -m scripts.papers.reproduce_bpm --data toy --figure toy.png       # three points, as in figure 3
+    python -m scripts.papers.reproduce_bpm --data toy --json toy.json        # three points, as in figure 3
+    python -m scripts.papers.draw toy.json --metric error --x flops -o toy.png
 
 Each data set is split 60 : 40 at random, standardised by the training part, and classified with zero slack and a
 Gaussian kernel of standard deviation 3. Published test errors (EP, mean over 40 splits): heart .203, thyroid .037,
@@ -26,8 +27,8 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from scripts.lib.common import Row, parser, report, row, say, words
-from scripts.papers.baselines.bayes_point import draw_toy, toy_errors
+from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.papers.baselines.bayes_point import toy_errors
 from tensorcep import BayesPointMachine, datasets
 from tensorcep.datasets import Points
 
@@ -111,7 +112,6 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--kernels", type=words(*LENGTH_SCALES), default="half", help="half, whole (default: %(default)s)")
     p.add_argument("--intercept", type=words("0", "1"), default="0", help="0, 1 or both (default: %(default)s)")
     p.add_argument("--tol", type=float, default=1e-4, help="tolerance of EP (default: %(default)s)")
-    p.add_argument("--figure", type=Path, help="draw the toy into this file (needs matplotlib)")
     p.add_argument("--heart", type=Path, help="the user's file of the Statlog heart data")
     p.add_argument("--thyroid", type=Path, help="the user's file of the new-thyroid data")
     options = p.parse_args(arguments)
@@ -125,8 +125,6 @@ def main(arguments: list[str] | None = None) -> None:
         for kernel in options.kernels:
             for intercept in options.intercept:
                 rows.extend(measure(name, points, kernel, intercept == "1", options))
-    if options.figure:
-        draw_toy(options.figure)
     report(rows, options.json)
 
 

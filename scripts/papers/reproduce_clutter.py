@@ -1,7 +1,7 @@
 """The clutter problem of Minka (2001), figures 1 and 2: cost against accuracy of six methods, and their posteriors.
 
     python -m scripts.papers.reproduce_clutter    # n = 20: typical, with a mode far out, three modes; n = 200
-    python -m scripts.papers.reproduce_clutter --figure clutter.png
+    python -m scripts.papers.draw rows.json --metric path_log_evidence,path_mean --x flops --panel data,metric -o c.png
 
 Exact values come from a grid. Cost is in floating point operations, counted as in `baselines.clutter`, as in the paper,
 and in seconds of the whole run here (EP is compiled, the other methods are numpy). For each method: evidence, mean and
@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scripts.lib.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, parser, report, row, say, words
 from scripts.papers.baselines.clutter import (
     LISTED,
     METHODS,
@@ -29,7 +28,6 @@ from scripts.papers.baselines.clutter import (
     Estimate,
     exact,
     fit_ep,
-    log_joint,
     simulate,
 )
 
@@ -37,9 +35,6 @@ N_LARGE = 200
 # A draw with three modes, found by going through seeds.
 THREE_MODES_SEED = 3407
 DATA = ("typical", "listed", "modes", "n200")
-COLOURS = dict(zip(METHODS, ("black", "dimgrey", "tab:blue", "tab:orange", "tab:green", "tab:red"), strict=True))
-MARKS = {"ep": "x-", "adf": "s", "laplace": "o-", "vb": "o-", "importance": ".-", "gibbs": ".-"}
-POSTERIORS = ("ep", "laplace", "vb")
 
 
 def observations(name: str, seed: int) -> np.ndarray:
@@ -80,15 +75,14 @@ def errors(path: list[Estimate], truth: Estimate, part: str) -> np.ndarray:
     return np.array([abs(getattr(found, part) - getattr(truth, part)) for found in path])
 
 
-def measure(name: str, y: np.ndarray, options: Any) -> tuple[list[Row], dict[str, list[Estimate]], Estimate]:
-    """Rows of one data set; the estimates of every method, and the exact posterior."""
+def measure(name: str, y: np.ndarray, options: Any) -> list[Row]:
+    """Rows of one data set: every method at its end, and its errors along the way."""
     truth = exact(y)
     common = {"data": name, "n": len(y)}
     rows = [row(part, getattr(truth, part), method="exact", **common) for part in ("log_evidence", "mean", "var")]
-    paths: dict[str, list[Estimate]] = {}
     cost = math.inf
     for method in ["ep", *[m for m in options.methods if m != "ep"]]:
-        path = paths[method] = work_of(method, y, options)()
+        path = work_of(method, y, options)()
         cost = path[-1].flops if method == "ep" else cost
         end, setting = path[-1], {"method": method, **common}
         if method not in SAMPLERS:
@@ -101,66 +95,10 @@ def measure(name: str, y: np.ndarray, options: Any) -> tuple[list[Row], dict[str
             early = found[[estimate.flops <= cost for estimate in path]]
             if method != "ep":
                 rows.append(row(f"error_{part}_at_ep_cost", early[-1], **setting))
+            at = {"data": name, "method": method}
+            rows += [row(f"path_{part}", e, **at, flops=step.flops) for e, step in zip(found, path, strict=True)]
         say(f"{name} {method}: log evidence {end.log_evidence:.5f}, mean {end.mean:.5f}, {end.flops:.3g} operations")
-    return rows, paths, truth
-
-
-def draw(results: dict[str, tuple[np.ndarray, dict[str, list[Estimate]], Estimate]], file: Path) -> None:
-    """One column for each data set: errors of evidence and mean against cost, and the posteriors."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(4, len(results), figsize=(4.8 * len(results), 13.0), squeeze=False)
-    for column, (name, (y, paths, truth)) in enumerate(results.items()):
-        for line, part in enumerate(("log_evidence", "mean")):
-            ax = axes[line, column]
-            for method, path in paths.items():
-                cost, error = [found.flops for found in path], errors(path, truth, part)
-                style = {"color": COLOURS[method], "markersize": 4, "linewidth": 1}
-                ax.loglog(cost, error, MARKS[method], label=method, **style)
-            ax.set_xlabel("floating point operations")
-            ax.set_ylabel(f"error of the {part.replace('_', ' ')}")
-        axes[0, column].set_title(f"{name}, n = {len(y)}")
-        _draw_posteriors(axes[2, column], y, paths, truth)
-        _draw_table(axes[3, column], paths, truth)
-    axes[0, 0].legend(fontsize=8)
-    axes[2, 0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
-    say(f"wrote {file}")
-
-
-def _draw_posteriors(ax: Any, y: np.ndarray, paths: dict[str, list[Estimate]], truth: Estimate) -> None:
-    width = 4.0 * math.sqrt(truth.var)
-    x = np.linspace(truth.mean - width, truth.mean + width, 800)
-    ax.plot(x, np.exp(log_joint(y, x) - truth.log_evidence), color="lightgrey", linewidth=4, label="exact")
-    for method in POSTERIORS:
-        if method in paths:
-            end = paths[method][-1]
-            density = np.exp(-0.5 * (x - end.mean) ** 2 / end.var) / math.sqrt(2.0 * math.pi * end.var)
-            ax.plot(x, density, color=COLOURS[method], linewidth=1, label=method)
-    ax.set_xlabel("x")
-    ax.set_ylabel("posterior density")
-
-
-def _draw_table(ax: Any, paths: dict[str, list[Estimate]], truth: Estimate) -> None:
-    ends = {"exact": truth, **{method: path[-1] for method, path in paths.items()}}
-    cells = [
-        [method, f"{end.log_evidence:.4f}", f"{end.mean:.4f}", f"{end.var:.4f}", _cost(end.flops)]
-        for method, end in ends.items()
-    ]
-    ax.axis("off")
-    table = ax.table(cells, colLabels=["method", "log evidence", "mean", "variance", "operations"], loc="center")
-    table.auto_set_font_size(False)
-    table.set_fontsize(8)
-    table.scale(1.0, 1.4)
-
-
-def _cost(flops: float) -> str:
-    return f"{flops:.1e}" if math.isfinite(flops) else ""
+    return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -168,18 +106,11 @@ def main(arguments: list[str] | None = None) -> None:
     p = parser(__doc__, data=",".join(DATA), methods=",".join(METHODS), seed=0)
     p.add_argument("--draws", type=int, default=20_000, help="draws of the samplers (default: %(default)s)")
     p.add_argument("--repeats", type=int, default=3, help="timed runs of each method (default: %(default)s)")
-    p.add_argument("--figure", type=Path, help="draw the errors and posteriors into this file (needs matplotlib)")
     options = p.parse_args(arguments)
     options.methods = words(*METHODS)(",".join(options.methods))
     rows: list[Row] = []
-    results = {}
     for name in words(*DATA)(",".join(options.data)):
-        y = observations(name, options.seed)
-        found, paths, truth = measure(name, y, options)
-        rows += found
-        results[name] = (y, paths, truth)
-    if options.figure:
-        draw(results, options.figure)
+        rows += measure(name, observations(name, options.seed), options)
     report(rows, options.json)
 
 

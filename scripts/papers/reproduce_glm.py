@@ -1,8 +1,9 @@
 """Probit and logistic regression as in the CEP paper: tables 1 and 2 (six data sets, five splits), and figures 1 and 2.
 
     python -m scripts.papers.reproduce_glm --tables                               # as published, and at convergence
-    python -m scripts.papers.reproduce_glm --simulations --figure kl.png          # figure 1: KL to NUTS against time
-    python -m scripts.papers.reproduce_glm --tables --seconds-figure seconds.png  # figure 2: seconds of each method
+    python -m scripts.papers.reproduce_glm --simulations --json rows.json         # figure 1: KL to NUTS against time
+    python -m scripts.papers.draw rows.json --metric kl_curve --x seconds --panel data,setting -o kl.png
+    python -m scripts.papers.draw tables.json --metric loglik --x data --y seconds --panel link,setting -o seconds.png
     python -m scripts.papers.reproduce_glm --tables --methods is --folds 1        # slow: about a second a sweep
 
 Settings "published" are those of the authors' code: prior N(0, 1), no intercept, messages of precision 1e-6 at first,
@@ -59,8 +60,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib.common import Row, parser, report, row, say
-from scripts.papers.glm_figures import draw_curves, draw_seconds
+from scripts.benchmarks.common import Row, parser, report, row, say
 from scripts.papers.glm_fits import (
     CONDITIONAL,
     CONVERGED_TOL,
@@ -160,8 +160,8 @@ def of_precisions(found: datasets.Simulation, mean: np.ndarray, cov: np.ndarray)
     return divergence(found, mean, 1.0 / np.diag(np.linalg.inv(cov)))
 
 
-def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tuple[list[Row], np.ndarray]:
-    """KL after the fit, with and without the shift of the mean, and the curve (seconds, sweep, KL)."""
+def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> list[Row]:
+    """KL after the fit, with and without the shift of the mean, and along the way."""
     found = datasets.load_simulation(name)
     published = setting == "published"
     problem = problem_of(found.train, name.split("-")[0], published and method in CONDITIONAL, effort.seed)
@@ -201,30 +201,26 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
     rows = [row("kl", kl, **about), row("kl_without_shift", divergence(found, found.mean, posterior.cov), **about)]
     if posterior.cov.ndim == 2:
         rows.append(row("kl_of_precisions", of_precisions(found, posterior.mean, posterior.cov), **about))
-    elapsed = np.cumsum(steps)
-    return rows, np.array([(elapsed[sweep - 1], sweep, value) for sweep, value in curve]).reshape(-1, 3)
+    elapsed, at = np.cumsum(steps), {int(n) for n in np.geomspace(1, max(1, len(curve)), 60)}
+    along = [(sweep, value, {"sweep": sweep, "seconds": elapsed[sweep - 1]}) for sweep, value in curve if sweep in at]
+    return rows + [row("kl_curve", value, **{**about, **where}) for _, value, where in along]
 
 
-def run_simulations(methods: list[str], effort: Effort, figure: str | None) -> list[Row]:
+def run_simulations(methods: list[str], effort: Effort) -> list[Row]:
     """Figure 1."""
     rows: list[Row] = []
-    curves: dict[tuple[str, str], np.ndarray] = {}
     for name in SIMULATIONS:
         found = datasets.load_simulation(name)
         rows.append(row("kl_of_precisions", of_precisions(found, found.mean, found.cov), data=name, method="nuts"))
         for method in methods:
             for setting in settings_of(method, simulated=True):
-                new, curve = simulation_rows(name, method, setting, effort)
-                rows += new
+                new = simulation_rows(name, method, setting, effort)
                 say(f"{name} {method} {setting}: KL {new[0]['value']:.4f}")
-                if len(curve):
-                    curves[name, method] = curve
-    if figure and curves:
-        draw_curves(curves, figure)
+                rows += new
     return rows
 
 
-def run_tables(names: list[str], folds: list[int], methods: list[str], effort: Effort, figure: str | None) -> list[Row]:
+def run_tables(names: list[str], folds: list[int], methods: list[str], effort: Effort) -> list[Row]:
     """Tables 1 and 2, and figure 2."""
     rows: list[Row] = []
     warm_up(names[0], methods)
@@ -233,10 +229,7 @@ def run_tables(names: list[str], folds: list[int], methods: list[str], effort: E
             for fold in folds:
                 rows += table_rows(data, link, fold, method, setting, effort)
             say(f"{data} {link} {method} {setting}: {means(rows)[-2]['value']:.4f}")
-    found = means(rows)
-    if figure:
-        draw_seconds(found, figure)
-    return [*rows, *found]
+    return [*rows, *means(rows)]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -245,10 +238,6 @@ def main(arguments: list[str] | None = None) -> None:
     args_of.add_argument("--draws", type=int, default=100_000, help="draws of kjit, is and is-ep (default: 100000)")
     args_of.add_argument("--tables", action="store_true", help="tables 1 and 2")
     args_of.add_argument("--simulations", action="store_true", help="figure 1")
-    args_of.add_argument("--figure", metavar="FILE", help="draw figure 1: converged settings, where a method has them")
-    args_of.add_argument(
-        "--seconds-figure", metavar="FILE", help="draw figure 2: published settings, where it has them"
-    )
     args = args_of.parse_args(arguments)
     for name, found, allowed in (("data", args.data, datasets.UCI_NAMES), ("methods", args.methods, everything)):
         for item in found:
@@ -257,9 +246,9 @@ def main(arguments: list[str] | None = None) -> None:
     if not args.tables and not args.simulations:
         args_of.error("nothing to do; give --tables, --simulations or both")
     effort = Effort(args.sweeps, args.draws, args.seed)
-    rows = run_simulations(args.methods, effort, args.figure) if args.simulations else []
+    rows = run_simulations(args.methods, effort) if args.simulations else []
     if args.tables:
-        rows += run_tables(args.data, args.folds, args.methods, effort, args.seconds_figure)
+        rows += run_tables(args.data, args.folds, args.methods, effort)
     report(rows, args.json)
 
 

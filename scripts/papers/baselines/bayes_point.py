@@ -1,11 +1,9 @@
-"""Three points in the plane and the Bayes point between them, Minka (2001), figure 3: methods and drawing.
+"""Three points in the plane and the Bayes point between them, Minka (2001), figure 3.
 
 EP runs on `GaussianEP`; averages of draws from the prior and the support vector machine are the paper's baselines.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 from sklearn.svm import SVC
@@ -76,29 +74,3 @@ def toy_errors() -> dict[str, Path2]:
         "sampling": [(float(c * DRAW_FLOPS), error(total[c - 1])) for c in counts],
         "svm": [(float(DRAW_FLOPS), error(svm_point()))],
     }
-
-
-def draw_toy(file: Path) -> None:
-    """The points with the boundaries of the two machines, and errors against cost."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.5))
-    x = np.array([-3.0, 3.0])
-    for name, w, style in (("Bayes point", ep_points()[-1], "k-"), ("support vectors", svm_point(), "r--")):
-        left.plot(x, -(w[0] * x + w[2]) / w[1], style, label=name)
-    for label, mark in ((1, "bo"), (0, "gx")):
-        left.plot(*X[label == Y, :2].T, mark, markersize=9, label=f"y = {label}")
-    left.set(xlim=(-3, 3), ylim=(-3, 3), xlabel="x1", ylabel="x2")
-    left.legend(fontsize=8)
-    paths = toy_errors()
-    right.axhline(paths.pop("svm")[0][1], color="r", linestyle="--", label="support vectors")
-    for name, path in paths.items():
-        right.loglog(*zip(*path, strict=True), "kx-" if name == "ep" else "g.-", label=name)
-    right.set(xlabel="floating point operations", ylabel="distance from the Bayes point")
-    right.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
-    plt.close(figure)

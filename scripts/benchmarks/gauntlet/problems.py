@@ -1,0 +1,664 @@
+"""The gauntlet's problems: tensors and matrices drawn from a truth that is known, real data, and the grid of them all.
+
+The grid varies one thing at a time, and crosses those that interact; draws do not depend on places in the grid.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.io import loadmat
+from scipy.optimize import brentq
+from scipy.special import expit, gammaln, ndtr
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+
+from scripts.benchmarks.heldout import LABELLED, splits, train_share_weights
+from tensorcep import SparseTensor, datasets
+
+
+class Problem(NamedTuple):
+    """One data set, split, with what its maker knows of the truth.
+
+    Attributes
+    ----------
+    train : SparseTensor, or list of 2-D arrays with NaN where a cell is hidden
+    coords : (n, K) int64
+        Test cells; of matrices (number of the matrix, row, column).
+    y : (n,) float64
+        Test values.
+    truth : (n,) float64, optional
+        What the maker would predict: expected values, probabilities of a one, or log masses of the test counts.
+    weights : (n,) float64, optional
+        Of the test labels, where their share of ones is not that of the training entries.
+    unit : (n,) float64
+        Errors of values are measured in these.
+    """
+
+    train: Any
+    coords: np.ndarray
+    y: np.ndarray
+    truth: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    unit: np.ndarray | float = 1.0
+
+
+class Cell(NamedTuple):
+    """One problem of the gauntlet.
+
+    Attributes
+    ----------
+    name : str
+    model : {"cp", "stream", "pca", "fa", "gfa", "cmf"}
+        Whose default is fitted.
+    observed : {"values", "labels", "counts"}
+    size : {"smoke", "small", "large"}
+    make : callable
+        The Problem of a seed.
+    batches : int
+        Of a stream.
+    real : bool
+        Whether the data are real.
+    """
+
+    name: str
+    model: str
+    observed: str
+    size: str
+    make: Callable[[int], Problem]
+    batches: int = 10
+    real: bool = False
+
+
+LEAST_TEST, MOST_TEST = 1000, 5000
+LABEL_SD, COUNT_SD = 2.0, 0.7  # of the latent value of labels (log odds) and counts (log rates)
+FULLEST = 0.8  # share of all cells that may be drawn
+# The mean over normal noise is this weighted sum.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """How a tensor is drawn; the latent value f has variance 1 before labels and counts scale it.
+
+    Attributes
+    ----------
+    n : int
+        Training entries.
+    rank, order : int
+        Of the CP component.
+    positive : bool
+        Factors |N(0, 1)| + 0.2 in place of N(0, 1).
+    noise : float
+        Standard deviation of the noise of values, that of f being 1.
+    per_row : float
+        Training entries of a row, on average over modes; mode sizes are as 1.5 : 1 : 0.5 and the like.
+    shape : tuple, optional
+        In place of `per_row`.
+    offset : float
+        Added to values.
+    main, pairs : float
+        Shares of the variance of f that are main effects and pairwise terms.
+    constant : int
+        Components that are the same in all rows of the first mode.
+    tails : float, optional
+        Degrees of freedom of Student's t noise of the same standard deviation.
+    outliers : float
+        Share of the values whose noise is 15 times as large.
+    floor : float
+        Share of the values piled up at the least one.
+    logs : float
+        Values are e to the power of so many times what they else are; 0: they are not.
+    percent : bool
+        Values are 100 times the logistic function of 1.5 times what they else are, less 2: most small, none above 100.
+    zipf : bool
+        Row i of a mode is drawn in proportion to 1 / (i + 1).
+    share : float
+        Of ones among labels.
+    sampled : bool
+        All ones of the tensor and as many zeros, in place of cells drawn at random.
+    count : float
+        Mean of counts.
+    dispersion : float, optional
+        r of negative-binomial counts; without it they are Poisson.
+    """
+
+    n: int = 2000
+    rank: int = 3
+    order: int = 3
+    positive: bool = False
+    noise: float = 0.5
+    per_row: float = 20.0
+    shape: tuple[int, ...] | None = None
+    offset: float = 0.0
+    main: float = 0.0
+    pairs: float = 0.0
+    constant: int = 0
+    tails: float | None = None
+    outliers: float = 0.0
+    floor: float = 0.0
+    logs: float = 0.0
+    percent: bool = False
+    zipf: bool = False
+    share: float = 0.5
+    sampled: bool = False
+    count: float = 3.0
+    dispersion: float | None = None
+
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of each mode."""
+        if self.shape is not None:
+            return self.shape
+        if self.sampled:  # so many cells that their ones are half of the training and test entries
+            cells = 0.5 * (self.n + self.n_test()) / self.share
+            return (round(cells ** (1.0 / self.order)),) * self.order
+        unlike = np.linspace(1.5, 0.5, self.order)
+        return tuple(int(n) for n in np.ceil(unlike * self.n / self.per_row))
+
+    def n_test(self) -> int:
+        return int(np.clip(self.n // 2, LEAST_TEST, MOST_TEST))
+
+
+def draw_cells(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:
+    """Distinct cells (n + tests, K) in random order."""
+    shape, n = spec.sizes(), spec.n + spec.n_test()
+    total = int(np.prod([float(size) for size in shape]))
+    if n > FULLEST * total:
+        raise ValueError(f"{n} entries do not leave {1 - FULLEST:.0%} of the {total} cells of {shape} free")
+    if total <= 4 * n and not spec.zipf:
+        flat = rng.choice(total, n, replace=False)
+    else:
+        flat = np.empty(0, dtype=np.int64)
+        while len(flat) < n:  # the first draws of each cell, in the order in which they came
+            drawn = [_rows(size, 2 * n, spec.zipf, rng) for size in shape]
+            flat = np.concatenate([flat, np.ravel_multi_index(drawn, shape)])
+            flat = flat[np.sort(np.unique(flat, return_index=True)[1])]
+    return np.stack(np.unravel_index(flat[:n], shape), axis=1).astype(np.int64)
+
+
+def _rows(size: int, n: int, zipf: bool, rng: np.random.Generator) -> np.ndarray:
+    if not zipf:
+        return rng.integers(0, size, n)
+    weight = 1.0 / np.arange(1.0, size + 1.0)
+    return rng.choice(size, n, p=weight / weight.sum())
+
+
+def draw_latent(spec: TensorSpec, coords: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Latent values of the cells, of variance 1."""
+    shape, order = spec.sizes(), spec.order
+    parts = [(1.0 - spec.main - spec.pairs, tuple(range(order)), spec.rank)]
+    parts += [(spec.main / order, (k,), 1) for k in range(order)]
+    pairs = [(j, k) for j in range(order) for k in range(j)]
+    parts += [(spec.pairs / len(pairs), pair, 2) for pair in pairs]
+    f = np.zeros(len(coords))
+    for share, modes, rank in parts:
+        if share <= 0.0:
+            continue
+        product = np.ones((len(coords), rank))
+        for k in modes:
+            rows = rng.standard_normal((shape[k], rank))
+            rows = np.abs(rows) + 0.2 if spec.positive else rows
+            if k == 0 and len(modes) == order:
+                rows[:, : spec.constant] = 1.0
+            product *= rows[coords[:, k]]
+        part = product.sum(axis=1)
+        f += np.sqrt(share) * part / part.std()
+    return f / f.std()
+
+
+def values_of(spec: TensorSpec, seed: int) -> Problem:
+    """Real values."""
+    rng = np.random.default_rng(seed)
+    coords = draw_cells(spec, rng)
+    f = spec.offset + draw_latent(spec, coords, rng)
+    noise = rng.standard_normal(len(f))
+    if spec.tails is not None:
+        noise = rng.standard_t(spec.tails, len(f)) * np.sqrt((spec.tails - 2.0) / spec.tails)
+    noise *= np.where(rng.random(len(f)) < spec.outliers, 15.0, 1.0)
+    y = f + spec.noise * noise
+    if spec.floor > 0.0:
+        limit = np.quantile(y, spec.floor)
+        y, z = np.maximum(y, limit), (f - limit) / spec.noise
+        f = limit + spec.noise * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
+    if spec.logs > 0.0:
+        y, f = np.exp(spec.logs * y), np.exp(spec.logs * f + 0.5 * (spec.logs * spec.noise) ** 2)
+    if spec.percent:
+        y, f = _percent(y), sum(w * _percent(f + spec.noise * z) for z, w in zip(NODES, WEIGHTS, strict=True))
+    return split(spec, coords, y, f)
+
+
+def _percent(y: np.ndarray) -> np.ndarray:
+    return np.asarray(100.0 * expit(1.5 * y - 2.0))
+
+
+def labels_of(spec: TensorSpec, seed: int) -> Problem:
+    """Labels 0 and 1, logistic in f."""
+    rng = np.random.default_rng(seed)
+    if spec.sampled:
+        shape = spec.sizes()
+        coords = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)
+    else:
+        coords = draw_cells(spec, rng)
+    f = LABEL_SD * draw_latent(spec, coords, rng)
+    p = expit(f + brentq(lambda shift: expit(f + shift).mean() - spec.share, -60.0, 60.0))
+    y = (rng.random(len(p)) < p).astype(float)
+    if spec.sampled:
+        ones, zeros = np.flatnonzero(y > 0.0), np.flatnonzero(y == 0.0)
+        chosen = rng.permutation(np.concatenate([ones, rng.choice(zeros, len(ones), replace=False)]))
+        p = p / (p + (1.0 - p) * len(ones) / len(zeros))
+        coords, y, p = coords[chosen], y[chosen], p[chosen]
+    return split(spec, coords, y, p)
+
+
+def counts_of(spec: TensorSpec, seed: int) -> Problem:
+    """Counts, log-linear in f."""
+    rng = np.random.default_rng(seed)
+    coords = draw_cells(spec, rng)
+    rate = np.exp(COUNT_SD * draw_latent(spec, coords, rng))
+    rate *= spec.count / rate.mean()
+    r = spec.dispersion
+    y = rng.poisson(rate if r is None else rate * rng.gamma(r, 1.0 / r, len(rate))).astype(float)
+    return split(spec, coords, y, count_log_mass(y, rate, r))
+
+
+def count_log_mass(y: np.ndarray, rate: np.ndarray | float, r: float | None) -> np.ndarray:
+    """Log mass of Poisson counts, or of negative-binomial ones of variance rate + rate^2 / r."""
+    if r is None:
+        return y * np.log(rate) - rate - gammaln(y + 1.0)
+    chance = rate / (rate + r)
+    return gammaln(y + r) - gammaln(r) - gammaln(y + 1.0) + y * np.log(chance) + r * np.log1p(-chance)
+
+
+def split(spec: TensorSpec, coords: np.ndarray, y: np.ndarray, truth: np.ndarray) -> Problem:
+    """The last entries are the test entries."""
+    n = len(y) - spec.n_test()
+    train = SparseTensor.from_coo(coords[:n], y[:n], shape=spec.sizes())
+    return Problem(train, coords[n:], y[n:], truth[n:])
+
+
+RECOMMENDER = (
+    ("users", "items", "gaussian"),
+    ("users", "user features", "gaussian"),
+    ("items", "item features", "gaussian"),
+)
+
+
+@dataclass(frozen=True)
+class MatrixSpec:
+    """How matrices are drawn; the latent value of a cell has variance 1 in units of its column.
+
+    Attributes
+    ----------
+    shape : (rows, columns)
+    rank : int
+    noise : float
+    hidden : float
+        Share of the cells that are hidden.
+    scales : float
+        Columns are multiplied by 10^u, u uniform within as many decades.
+    offset : float
+        Added to all columns, in units of each.
+    constant : int
+        Columns that hold one value.
+    tails : float, optional
+        Degrees of freedom of Student's t noise.
+    labels : bool
+    views : int
+        Matrices of the same rows, each with factors of its own and shared ones.
+    """
+
+    shape: tuple[int, int] = (300, 30)
+    rank: int = 4
+    noise: float = 0.5
+    hidden: float = 0.3
+    scales: float = 0.0
+    offset: float = 0.0
+    constant: int = 0
+    tails: float | None = None
+    labels: bool = False
+    views: int = 1
+
+
+def matrix(spec: MatrixSpec, seed: int) -> Problem:
+    """One matrix, or views of the same rows; errors are in units of a column's standard deviation."""
+    rng = np.random.default_rng(seed)
+    scores = rng.standard_normal((spec.shape[0], spec.rank))
+    found = [_columns(spec, scores, rng) for _ in range(spec.views)]
+    return hide([x for x, _ in found], spec.hidden, rng, [truth for _, truth in found])
+
+
+def _columns(spec: MatrixSpec, scores: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    loadings = rng.standard_normal((spec.rank, spec.shape[1])) / np.sqrt(spec.rank)
+    f = scores @ loadings
+    if spec.views > 1:
+        own = rng.standard_normal((len(scores), 1)) @ rng.standard_normal((1, spec.shape[1]))
+        f = np.sqrt(0.5) * (f + own)
+    if spec.labels:
+        p = expit(2.0 * f)
+        return (rng.random(p.shape) < p).astype(float), p
+    noise = rng.standard_normal(f.shape)
+    if spec.tails is not None:
+        noise = rng.standard_t(spec.tails, f.shape) * np.sqrt((spec.tails - 2.0) / spec.tails)
+    scale = 10.0 ** rng.uniform(-0.5 * spec.scales, 0.5 * spec.scales, spec.shape[1])
+    truth, x = scale * (f + spec.offset), scale * (f + spec.offset + spec.noise * noise)
+    truth[:, : spec.constant] = x[:, : spec.constant] = 3.0
+    return x, truth
+
+
+def recommender(seed: int) -> Problem:
+    """Ratings of items by users, few of them observed, with features of both."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.standard_normal((150, 3)), rng.standard_normal((80, 3))
+    a, b = rng.standard_normal((12, 3)), rng.standard_normal((10, 3))
+    truths = [u @ v.T / np.sqrt(3.0), u @ a.T / np.sqrt(3.0), v @ b.T / np.sqrt(3.0)]
+    full = [f + 0.5 * rng.standard_normal(f.shape) for f in truths]
+    holes = hide(full[:1], 0.9, rng, truths[:1])
+    return holes._replace(train=[holes.train[0], *full[1:]])
+
+
+def hide(
+    full: list[np.ndarray],
+    share: float,
+    rng: np.random.Generator,
+    truths: list[np.ndarray] | None = None,
+    raw: bool = False,
+) -> Problem:
+    """Hide a share of the observed cells of each matrix; `raw`: errors in the data's own units."""
+    train, coords, y, truth, unit = [], [], [], [], []
+    for m, x in enumerate(full):
+        hidden = ~np.isnan(x) & (rng.random(x.shape) < share)
+        hidden[:, (~np.isnan(x) & ~hidden).sum(axis=0) == 0] = False  # keep something of every column
+        train.append(np.where(hidden, np.nan, x))
+        rows, columns = np.nonzero(hidden)
+        coords.append(np.stack([np.full(len(rows), m), rows, columns], axis=1))
+        y.append(x[hidden])
+        sd = np.nanstd(x, axis=0)
+        unit.append(np.where(raw | (sd == 0.0), 1.0, sd)[columns])
+        if truths is not None:
+            truth.append(truths[m][hidden])
+    known = np.concatenate(truth) if truths is not None else None
+    return Problem(train, np.concatenate(coords), np.concatenate(y), known, unit=np.concatenate(unit))
+
+
+HOLES = 0.3
+SHARES = {"random-40": (0.4, False), "random-60": (0.6, False), "days-40": (0.4, True)}
+
+
+def published(name: str, fold: int = 1) -> Problem:
+    """Alog, Enron or DBLP; labels of the test entries weigh as in the training entries."""
+    data = splits(name, [fold])[0]
+    train = SparseTensor.from_coo(*data.train, shape=data.shape)
+    weights = train_share_weights(data) if name in LABELLED else None
+    return Problem(train, data.held.coords, data.held.y, weights=weights)
+
+
+def with_tensorly(name: str, seed: int) -> Problem:
+    """The tensors that TensorLy brings, a fifth of the entries held out."""
+    tensor = {"il2": datasets.load_il2, "serology": datasets.load_covid19_serology}[name]()
+    train, test = tensor.train_test_split(test_size=0.2, random_state=seed)
+    unlabelled = SparseTensor.from_coo(train.coords, train.values, shape=train.shape)
+    return Problem(unlabelled, test.coords, test.values)
+
+
+def traffic(name: str) -> np.ndarray:
+    """A tensor of `traffic/`, which transdim publishes."""
+    file = Path(os.environ.get("TENSORCEP_DATA", ".")) / "traffic" / f"{name}.mat"
+    if not file.exists():
+        raise FileNotFoundError(f"{file} is missing; copy it there from github.com/xinychen/transdim, see --help.")
+    return np.asarray(loadmat(file)["tensor"], dtype=float)
+
+
+def birmingham(missing: str) -> Problem:
+    """Occupied places of 30 car parks on 77 days at 18 times of day, with transdim's masks; zeros are missing."""
+    tensor, (rate, days) = traffic("birmingham"), SHARES[missing]
+    random = np.random.RandomState(1000)
+    size = tensor.shape[:2] if days else tensor.shape
+    kept = np.round(random.random_sample(size) + 0.5 - rate) > 0.0
+    return cells_of(tensor, np.broadcast_to(kept[:, :, None] if days else kept, tensor.shape), tensor != 0.0)
+
+
+def taxi(hours: int, seed: int) -> Problem:
+    """Trips between 30 x 30 zones of New York in the first hours; a fifth of the cells held out."""
+    tensor = traffic("nyc-taxi")[:, :, :hours]
+    kept = np.random.default_rng(seed).random(tensor.shape) < 0.8
+    return cells_of(tensor, kept, np.ones(tensor.shape, dtype=bool))
+
+
+def cells_of(tensor: np.ndarray, kept: np.ndarray, observed: np.ndarray) -> Problem:
+    """The observed cells of a dense tensor, those kept to fit and the others to test."""
+    train, test = np.argwhere(kept & observed), np.argwhere(~kept & observed)
+    entries = SparseTensor.from_coo(train, tensor[tuple(train.T)], shape=tensor.shape)
+    return Problem(entries, test, tensor[tuple(test.T)])
+
+
+def digits_tensor(seed: int) -> Problem:
+    """1797 images of 8 x 8 pixels, 30 % of them hidden."""
+    images = load_digits().images
+    kept = np.random.default_rng(seed).random(images.shape) >= HOLES
+    return cells_of(images, kept, np.ones(images.shape, dtype=bool))
+
+
+def holed(name: str, raw: bool, seed: int) -> Problem:
+    """A matrix of scikit-learn's, 30 % of its cells hidden."""
+    x = {
+        "digits": lambda: load_digits().data,
+        "breast-cancer": lambda: load_breast_cancer().data,
+        "diabetes": lambda: load_diabetes(scaled=False).data,
+    }[name]()
+    return hide([x], HOLES, np.random.default_rng(seed), raw=raw)
+
+
+MAKERS: dict[str, Callable[[TensorSpec, int], Problem]] = {
+    "values": values_of,
+    "labels": labels_of,
+    "counts": counts_of,
+}
+FACTORS = {"zero": False, "positive": True}
+PUBLISHED_SHAPES = ((300, 200, 100), (500, 300, 200))
+FEW: dict[str, Any] = {"n": 40, "shape": (14, 12, 10)}
+FIVE_MODES: dict[str, Any] = {"order": 5, "shape": (12, 10, 8, 7, 6)}
+
+
+def drawn(observed: str, name: str, size: str = "small", model: str = "cp", **spec: Any) -> Cell:
+    """A cell of a simulated tensor; its draws do not depend on its place in the grid."""
+    kind = observed if model == "cp" else f"stream-{observed}"
+    return Cell(f"{kind}-{name}", model, observed, size, partial(MAKERS[observed], TensorSpec(**spec)))
+
+
+def values() -> list[Cell]:
+    """Real values: one thing at a time, and the crosses of those that interact."""
+    cells = []
+    for factors, positive in FACTORS.items():
+        for order in (2, 3, 4):
+            for rank in (1, 3, 8, 15):
+                size = "small" if rank in (3, 8) else "large"
+                about = {"order": order, "rank": rank, "positive": positive}
+                cells.append(drawn("values", f"order-{order}-rank-{rank}-{factors}", size, **about))
+        for noise in (0.1, 0.5, 2.0):
+            for per_row in (5, 20, 100):
+                if (noise, per_row) != (0.5, 20):
+                    size = "small" if positive == (noise == 0.5) or per_row == 20 else "large"
+                    about = {"noise": noise, "per_row": per_row, "positive": positive}
+                    cells.append(drawn("values", f"noise-{noise}-per-row-{per_row}-{factors}", size, **about))
+        for n in (300, 10_000, 100_000):
+            size = "large" if n > 300 else "small" if positive else "smoke"
+            cells.append(drawn("values", f"entries-{n}-{factors}", size, n=n, positive=positive))
+        for offset in (100.0, 1e4):
+            for n in (300, 2000):
+                size = "small" if n == 300 or positive else "large"
+                about = {"offset": offset, "n": n, "positive": positive}
+                cells.append(drawn("values", f"offset-{offset:g}-entries-{n}-{factors}", size, **about))
+        cells.append(drawn("values", f"zipf-{factors}", zipf=True, positive=positive))
+    return cells + other_values()
+
+
+def other_values() -> list[Cell]:
+    """Structure, noise and sizes of other kinds."""
+    cells = [
+        drawn("values", f"main-{main}-order-{order}", "small" if order == 3 else "large", main=main, order=order)
+        for main in (0.3, 0.7, 1.0)
+        for order in (2, 3)
+    ]
+    large = {"rank": 8, "n": 100_000}
+    return [
+        *cells,
+        drawn("values", "pairs-0.5", pairs=0.5),
+        drawn("values", "main-0.3-pairs-0.7", "large", main=0.3, pairs=0.7),
+        drawn("values", "one-constant-component", constant=1),
+        drawn("values", "all-components-constant", constant=3),
+        drawn("values", "mode-of-one-row", shape=(70, 70, 1)),
+        drawn("values", "mode-of-two-rows", "large", shape=(60, 40, 2)),
+        drawn("values", "heavy-tails-zero", tails=2.5),
+        drawn("values", "heavy-tails-positive", "large", tails=2.5, positive=True),
+        drawn("values", "outliers", outliers=0.01),
+        drawn("values", "spike-0.3", floor=0.3),
+        *(drawn("values", f"log-normal-{sd}-positive", logs=sd, positive=True) for sd in (0.5, 1.0)),
+        drawn("values", "log-normal-1.0-per-row-100-zero", logs=1.0, per_row=100.0),
+        drawn("values", "spike-0.7", "large", floor=0.7, positive=True),
+        drawn("values", "zipf-entries-100000", "large", zipf=True, **large, shape=(3000, 2000, 500)),
+        *(
+            drawn("values", f"rank-8-{shape[0]}x{shape[1]}x{shape[2]}", "large", shape=shape, **large)
+            for shape in PUBLISHED_SHAPES
+        ),
+        drawn("values", "thousands-of-rows", "large", n=50_000, shape=(30_000, 2_000, 20)),
+        drawn("values", "percentages", "large", percent=True, order=2, rank=2, noise=0.2, shape=(80, 60)),
+        drawn("values", "order-5", "large", **FIVE_MODES),
+        drawn("values", "entries-40-zero", "large", **FEW),
+        drawn("values", "entries-40-main-1.0", "large", main=1.0, **FEW),
+        drawn("values", "entries-1000000-zero", "large", n=1_000_000, per_row=1000.0, rank=8),
+        drawn("values", "entries-1000000-positive", "large", n=1_000_000, per_row=1000.0, rank=8, positive=True),
+    ]
+
+
+def labels() -> list[Cell]:
+    """Labels 0 and 1."""
+    cells = [
+        drawn("labels", f"order-{order}-ones-{share}", "small", order=order, share=share)
+        for order in (2, 3, 4)
+        for share in (0.5, 0.01)
+    ]
+    large = {"rank": 8, "per_row": 100.0}
+    return [
+        *cells,
+        *(drawn("labels", f"sampled-zeros-order-{order}", share=0.01, sampled=True, order=order) for order in (2, 3)),
+        *(drawn("labels", f"rank-{rank}-entries-5000", "large", rank=rank, n=5000) for rank in (1, 8, 15)),
+        drawn("labels", "entries-300", "smoke", n=300),
+        drawn("labels", "entries-40", "large", **FEW),
+        drawn("labels", "positive", positive=True),
+        drawn("labels", "main-1.0", main=1.0),
+        drawn("labels", "per-row-5", "large", per_row=5.0),
+        drawn("labels", "per-row-100", per_row=100.0),
+        drawn("labels", "zipf", zipf=True),
+        drawn("labels", "zipf-entries-20000", "large", zipf=True, n=20_000),
+        *(
+            drawn("labels", f"rank-8-{shape[0]}x{shape[1]}x{shape[2]}", "large", n=100_000, rank=8, shape=shape)
+            for shape in PUBLISHED_SHAPES
+        ),
+        drawn("labels", "ones-0.01-entries-100000", "large", n=100_000, share=0.01, **large),
+    ]
+
+
+def counts() -> list[Cell]:
+    """Counts."""
+    cells = [
+        drawn("counts", f"mean-{mean:g}-{name}", "small", count=mean, dispersion=r)
+        for mean in (0.1, 3.0, 300.0)
+        for name, r in (("poisson", None), ("overdispersed", 2.0))
+    ]
+    return [
+        *cells,
+        drawn("counts", "entries-300", "smoke", n=300),
+        drawn("counts", "entries-40", "large", **FEW),
+        drawn("counts", "mean-100000-overdispersed", "large", count=1e5, dispersion=20.0),
+        drawn("counts", "order-2", order=2),
+        drawn("counts", "order-4", "large", order=4),
+        drawn("counts", "rank-8", "large", rank=8, n=5000),
+        drawn("counts", "zipf", "small", zipf=True, dispersion=2.0),
+        drawn("counts", "main-1.0", "large", main=1.0),
+        drawn(
+            "counts", "entries-64000-overdispersed", "large", n=64_000, shape=(30, 30, 96), dispersion=4.0, count=8.5
+        ),
+    ]
+
+
+def streams() -> list[Cell]:
+    """The same as streams of ten batches."""
+    shapes = {"zero": {}, "positive": {"positive": True}, "offset-100": {"offset": 100.0}, "main-0.7": {"main": 0.7}}
+    more = {"zipf": {"zipf": True}, "heavy-tails": {"tails": 2.5}, "noise-2": {"noise": 2.0}, "order-2": {"order": 2}}
+    sizes = {"zero": "smoke"}
+    return [
+        *(
+            drawn("values", name, sizes.get(name, "small"), "stream", **{"n": 5000, **spec})
+            for name, spec in {**shapes, **more}.items()
+        ),
+        drawn("values", "order-5", "large", "stream", **FIVE_MODES),
+        drawn("values", "entries-40-zero", "large", "stream", **FEW),
+        drawn("counts", "entries-40", "large", "stream", **FEW),
+        drawn("values", "rank-8-300x200x100", "large", "stream", n=100_000, rank=8, shape=PUBLISHED_SHAPES[0]),
+        drawn("labels", "ones-0.5", "small", "stream", n=5000),
+        drawn("labels", "ones-0.01", "small", "stream", n=5000, share=0.01),
+        drawn("labels", "positive", "small", "stream", n=5000, positive=True),
+        drawn("counts", "mean-3-poisson", "small", "stream", n=5000),
+        drawn("counts", "mean-3-overdispersed", "small", "stream", n=5000, dispersion=2.0),
+    ]
+
+
+def factor_models() -> list[Cell]:
+    """Matrices with holes."""
+    specs = {
+        "equal-scales": MatrixSpec(),
+        "unequal-scales": MatrixSpec(scales=4.0),
+        "constant-columns": MatrixSpec(constant=3),
+        "offset-100": MatrixSpec(offset=100.0),
+        "rank-15": MatrixSpec((500, 60), rank=15),
+        "heavy-tails": MatrixSpec(tails=2.5),
+        "noise-2": MatrixSpec(noise=2.0),
+    }
+    cells = [
+        Cell(f"{model}-{name}", model, "values", "small", partial(matrix, spec))
+        for model in ("pca", "fa")
+        for name, spec in specs.items()
+    ]
+    smoke = Cell("pca-few-rows", "pca", "values", "smoke", partial(matrix, MatrixSpec((60, 12), scales=2.0)))
+    labelled = Cell("pca-labels", "pca", "labels", "small", partial(matrix, MatrixSpec(labels=True)))
+    views = Cell("gfa-three-views", "gfa", "values", "small", partial(matrix, MatrixSpec(views=3)))
+    scaled = MatrixSpec(views=3, scales=4.0)
+    unlike = Cell("gfa-unequal-scales", "gfa", "values", "small", partial(matrix, scaled))
+    return [*cells, smoke, labelled, views, unlike, Cell("cmf", "cmf", "values", "small", recommender)]
+
+
+def real_data() -> list[Cell]:
+    """Real data; `--help` says where they come from."""
+
+    def always(make: Callable[..., Problem], *given: Any) -> Callable[[int], Problem]:
+        return lambda seed: make(*given)  # one split; the seed is the fit's alone
+
+    cells = [
+        Cell("alog", "cp", "values", "small", always(published, "alog")),
+        Cell("enron", "cp", "labels", "small", always(published, "enron")),
+        Cell("dblp", "cp", "labels", "large", always(published, "dblp")),
+        Cell("il2", "cp", "values", "small", partial(with_tensorly, "il2")),
+        Cell("serology", "cp", "values", "large", partial(with_tensorly, "serology")),
+        Cell("digits-tensor", "cp", "values", "large", digits_tensor),
+        Cell("taxi-eight-hours", "cp", "counts", "small", partial(taxi, 8)),
+        Cell("taxi", "cp", "counts", "large", partial(taxi, 96)),
+        *(Cell(f"birmingham-{name}", "cp", "values", "large", always(birmingham, name)) for name in SHARES),
+        Cell("stream-alog", "stream", "values", "small", always(published, "alog"), 21),
+        Cell("stream-enron", "stream", "labels", "small", always(published, "enron")),
+        Cell("stream-dblp", "stream", "labels", "large", always(published, "dblp"), 310),
+    ]
+    for name, raw in (("digits", True), ("breast-cancer", True), ("breast-cancer", False), ("diabetes", False)):
+        unit = "raw" if raw else "column-sd"
+        make = partial(holed, name, raw)
+        cells += [Cell(f"{model}-{name}-{unit}", model, "values", "small", make) for model in ("pca", "fa")]
+    return [cell._replace(real=True) for cell in cells]
+
+
+GRID = {cell.name: cell for cell in (*values(), *labels(), *counts(), *streams(), *factor_models(), *real_data())}
+PARTS = {"smoke": ("smoke",), "small": ("smoke", "small"), "all": ("smoke", "small", "large")}

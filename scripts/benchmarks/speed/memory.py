@@ -1,0 +1,98 @@
+"""Peak memory of fits: by how much a process grows beyond what it held after a small fit that loads the code."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tensorcep as tc
+
+from . import drawn, fitted, plain, shape_of
+
+
+def resident(field: str) -> int:
+    """VmRSS (now) or VmHWM (peak) of this process in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def grown(work: Callable[[], Any]) -> int:
+    """Bytes that a call needs at most."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is the present value again
+    before = resident("VmRSS")
+    work()
+    return resident("VmHWM") - before
+
+
+class Fit:
+    """Bytes per entry of a fit of a million entries: one start that no quick fit precedes, or the method's own."""
+
+    params = (["gibbs", "vmp", "cep-averaged", "cep"], ["one start", "own starts"])
+    param_names = ("method", "starts")
+    unit = "bytes per entry"
+    timeout = 900
+
+    def track_bytes(self, method: str, starts: str) -> float:
+        coords, y = drawn("values", 1_000_000, shape_of(1_000_000))
+        how = {"shape": shape_of(1_000_000)}
+        if starts == "own starts":
+            name: Any = tc.methods.CEP(messages="averaged") if method == "cep-averaged" else method
+            how |= {"method": name, "init": "auto"}
+
+        def fit(n: int) -> Any:
+            return plain("values", method, 8, 2, coords[:n], y[:n], **how)
+
+        fit(2000)
+        return grown(lambda: fit(len(y))) / len(y)
+
+
+class Rows:
+    """Bytes per row of a fit by Gibbs sampling, in the default's columns, of 300,000 entries in 100,000 rows."""
+
+    unit = "bytes per row"
+    timeout = 900
+
+    def track_bytes(self) -> float:
+        shape = (40_000, 20_000, 40_000)
+        coords, y = drawn("values", 300_000, shape)
+
+        def fit(n: int) -> Any:
+            return plain("values", "gibbs", 20, 2, coords[:n], y[:n], interactions="all", shape=shape)
+
+        fit(2000)
+        return grown(lambda: fit(len(y))) / sum(shape)
+
+
+class Default:
+    """Megabytes of a fit by default of 100,000 entries."""
+
+    params = (["values", "labels", "counts"],)
+    param_names = ("kind",)
+    unit = "MB"
+    timeout = 900
+
+    def track_megabytes(self, kind: str) -> float:
+        coords, y = drawn(kind, 100_000, (500, 300, 200))
+        fitted(kind, coords[:2000], y[:2000], max_iter=10)
+        return grown(lambda: fitted(kind, coords, y)) / 1e6
+
+
+class Matrix:
+    """Gigabytes of BayesianPCA of 20,000 x 500 values, half of which are observed."""
+
+    unit = "GB"
+    timeout = 900
+
+    def track_gigabytes(self) -> float:
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal((20_000, 10)) @ rng.standard_normal((10, 500))
+        x += 0.5 * rng.standard_normal(x.shape)
+        x[rng.random(x.shape) > 0.5] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tc.BayesianPCA(10, random_state=0).fit(x[:100])
+            return grown(lambda: tc.BayesianPCA(10, random_state=0).fit(x)) / 1e9
