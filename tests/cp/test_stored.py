@@ -12,7 +12,6 @@ from helpers import problems
 from helpers.cases import each
 
 from tensorcep.core.arrays import Scratch, on_scratch
-from tensorcep.cp.meanfield import stored
 from tensorcep.cp.messages import sites
 from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
@@ -30,7 +29,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many pieces of few entries as many entries would have."""
     monkeypatch.setattr(memmap, "PIECE", 4 * LANES)
     monkeypatch.setattr(memmap, "READ", 100)
-    monkeypatch.setattr(stored, "BLOCKS", 7)
+    monkeypatch.setattr(memmap, "BLOCKS", 7)
     monkeypatch.setattr(sites, "BLOCKS", 7)
 
 

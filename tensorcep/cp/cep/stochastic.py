@@ -10,12 +10,10 @@ import numpy as np
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
-from tensorcep.cp.meanfield.columns import Orders, orders_of
-from tensorcep.cp.meanfield.row_update import arranged
 from tensorcep.cp.messages.cavities import clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
-from tensorcep.cp.model.columns import encoded
+from tensorcep.cp.model.columns import Orders, arranged, encoded, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
@@ -195,7 +193,7 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
-    second, means = (arranged(k, order, numbers, problem, executor) for order in (orders.products, orders.means))
+    second, means = (arranged(k, order, numbers, first, executor) for order in (orders.products, orders.means))
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)
     second[own, P + R * C :] = times_in_sum(C)

@@ -1,4 +1,10 @@
-"""The mean-field update of the rows of a mode."""
+"""The state of a mean-field method, and the update of the rows of a mode.
+
+q = Gaussian rows x auxiliary variables of the entries x laws of the parameters. The precision of a row is its prior's
+plus the sum over its entries of weight times E[z z'], z being the elementwise product of the other modes' rows; its
+natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the sum over the columns that are clamped to
+1 in the mode.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +12,185 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import beside
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import offsets
-from tensorcep.cp.meanfield.columns import Order, Orders
-from tensorcep.cp.meanfield.sites import targets_of_rows
-from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.meanfield.stored import SweepReport, sum_mode, tell
-from tensorcep.cp.model.entries import sum_chunks, sum_products
+from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
+from tensorcep.cp.model.columns import FreeColumns, Orders, arranged
+from tensorcep.cp.model.entries import EntriesByRow, sum_chunks, sum_products
+from tensorcep.cp.model.memmap import sum_rows, taken_off
+from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import rows_together
+from tensorcep.cp.model.row_prior import PriorFactor, rows_together
 from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.scale_mixture import Evenness
+from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
 from tensorcep.priors.base import of_mode
-
-# What sums over the entries make of the rows of a mode: natural parameters, and moments.
 
 # Rows that are updated at a time: their numbers stay in the cache. Whole groups of LANES.
 ROWS_AT_A_TIME = 64 * LANES
+
+
+class UnevenFactors(NamedTuple):
+    """Factors of the noise precision, where noise differs.
+
+    Attributes
+    ----------
+    groups : Groups
+        Which entries share a factor; of no meaning where each has its own.
+    found : Evenness
+        The precision that they multiply, and the shape of their prior.
+    law : Gamma
+        Those of rows; nothing where entries have them.
+    mean : (n_blocks, LANES) float64
+        The mean of every entry's.
+    evidence : float
+        What entries and factors add to the lower bound, at the precision and shape as they are.
+    """
+
+    groups: Groups
+    found: Evenness
+    law: Gamma
+    mean: np.ndarray
+    evidence: float
+
+
+class LikelihoodLaws(NamedTuple):
+    """What is learned of the likelihood.
+
+    Attributes
+    ----------
+    learned : Learned or None
+    law : Gamma
+        Law of its parameter, which stays at the likelihood's own where nothing is learned.
+    counts : tuple of three arrays
+        The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
+    cut : ThresholdLaw or None
+        Law of the thresholds between ordered levels; they count as known, at its middle.
+    uneven : UnevenFactors or None
+        None where noise is the same everywhere.
+    share : Beta or None
+        Law of the share of structural zeros.
+    """
+
+    learned: Learned | None
+    law: Gamma
+    counts: tuple[np.ndarray, ...]
+    cut: ThresholdLaw | None = None
+    uneven: UnevenFactors | None = None
+    share: Beta | None = None
+
+    @property
+    def learns_precision(self) -> bool:
+        """Whether the entries have a precision that is learned."""
+        return self.learned is not None and self.learned.parameter.is_precision
+
+
+class Setup(NamedTuple):
+    """What follows from the problem.
+
+    Attributes
+    ----------
+    small : Problem
+        The problem in the free columns.
+    augmentation : Augmentation
+        Without `expected` where no entry has an auxiliary variable.
+    squares : float or None
+        Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
+    """
+
+    small: Problem
+    columns: FreeColumns
+    orders: Orders
+    augmentation: Augmentation
+    by_row: EntriesByRow
+    squares: float | None
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether entries have auxiliary variables, or are matched."""
+        return self.augmentation.expected is not None
+
+    @property
+    def on_scratch(self) -> bool:
+        """Whether latent values are computed piece by piece."""
+        return self.squares is not None
+
+
+class MeanFieldSums(NamedTuple):
+    """What follows from rows and parameters.
+
+    Attributes
+    ----------
+    numbers : (n_rows, P), or (n_rows, P + Q + 1) with clamped columns
+        Second moments of the rows; their means, and 1.
+    sum_Z2, sum_yz : (n_rows, W), (n_rows, Q + C)
+        Sums over the entries of a row, as of its last update (see `Orders`; W = P and C = 0 for the CP model).
+    square : float
+        E[sum of f^2] over the entries; of no meaning where entries have weights.
+    first_summed : bool
+        Whether the sums of the first mode are those of the next sweep already.
+    """
+
+    setup: Setup
+    sites: ExpectedSites
+    numbers: np.ndarray
+    sum_Z2: np.ndarray
+    sum_yz: np.ndarray
+    square: float = 0.0
+    first_summed: bool = False
+
+
+class MeanFieldState(NamedTuple):
+    """Between two sweeps; rows have the free columns alone, Q of them."""
+
+    rows: RowState
+    hyper: PriorFactor
+    parameters: LikelihoodLaws
+    own: MeanFieldSums
+    sweeps: int
+
+    @property
+    def setup(self) -> Setup:
+        """What follows from the problem."""
+        return self.own.setup
+
+    @property
+    def f(self) -> np.ndarray:
+        """E[f] of every entry, (n_blocks, LANES)."""
+        return self.own.sites.f
+
+    def put(self, **changes: Any) -> MeanFieldState:
+        """The state with some of its sums, or its sites, changed."""
+        return self._replace(own=self.own._replace(**changes))
+
+    def learn(self, **changes: Any) -> MeanFieldState:
+        """The state with other laws of what is learned of the likelihood."""
+        return self._replace(parameters=self.parameters._replace(**changes))
+
+    def precision(self, power: float = 1.0) -> float:
+        """E[tau] of the entries, by which their weights are multiplied, times `power`."""
+        law = self.parameters.law
+        return power * float(law.a[0]) / float(law.b[0]) if self.parameters.learns_precision else power
+
+    def theta(self) -> np.ndarray:
+        """The likelihood's parameter of every entry, (n_blocks, LANES)."""
+        learned, law, uneven = self.parameters.learned, self.parameters.law, self.parameters.uneven
+        if learned is None or (learned.groups.mode is None and uneven is None):
+            of_all = beside(self.own.sites.weight)
+            of_all[:] = law.mean[0]
+            return of_all
+        theta = learned.groups.per_entry(law.mean)
+        return theta if uneven is None else theta * np.where(uneven.mean > 0.0, uneven.mean, 1.0)
+
+    def given(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """What kernels take as y and theta of every entry, (n_blocks, LANES) each."""
+        cut = self.parameters.cut
+        return in_places_of(problem, self.theta(), None if cut is None else cut.thresholds)
 
 
 class Update(NamedTuple):
@@ -56,13 +223,15 @@ class Update(NamedTuple):
         return Update(self.precision, Lam, eta, mean, self.n_clamped)
 
 
-def offsets_of(sum_Z2: np.ndarray, P: int, n_clamped: int) -> np.ndarray | None:
-    """Sums over the entries of E[z c], (n, Q), from sums (n, P + C Q); None where no column is clamped."""
-    if not n_clamped:
-        return None
-    n, width = sum_Z2.shape
-    found: np.ndarray = sum_Z2[:, P:].reshape(n, n_clamped, (width - P) // n_clamped).sum(axis=1)
-    return found
+def offsets_of(sum_Z2: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
+    """Sums over the entries of weight E[z c], (n, Q), from sums (n, P + C Q)."""
+    offset: np.ndarray = sum_Z2[:, -n_clamped * Q :].reshape(len(sum_Z2), n_clamped, Q).sum(axis=1)
+    return offset
+
+
+def linear_sums(sum_Z2: np.ndarray, sum_yz: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
+    """Sums over the entries of target E[z] - weight E[z c], (n, Q)."""
+    return sum_yz[:, :Q] - offsets_of(sum_Z2, Q, n_clamped) if n_clamped else sum_yz
 
 
 def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> None:
@@ -70,11 +239,11 @@ def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: 
     P, Q = Lam.shape[1], eta.shape[1]
     for a in range(0, len(Lam), ROWS_AT_A_TIME):
         b = min(len(Lam), a + ROWS_AT_A_TIME)
-        own, offset = update.of(a, b), offsets_of(sum_Z2[a:b], P, update.n_clamped)
-        linear = sum_yz[a:b, :Q] if offset is None else sum_yz[a:b, :Q] - offset
-        for sums, prior, out in ((sum_Z2[a:b, :P], own.Lam, Lam[a:b]), (linear, own.eta, eta[a:b])):
+        prior = update.of(a, b)
+        linear = linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
+        for sums, line, out in ((sum_Z2[a:b, :P], prior.Lam, Lam[a:b]), (linear, prior.eta, eta[a:b])):
             np.multiply(sums, update.precision, out=out)
-            out += prior
+            out += line
 
 
 def update_chunks(
@@ -95,132 +264,93 @@ def update_chunks(
     row_moments(a, b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
 
 
-# The mean-field update of the rows of one mode.
-#
-# The precision of a row is its prior's plus the sum over its entries of weight times E[z z'], z being the elementwise
-# product of the other modes' rows; its natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the
-# sum over the columns that are clamped to 1 in the mode.
-
-
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
     """The optimal q of every row of mode k, every entry counting `power` times."""
-    rows, chunks, precision = state.rows, state.by_row.chunks[k], state.precision(power)
-    first, last = int(chunks[0]), int(chunks[-1])
-    mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
-    series, before, at_once = state.prior.of_series(k), rows.mean[mine], False
-    update = _update_of(k, precision, state, problem)
-    seconds, means = sources(k, state, problem, executor)
-    if state.stored is not None:
-        state = _with_stored_sums(k, state, (seconds, means), executor)
-    else:
-        target, width = targets_of_rows(state.sites, problem).ravel(), state.sum_Z2.shape[1]
-        both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (target, means, state.sum_yz))
-        at_once, record = executor.updates_rows and series is None, (chunks, state.by_row, both)
-        before = before.copy() if at_once and state.orders is not None else before
-        kernel, more = (update_chunks, (update, rows)) if at_once else (sum_chunks, ())
-        executor.run(kernel, 0, len(chunks) - 1, *record, *more, scratch=lambda: (np.empty(width),))
+    rows, own, chunks, precision = state.rows, state.own, state.setup.by_row.chunks[k], state.precision(power)
+    first, last, n_clamped = int(chunks[0]), int(chunks[-1]), state.setup.orders.n_clamped
+    mine, (P, Q), series = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1]), state.hyper.of_series(k)
+    prior, now = state.hyper, state.hyper.now
+    Lam, eta, mean = (of_mode(part, k, problem.shape) for part in (now.Lam, now.eta, prior.mean))
+    update, before = Update(precision, Lam, eta, mean, n_clamped), rows.mean[mine].copy()
+    at_once = executor.updates_rows and series is None and not state.setup.on_scratch
+    if not (k == 0 and own.first_summed):
+        _sum_mode(k, state, update if at_once else None, problem, executor)
     # what the square owes to the columns that are clamped in this mode stays
-    offset = offsets_of(state.sum_Z2[mine], P, update.n_clamped)
-    rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, before, state)
+    rest = own.square - _square_of_rows(mine, before, own) if n_clamped else 0.0
     if series is not None:
-        linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
-        found = rows_together(series.links, state.sum_Z2[mine, :P], linear, first, rows, precision)
-        state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
+        linear = linear_sums(own.sum_Z2[mine], own.sum_yz[mine], Q, n_clamped)
+        marginals = rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
+        state = state._replace(hyper=prior.with_rows(k, marginals))
     elif not at_once:
-        update_natural(update, state.sum_Z2[mine], state.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
+        update_natural(update, own.sum_Z2[mine], own.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
         refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state, executor)
-    return state._replace(square=rest + _square_of_rows(mine, offset, rows.mean[mine], state))
+    square = rest + _square_of_rows(mine, rows.mean[mine], own)
+    return state.put(square=square, first_summed=own.first_summed and k != 0)
 
 
-def _update_of(k: int, precision: float, state: MeanFieldState, problem: Problem) -> Update:
-    prior, shape = state.prior, problem.shape
-    Lam, eta, mean = (of_mode(lines, k, shape) for lines in (prior.now.Lam, prior.now.eta, prior.mean))
-    return Update(precision, Lam, eta, mean, 0 if state.orders is None else state.orders.n_clamped)
+def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Problem, executor: Executor) -> None:
+    """Sums over the entries of the rows of mode k, in place, and with an `update` what follows of them for the rows."""
+    own, setup, (seconds, means) = state.own, state.setup, sources(k, state, executor)
+    chunks, width = setup.by_row.chunks[k], own.sum_Z2.shape[1]
+    if setup.on_scratch:
+        sums: tuple[Any, ...] = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
+        sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), sums, executor)
+        return
+    target = targets_of_rows(own.sites, problem).ravel()
+    sums = ((own.sites.weight.ravel(), seconds, own.sum_Z2), (target, means, own.sum_yz))
+    kernel, more = (sum_chunks, ()) if update is None else (update_chunks, (update, state.rows))
+    record = (chunks, setup.by_row, sums, *more)
+    executor.run(kernel, 0, len(chunks) - 1, *record, scratch=lambda: (np.empty(width),))
 
 
-def sources(k: int, state: MeanFieldState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+def sources(k: int, state: MeanFieldState, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
     """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
-    if state.orders is None:
-        return state.numbers, state.rows.mean
-    products, means = state.orders.products, state.orders.means
-    return tuple(arranged(k, order, state.numbers, problem, executor) for order in (products, means))  # type: ignore[return-value]
+    numbers, orders, first = state.own.numbers, state.setup.orders, state.setup.small.entries.offsets
+    if not orders.n_clamped:
+        return numbers, state.rows.mean
+    return tuple(arranged(k, order, numbers, first, executor) for order in (orders.products, orders.means))  # type: ignore[return-value]
 
 
-def _with_stored_sums(
-    k: int, state: MeanFieldState, given: tuple[np.ndarray, np.ndarray], executor: Executor
-) -> MeanFieldState:
-    """The sums of mode k, of entries on scratch, if they are not there already."""
-    stored: Any = state.stored
-    if k == 0 and stored.ahead:
-        return state._replace(stored=stored._replace(ahead=False))
-    sums = ((False, given[0], state.sum_Z2), (True, given[1], state.sum_yz))
-    sum_mode(k, state.by_row, stored.shift, sums, executor)
-    return state
-
-
-def report(
-    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
-) -> tuple[MeanFieldState, SweepReport]:
-    """What a sweep tells of entries on scratch, whose row means were `old`; the sums of mode 0 are then ahead."""
-    seconds, means = sources(0, state, problem, executor)
-    sums = ((False, seconds, state.sum_Z2), (True, means, state.sum_yz))
-    known = (state.columns, state.by_row, sums, float(state.law.mean[0]))
-    told = tell((state.rows.mean, old), *known, problem, executor)
-    return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
-
-
-def arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
-    """The numbers of the rows of the other modes in the order of the elements of mode k."""
-    first = offsets(problem.shape)
-    others = [j for j in range(len(problem.shape)) if j != k]
-    out = np.empty((len(numbers), len(order[k, others[0]])))
-    for j in others:
-        executor.run(arrange, int(first[j]), int(first[j + 1]), numbers, order[k, j], out)
-    return out
-
-
-def whole_second_moments(state: MeanFieldState, problem: Problem, executor: Executor) -> np.ndarray:
+def all_second_moments(state: MeanFieldState, executor: Executor) -> np.ndarray:
     """Packed second moments of all columns of the rows."""
-    if state.orders is None:
-        return state.numbers
-    first, whole = offsets(problem.shape), state.orders.whole
-    out = np.empty((len(state.numbers), whole.shape[1]))
-    for k, order in enumerate(whole):
-        executor.run(arrange, int(first[k]), int(first[k + 1]), state.numbers, order, out)
+    numbers, orders, first = state.own.numbers, state.setup.orders, state.setup.small.entries.offsets
+    if not orders.n_clamped:
+        return numbers
+    out = np.empty((len(numbers), orders.second.shape[1]))
+    for k, order in enumerate(orders.second):
+        executor.run(arrange, int(first[k]), int(first[k + 1]), numbers, order, out)
     return out
 
 
 def refresh_numbers(first: int, last: int, state: MeanFieldState, executor: Executor) -> None:
     """Second moments, and means, of the packed rows first:last."""
-    rows, P = state.rows, state.rows.cov.shape[1]
-    if state.orders is not None:
-        state.numbers[first:last, P:-1] = rows.mean[first:last]
-    executor.run(second_moments, first, last, rows.mean, rows.cov, state.numbers, align=LANES)
+    rows, numbers, P = state.rows, state.own.numbers, state.rows.cov.shape[1]
+    if numbers.shape[1] > P:
+        numbers[first:last, P:-1] = rows.mean[first:last]
+    executor.run(second_moments, first, last, rows.mean, rows.cov, numbers, align=LANES)
 
 
-def _square_of_rows(mine: slice, offset: np.ndarray | None, mean: np.ndarray, state: MeanFieldState) -> float:
+def _square_of_rows(mine: slice, mean: np.ndarray, own: MeanFieldSums) -> float:
     """E[sum of f^2] over the entries but for c^2, from the sums of the rows and their means (n, Q)."""
-    P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
-    square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ times_in_sum(Q)
-    return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", mean, offset))
+    sum_Z2, Q, n_clamped = own.sum_Z2[mine], mean.shape[1], own.setup.orders.n_clamped
+    P = Q * (Q + 1) // 2
+    square = np.einsum("ip,ip->p", own.numbers[mine, :P], sum_Z2[:, :P]) @ times_in_sum(Q)
+    return float(square + 2.0 * np.einsum("iq,iq->", mean, offsets_of(sum_Z2, Q, n_clamped)) if n_clamped else square)
 
 
-def first_square(state: MeanFieldState, orders: Orders, problem: Problem, executor: Executor) -> float:
+def first_square(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
     """E[sum of f^2] over the entries from all elements of the first mode."""
-    chunks, ones = state.by_row.chunks[0], problem.entries.weight.ravel()
-    ones = ones if problem.power is None else problem.power.ravel()
-    sums = []
+    setup, orders = state.setup, state.setup.orders
+    chunks, ones, sums = setup.by_row.chunks[0], problem.weights.ravel(), []
     for order in (orders.products, orders.squares):
-        source = arranged(0, order, state.numbers, problem, executor)
+        source = arranged(0, order, state.own.numbers, problem.entries.offsets, executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
-        if state.stored is not None:
-            sum_mode(0, state.by_row, state.stored.shift, ((False, source, out),), executor)
+        if setup.on_scratch:
+            sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), ((False, source, out),), executor)
         else:
-            sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
+            sum_products(chunks[0], chunks[-1], setup.by_row, ones, source, out, scratch)
         sums.append(out)
-    state = state._replace(sum_Z2=sums[0])
     mine = slice(chunks[0], chunks[-1])
     clamped = float((sums[1] @ times_in_sum(orders.n_clamped)).sum())
-    offset = offsets_of(state.sum_Z2[mine], state.rows.Lam.shape[1], orders.n_clamped)
-    return _square_of_rows(mine, offset, state.rows.mean[mine], state) + clamped
+    return _square_of_rows(mine, state.rows.mean[mine], state.own._replace(sum_Z2=sums[0])) + clamped

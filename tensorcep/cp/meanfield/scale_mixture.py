@@ -7,14 +7,13 @@ factors by their means, as weights of the entries.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.cp.meanfield.row_update import whole_second_moments
+from tensorcep.cp.meanfield.row_update import MeanFieldState, UnevenFactors, all_second_moments
 from tensorcep.cp.meanfield.sites import ExpectedSites, latent_squares
-from tensorcep.cp.meanfield.state import MeanFieldState, UnevenFactors
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise, UnevenNoise
@@ -59,13 +58,12 @@ def weigh(sites: ExpectedSites, factors: UnevenFactors) -> None:
 
 def with_factors(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The best factors, precision and shape at the present rows."""
-    factors, sites = state.uneven, state.sites
-    power = problem.entries.weight if problem.power is None else problem.power
-    second = latent_squares(problem, whole_second_moments(state, problem, executor), executor)
+    factors, learned, sites = state.parameters.uneven, state.parameters.learned, state.own.sites
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state, executor), executor)
     rest = _residuals(state, problem, second)
     groups = _groups(factors, rest.squares, power, problem)  # type: ignore[arg-type]
     tau = state.precision()
-    found = fitted(groups, state.learned.prior, tau, factors.found.place)  # type: ignore[union-attr]
+    found = fitted(groups, learned.prior, tau, factors.found.place)  # type: ignore[union-attr]
     a, b = law_of_factors(groups, found.tau, found.alpha)
     mean = np.zeros(power.shape)
     if problem.uneven.mode is None:  # type: ignore[union-attr]
@@ -77,19 +75,18 @@ def with_factors(state: MeanFieldState, problem: Problem, executor: Executor) ->
     sites.target[:] = sites.weight * rest.target
     if len(sites.spread):
         sites.spread[:] = sites.weight * rest.spread
-    evidence = log_evidence(groups, found.tau, found.alpha) + log_prior(found.tau, state.learned.prior)  # type: ignore[union-attr]
-    return state._replace(
+    evidence = log_evidence(groups, found.tau, found.alpha) + log_prior(found.tau, learned.prior)  # type: ignore[union-attr]
+    return state.put(square=float(np.einsum("bl,bl->", sites.weight, second))).learn(
         uneven=factors._replace(found=found, law=law, mean=mean, evidence=evidence),  # type: ignore[union-attr]
         law=Gamma(np.array([found.curvature]), np.array([found.curvature / found.tau])),
-        square=float(np.einsum("bl,bl->", sites.weight, second)),
     )
 
 
 def _residuals(state: MeanFieldState, problem: Problem, second: np.ndarray) -> Residuals:
     """What the rows leave of the targets; `second` is E[f^2]."""
-    sites, f = state.sites, state.sites.f
+    sites, f = state.own.sites, state.f
     target, spread = problem.entries.y, np.zeros((1, 1))
-    if state.augmentation is not None:
+    if state.setup.auxiliary:
         used = sites.weight > 0.0
         target, spread = (np.divide(part, sites.weight, where=used, out=np.zeros(f.shape)) for part in sites[3:5])
     squares = (target - f) ** 2 + spread + np.maximum(second - f * f, 0.0)
@@ -107,6 +104,6 @@ def _groups(factors: UnevenFactors, squares: np.ndarray, power: np.ndarray, prob
 
 def uneven_result(state: MeanFieldState, problem: Problem) -> dict[str, GammaNoise | UnevenNoise]:
     """Its part of a `Posterior`."""
-    found, law = state.uneven.found, state.uneven.law  # type: ignore[union-attr]
-    noise = GammaNoise(float(state.law.a[0]), float(state.law.b[0]))
+    uneven: Any = state.parameters.uneven
+    found, law, noise = uneven.found, uneven.law, GammaNoise(*(float(part[0]) for part in state.parameters.law))
     return {"noise": noise, "uneven": UnevenNoise(problem.uneven.mode, found.alpha, law.a, law.b)}  # type: ignore[union-attr]

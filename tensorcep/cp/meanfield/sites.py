@@ -45,12 +45,12 @@ class ExpectedSites(NamedTuple):
     present: np.ndarray = np.zeros((0, LANES))
 
 
-def as_observed(problem: Problem, augmentation: Augmentation | None) -> ExpectedSites:
+def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
         y, weight = problem.power * y, problem.power
-    if augmentation is None:
+    if augmentation.expected is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return ExpectedSites(none, none, weight, y, none, none)
     spread, constant = unset(problem.entries), unset(problem.entries)

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import MEMORY, Room, Scratch, leaves, on_scratch, read_ahead, room_of
+from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, on_scratch, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
+from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
+from tensorcep.cp.model.latent import latent_means, latent_of_groups
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
@@ -307,3 +309,81 @@ def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
         others[filled : filled + len(part)] = part
         filled += len(part)
     return others
+
+
+# Sums and latent values of a fit whose rows are Gaussians, a piece of the entries after the other.
+#
+# Latent values are not kept: those of the sweep before are computed again beside the new ones, from the rows as they
+# were. The sums of the first mode, which depend on the other modes alone, are taken for the next sweep in the same
+# pass, so that a sweep reads every list of entries once.
+
+# Blocks of entries whose latent values are computed at a time.
+BLOCKS = 8 * READ // LANES
+
+
+def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[Any, ...], executor: Executor) -> None:
+    """Sums (of values, source, out) over the entries of the rows cuts[0]:cuts[-1], by threads between two cuts each."""
+    width = max(source.shape[1] for _, source, _ in sums)
+    executor.run(sum_stored, 0, len(cuts) - 1, cuts, by_row, sums, shift, scratch=lambda: (np.empty(width),))
+
+
+def change_and_score(
+    means: tuple[np.ndarray, np.ndarray],
+    columns: FreeColumns,
+    by_row: EntriesByRow,
+    sums: tuple[Any, ...],
+    theta: float,
+    problem: Problem,
+    executor: Executor,
+) -> tuple[float, float]:
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones.
+
+    `means` are those of the rows after a sweep and before it. Takes the `sums` of the first mode.
+    """
+    n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
+    size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
+    shift, summed, start = taken_off(problem.likelihood), 0, by_row.start
+    for b in range(0, n_blocks, BLOCKS):
+        first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
+        rows = _rows_in_lanes(first, last, by_row)
+        for part in (by_row.others, by_row.value):
+            read_ahead(part, last, min(n, last + BLOCKS * LANES))
+        new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
+        size.add(new**2)
+        moved.add((new - old) ** 2)
+        y, f = StoredTargets(by_row.value, shift).at(first, last), new[: last - first]
+        value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+        problem.likelihood.loglik(np.ascontiguousarray(y), f, np.full_like(f, theta), value, d1, d2)
+        score.add(value)
+        complete = int(np.searchsorted(start[: problem.shape[0] + 1], last, side="right")) - 1
+        if complete > summed:
+            cuts = np.searchsorted(start[: complete + 1], np.linspace(start[summed], start[complete], 9))
+            cuts = np.unique([summed, *np.clip(cuts, summed, complete), complete])
+            sum_rows(cuts, by_row, shift, sums, executor)
+            summed = complete
+    scale = max(np.sqrt(size.sum / (n_blocks * LANES)), np.finfo(float).tiny)
+    return float(np.sqrt(moved.sum / (n_blocks * LANES)) / scale), score.sum / n
+
+
+def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
+    """The packed rows of the entries first:last, whole blocks (n, K, LANES) but the last."""
+    n, others = -(-(last - first) // LANES), by_row.others[first:last]
+    rows = np.zeros((n * LANES, others.shape[1] + 1), dtype=np.int32)
+    a = int(np.searchsorted(by_row.start, first, side="right")) - 1
+    b = int(np.searchsorted(by_row.start, last, side="left"))
+    count = np.diff(np.clip(by_row.start[a : b + 1], first, last))
+    rows[: last - first, 0] = np.repeat(np.arange(a, b, dtype=np.int32), count)
+    rows[: last - first, 1:] = others
+    return np.ascontiguousarray(rows.reshape(n, LANES, -1).transpose(0, 2, 1))
+
+
+def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
+    """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
+    f = np.empty((len(rows), LANES))
+    if columns.any_clamped:
+        executor.run(latent_of_groups, 0, len(f), rows, mean, columns.groups, f)
+    else:
+        executor.run(latent_means, 0, len(f), rows, mean, f)
+    flat = f.ravel()
+    flat[n:] = 0.0
+    return flat

@@ -47,6 +47,8 @@ class PriorFactor(NamedTuple):
         log|Lam| / 2 of `now`.
     bound : float
         What uncertainty of the prior adds to the bound (0 for a fixed one).
+    marginals : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
     chained : tuple of Chained or None
         The prior of the rows of each mode that is a series, where it is learned.
     """
@@ -55,11 +57,16 @@ class PriorFactor(NamedTuple):
     mean: np.ndarray
     half_log_det: np.ndarray
     bound: float
+    marginals: tuple[Marginals | None, ...]
     chained: tuple[Chained | None, ...] = ()
 
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""
         return self.chained[k] if self.chained else None
+
+    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
+        """The same after an update of the coupled rows of mode k."""
+        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
 
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
@@ -70,17 +77,15 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     half_log_det = np.empty(len(rows.mean))
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
-    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0)
+    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
 
 
-def learned_from_rows(
-    prior: PriorFactor, problem: Problem, rows: RowState, found: tuple[Marginals | None, ...] = ()
-) -> PriorFactor:
-    """The optimal factor of the prior given the rows, `found` together where they are coupled; a fixed one as it is."""
+def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
+    """The optimal factor of the prior given the rows; a fixed one as it is."""
     now = prior.now
     if now.modes is None:
         return prior
-    coupled = [coupled_moments(k, problem, rows, found[k] if found else None) for k in range(len(problem.shape))]
+    coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
     posterior = problem.prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, problem.shape), coupled)
     modes = problem.prior.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], problem.shape)
@@ -90,7 +95,7 @@ def learned_from_rows(
         eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
         new = new._replace(eta=np.concatenate(eta))
     chained = chained_of(posterior, len(problem.shape))
-    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), chained)
+    return PriorFactor(new, mean, half_log_det, problem.prior.bound(posterior), prior.marginals, chained)
 
 
 def chained_of(posterior: Any, K: int) -> tuple[Chained | None, ...]:
@@ -157,19 +162,16 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.Lam[own], rows.eta[own] = precision, natural
 
 
-def rows_bound(
-    prior: PriorFactor,
-    rows: RowState,
-    shape: tuple[int, ...],
-    executor: Executor,
-    found: tuple[Marginals | None, ...] = (),
-) -> float:
+def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
     divergence, coupled = np.empty(len(rows.mean)), 0.0
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
-            divergence[a:b], coupled = prior.half_log_det[a:b], coupled + _of_series(series, a, rows, found[k])
+            divergence[a:b], coupled = (
+                prior.half_log_det[a:b],
+                coupled + _of_series(series, a, rows, prior.marginals[k]),
+            )
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(row_divergences, a, b, rows, *lines, divergence, align=LANES)

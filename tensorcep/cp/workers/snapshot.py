@@ -10,7 +10,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.cp.calibration.holdout import HeldOut
 from tensorcep.cp.gibbs.chains import latent_of_chain
 from tensorcep.cp.gibbs.state import GibbsState
-from tensorcep.cp.meanfield.state import MeanFieldState
+from tensorcep.cp.meanfield.row_update import MeanFieldState
 from tensorcep.cp.messages.sites import MessageState, Pace, latent_values
 from tensorcep.cp.model.latent import latent_at
 from tensorcep.cp.model.problem import Problem
@@ -98,23 +98,22 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
             held=state.held,
             leaves_out=state.leaves_out,
         )
-    now, sites, augmentation = state.prior.now, state.sites, state.augmentation
-    none = np.zeros((0, LANES))
+    prior, sums, setup, none = state.hyper, state.own, state.setup, np.zeros((0, LANES))
     return RowsNow(
         rows=state.rows,
-        numbers=state.numbers,
-        square=state.square,
-        Lam=now.Lam,
-        eta=now.eta,
-        modes=now.modes,
-        mean=state.prior.mean,
-        half_log_det=state.prior.half_log_det,
-        bound=state.prior.bound,
-        law=state.law,
+        numbers=sums.numbers,
+        square=sums.square,
+        Lam=prior.now.Lam,
+        eta=prior.now.eta,
+        modes=prior.now.modes,
+        mean=prior.mean,
+        half_log_det=prior.half_log_det,
+        bound=prior.bound,
+        law=state.parameters.law,
         sweeps=state.sweeps,
-        weight=sites.weight if augmentation is not None and augmentation.weighted else none,
-        target=none if augmentation is None else sites.target,
-        cut=state.cut,
+        weight=sums.sites.weight if setup.augmentation.weighted else none,
+        target=sums.sites.target if setup.auxiliary else none,
+        cut=state.parameters.cut,
     )
 
 
@@ -206,20 +205,12 @@ def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, exec
 
 
 def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    prior = state.prior
+    prior, setup, sites = state.hyper, state.setup, state.own.sites
     conditional = prior.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes)
     prior = prior._replace(now=conditional, mean=now.mean, half_log_det=now.half_log_det, bound=now.bound)
-    sites = state.sites._replace(f=latent_at(problem.entries, now.rows.mean, state.columns, executor))
+    sites = sites._replace(f=latent_at(problem.entries, now.rows.mean, setup.columns, executor))
     for array, stored in ((sites.weight, now.weight), (sites.target, now.target)):
         if len(stored):
             array[:] = stored
-    return state._replace(
-        rows=now.rows,
-        numbers=now.numbers,
-        square=now.square,
-        prior=prior,
-        law=now.law,
-        sweeps=now.sweeps,
-        sites=sites,
-        cut=now.cut,
-    )
+    state = state._replace(rows=now.rows, hyper=prior, sweeps=now.sweeps)
+    return state.put(numbers=now.numbers, square=now.square, sites=sites).learn(law=now.law, cut=now.cut)

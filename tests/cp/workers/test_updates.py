@@ -42,7 +42,7 @@ def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.rand
     for k in range(3):
         here = update_mode(k, here, 1.0, p, ThreadExecutor(1))
         there = update_mode(k, there, 1.0, p, AtOnce(n_threads))
-    for a, b in zip((*here.rows, here.numbers, here.square), (*there.rows, there.numbers, there.square), strict=True):
+    for a, b in zip(*((*one.rows, one.own.numbers, one.own.square) for one in (here, there)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -54,12 +54,13 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     monkeypatch.setattr(row_pass, "ROWS_AT_A_TIME", at_a_time)
     monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
-    rows, by_row, chunks, y = state.rows, state.by_row, state.by_row.chunks[0], p.entries.y.ravel()
-    first, numbers, means = tuple(offsets(p.shape).tolist()), state.numbers.copy(), rows.mean.copy()
+    rows, by_row, own, y = state.rows, state.setup.by_row, state.own, p.entries.y.ravel()
+    chunks = by_row.chunks[0]
+    first, numbers, means = tuple(offsets(p.shape).tolist()), own.numbers.copy(), rows.mean.copy()
     P, Q = rows.Lam.shape[1], rows.eta.shape[1]
     update = Update(2.5, rng.normal(size=(1, P)), rng.normal(size=(90, Q)), rng.normal(size=(90, Q)))
     update.Lam[0, np.arange(Q) * (np.arange(Q) + 3) // 2] += 9.0
-    sums = (p.entries.weight.ravel(), numbers, state.sum_Z2), (y, means, state.sum_yz)
+    sums = (p.entries.weight.ravel(), numbers, own.sum_Z2), (y, means, own.sum_yz)
     update_chunks(0, len(chunks) - 1, chunks, by_row, sums, update, rows, np.empty(P))
     divergence = np.empty(90)
     row_divergences(0, 90, rows, update.Lam, update.mean, divergence)
@@ -79,7 +80,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     made = update_ranges(*record)
     assert (tmp_path / "rows").exists() is left
     assert (made.first, made.n) == (0, 90)
-    known = (rows.mean[:90], rows.cov[:90], state.sum_Z2[:90], state.sum_yz[:90], rows.good[:90], divergence)
+    known = (rows.mean[:90], rows.cov[:90], own.sum_Z2[:90], own.sum_yz[:90], rows.good[:90], divergence)
     for one, array in zip(made[1:], known, strict=True):
         found = np.zeros_like(array)
         row_pass.put(one, found)
