@@ -20,6 +20,7 @@ FITS = {  # one start or chain, which no quick fit precedes
     "vmp": lambda: methods.VMP(anneal=0, n_starts=1),
     "pg-vb": lambda: methods.PGVB(anneal=0, n_starts=1),
     "cep": lambda: methods.CEP(anneal=0, n_starts=1, n_ensemble=1),
+    "cep-float32": lambda: methods.CEP(dtype="float32", anneal=0, n_starts=1, n_ensemble=1),
     "cep-averaged": lambda: methods.CEP(messages="averaged", damping=0.5, anneal=0, n_starts=1, n_ensemble=1),
     "laplace": lambda: methods.Laplace(anneal=0, n_starts=1),
     "wopt": lambda: methods.WOPT(iterations=1),

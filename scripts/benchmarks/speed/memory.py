@@ -31,7 +31,7 @@ def grown(work: Callable[[], Any]) -> int:
 class Fit:
     """Bytes per entry of a fit of a million entries: one start that no quick fit precedes, or the method's own."""
 
-    params = (["gibbs", "vmp", "cep-averaged", "cep"], ["one start", "own starts"])
+    params = (["gibbs", "vmp", "cep-averaged", "cep-float32", "cep"], ["one start", "own starts"])
     param_names = ("method", "starts")
     unit = "bytes per entry"
     timeout = 900
@@ -40,8 +40,9 @@ class Fit:
         coords, y = drawn("values", 1_000_000, shape_of(1_000_000))
         how = {"shape": shape_of(1_000_000)}
         if starts == "own starts":
-            name: Any = tc.methods.CEP(messages="averaged") if method == "cep-averaged" else method
-            how |= {"method": name, "init": "auto"}
+            named: dict[str, Any] = {"cep-averaged": tc.methods.CEP(messages="averaged")}
+            named["cep-float32"] = tc.methods.CEP(dtype="float32")
+            how |= {"method": named.get(method, method), "init": "auto"}
 
         def fit(n: int) -> Any:
             return plain("values", method, 8, 2, coords[:n], y[:n], **how)

@@ -15,11 +15,11 @@ from tensorcep import metrics
 from . import cpu_seconds, drawn, fitted
 
 SHAPE, FRESH = (500, 300, 200), 20_000
-SIZES = {"values": 100_000, "labels": 100_000, "counts": 70_000, "few labels": 1_330}
+SIZES = {"values": 100_000, "labels": 100_000, "counts": 70_000, "few labels": 1_330, "a million values": 1_000_000}
 
 
 class Fit:
-    """CPU seconds of a fit of 100,000 values or labels, 70,000 counts or 1,330 labels, and its score of fresh cells."""
+    """Seconds of a fit of 100,000 or a million values, 100,000 or 1,330 labels, 70,000 counts; loss in fresh cells."""
 
     params = (list(SIZES), ["auto", "vmp", "wopt"], [1])
     param_names = ("data", "method", "threads")

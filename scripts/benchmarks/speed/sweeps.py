@@ -31,13 +31,13 @@ class Sweep:
 class SweepOfRank(Sweep):
     """The same by rank."""
 
-    params = (["gibbs", "cep", "cep-averaged", "vmp"], ["values"], [5, 10, 32, 64], [ALOG], [1])
+    params = (["gibbs", "cep", "cep-averaged", "vmp"], ["values"], [5, 8, 10, 32, 64], [ALOG], [1])
 
 
 class SweepOfMillions(Sweep):
     """The same of a million entries, in one and in two threads."""
 
-    params = (["gibbs", "cep", "vmp", "pg-gibbs"], ["values", "labels"], [8], [1_000_000], [1, 2])
+    params = (["gibbs", "cep", "vmp", "pg-gibbs"], ["values", "labels"], [5, 8, 10], [1_000_000], [1, 2])
 
 
 class SweepOfColumns:
