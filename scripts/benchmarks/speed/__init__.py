@@ -1,4 +1,4 @@
-"""Benchmarks of asv, by public names alone, so that they run on earlier commits too; `drawn` makes what they fit."""
+"""Benchmarks of asv, by names that earlier commits have, too; `drawn` makes what they fit."""
 
 from __future__ import annotations
 

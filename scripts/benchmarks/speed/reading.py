@@ -10,6 +10,7 @@ import pandas as pd
 
 import tensorcep as tc
 from tensorcep import SparseTensor
+from tensorcep.entries.io import read_batches
 
 LINES, SHAPE = 1_000_000, (20_000, 10_000, 5_000)
 FILES = {"csv": "numbers.csv", "text": "text.csv", "tns": "numbers.tns", "parquet": "numbers.parquet"}
@@ -49,6 +50,6 @@ class Read:
     def time_in_batches(self, kind: str, reader: str) -> None:
         if kind in ("tns", "parquet"):
             raise NotImplementedError
-        ours = tc.read_batches(FILES[kind], 1000, labels=kind == "text") if reader == "tensorcep" else None
+        ours = read_batches(FILES[kind], 1000, labels=kind == "text") if reader == "tensorcep" else None
         parts = pd.read_csv(FILES[kind], chunksize=1 << 16) if ours is None else ours
         collections.deque(parts, maxlen=0)
