@@ -179,7 +179,9 @@ def test_gauntlet_finds_a_model_that_is_worse_than_the_constant(monkeypatch, mov
     text = scores.in_all(cells)
     assert f"worse than the constant model by more than 1 %: {len(found)}" in text
     assert "0.0% of 1 cells" in text
-    assert "| quick | 400 | rmse |" in scores.table(cells)
+    (line,), (kind,) = scores.lines_of(cells), scores.of_kinds(cells)
+    assert (line["cell"], line["entries"], line["by"]) == ("quick", 400, "rmse")
+    assert (kind["problems"], kind["fits"], kind["worse by 1 %"]) == ("tensors of values", 1, len(found))
 
 
 def test_gauntlet_takes_coverage_of_cells_from_all_over():
@@ -196,7 +198,7 @@ def test_gauntlet_counts_a_failed_fit_among_the_worst():
     cells = scores.judged([failed], grid={"quick": QUICK})
     assert scores.worse_than_constant(cells) == cells
     assert scores.rows_of(cells)[0]["skipped"] == "crash: signal 11"
-    assert "crash: signal 11" in scores.table(cells)
+    assert scores.lines_of(cells)[0]["by"] == "crash: signal 11"
 
 
 def test_gauntlet_continues_its_file(tmp_path, monkeypatch, capsys):
@@ -286,3 +288,12 @@ def test_gauntlet_kept_oracle_has_a_named_fit_of_every_small_problem():
     for r in kept:
         fits.estimator(GRID[r["cell"]], r["fit"], 0)
         assert r["status"] == "ok"
+
+
+def test_gauntlet_counts_a_real_data_set_three_times():
+    good, bad = ({"regret": 0.0, "kind": kind} for kind in (scores.REAL, "tensors of values"))
+    assert scores.mean([good, bad], [1.0, 0.0]) == 0.75
+    assert [cell.name for cell in GRID.values() if scores.kind_of(cell) == scores.REAL] == [
+        name for name, cell in GRID.items() if cell.real
+    ]
+    assert sum(cell.real for cell in GRID.values()) == 22

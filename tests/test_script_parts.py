@@ -12,8 +12,7 @@ import pytest
 from scripts.benchmarks import heldout, peers
 from scripts.benchmarks.heldout import Entries, Split
 from scripts.benchmarks.quality.accuracy import measure_peer
-from scripts.papers import glm_fits
-from scripts.papers.baselines import kjit, sampled_ep
+from scripts.papers import glm_baselines, reproduce_glm
 from tensorcep import datasets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
@@ -26,7 +25,7 @@ from tensorcep.metrics import crps_gaussian
 def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link):
     rng = np.random.default_rng(0)
     points = datasets.Points(rng.standard_normal((400, 3)), rng.integers(2, size=400))
-    learned = kjit.JustInTime(glm_fits.problem_of(points, link, False, seed=1), 20_000)
+    learned = glm_baselines.JustInTime(reproduce_glm.problem_of(points, link, False, seed=1), 20_000)
     m, v = rng.normal(0.0, 1.0, 400), rng.uniform(0.05, 4.0, 400)
     likelihood = get_likelihood("probit" if link == "probit" else "logit")
     exact = np.column_stack(tilted_moments(likelihood.tilted, 1.0, m, v, 1.0)[1:])
@@ -41,7 +40,7 @@ def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link):
 
 def test_the_oracle_knows_the_curvature_of_narrow_messages():
     points = datasets.Points(np.ones((2, 1)), np.array([0, 1]))
-    oracle = kjit.Oracle(glm_fits.problem_of(points, "probit", False), 100_000)
+    oracle = glm_baselines.Oracle(reproduce_glm.problem_of(points, "probit", False), 100_000)
     m = np.array([-3.0, 0.0, 2.0])
     exact = np.column_stack(tilted_moments(PROBIT.tilted, 1.0, m, np.full(3, 1e-3), 1.0)[1:])
     np.testing.assert_allclose([oracle(at, 1e-3) for at in m], exact, rtol=0, atol=5e-3)
@@ -51,10 +50,10 @@ def test_just_in_time_ep_is_near_factorised_ep_and_repeats():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 2))
     X[:5, 0] = 0.0
-    problem = glm_fits.problem_of(datasets.Points(X, (X[:, 1] > 0.3).astype(int)), "logistic", False, seed=1)
+    problem = reproduce_glm.problem_of(datasets.Points(X, (X[:, 1] > 0.3).astype(int)), "logistic", False, seed=1)
     exact = fit_glm(problem, "ep-factorized", max_iter=500, tol=1e-6).posterior
-    effort = glm_fits.Effort(500, 20_000, 0)
-    found = [glm_fits.fit_sampled(problem, "kjit", "converged", effort).posterior for _ in range(2)]
+    effort = reproduce_glm.Effort(500, 20_000, 0)
+    found = [reproduce_glm.fit_sampled(problem, "kjit", "converged", effort).posterior for _ in range(2)]
     np.testing.assert_array_equal(found[0].mean, found[1].mean)
     np.testing.assert_allclose(found[0].mean, exact.mean, rtol=0, atol=0.05)
     np.testing.assert_allclose(found[0].cov, exact.cov, rtol=0.1)
@@ -64,10 +63,10 @@ def test_sampled_moments_are_near_the_exact_ones_for_wide_cavities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 3))
     x[:10, 1] = 0.0
-    problem = glm_fits.problem_of(datasets.Points(x, rng.integers(2, size=40)), "probit", False)
+    problem = reproduce_glm.problem_of(datasets.Points(x, rng.integers(2, size=40)), "probit", False)
     mu, s = rng.normal(0.0, 0.5, x.shape), rng.uniform(0.3, 0.9, x.shape)
     _, alpha, beta = tilted_moments(PROBIT.tilted, problem.y, (x * mu).sum(axis=1), (x**2 * s).sum(axis=1), 1.0)
-    a, b = (np.where(x == 0.0, 0.0, found) for found in sampled_ep.importance_moments(problem, 100_000)(mu, s))
+    a, b = (np.where(x == 0.0, 0.0, found) for found in glm_baselines.importance_moments(problem, 100_000)(mu, s))
     np.testing.assert_allclose(a, x * alpha[:, None], rtol=0, atol=0.1)
     np.testing.assert_allclose(b, x**2 * beta[:, None], rtol=0, atol=0.2)
     assert np.sqrt(np.mean((a - x * alpha[:, None]) ** 2)) < 0.03

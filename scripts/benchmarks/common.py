@@ -132,13 +132,14 @@ def table(rows: Sequence[Row]) -> str:
     names = sorted(dict.fromkeys(name for item in rows for name in item), key=_position)
     same = [n for n in names if n != "value" and len(rows) > 1 and len({repr(item.get(n)) for item in rows}) == 1]
     shown = [n for n in names if n not in same]
-    cells = [shown, *([_cell(item.get(n)) for n in shown] for item in rows)]
+    cells = [shown, *([cell_text(item.get(n)) for n in shown] for item in rows)]
     widths = [max(len(line[j]) for line in cells) for j in range(len(shown))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
-    return "\n".join([*([", ".join(f"{n}={_cell(rows[0][n])}" for n in same)] if same else []), *lines])
+    return "\n".join([*([", ".join(f"{n}={cell_text(rows[0][n])}" for n in same)] if same else []), *lines])
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A cell of a table."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

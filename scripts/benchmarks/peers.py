@@ -6,7 +6,7 @@
 
 sweeps       a Gibbs sweep of SMURFF (the CP model) and myFM (a factorisation machine), both with learned
              hyper-parameters, and of our samplers, on folds of Alog or simulated entries of its shape: the fastest of
-             --sweeps after the first tenth, the median, and how many of ours the peer's takes; no test entries
+             --sweeps after the first tenth, and how many of ours the peer's takes; no test entries
 ratings      MovieLens 100k, stars as values and as levels, with and without features of users and items: RMSE of the
              expected star, coverage, mean log score (of a Gaussian its mass between half stars). A fold's test entries
              are those of its file, or with --cold all ratings of so many items. Peers take --peer-rank, 600 sweeps, of
@@ -242,15 +242,9 @@ def prepare(folder: Path, packages: Sequence[str]) -> Path:
     return python
 
 
-def call(python: Path, peer: str, threads: int = 1, **given: Any) -> dict[str, np.ndarray]:
-    """What the adapter of a peer hands back about the arrays that it is given, in a process of its environment.
-
-    Raises
-    ------
-    RuntimeError
-        If the peer fails; the message has the last line that it wrote.
-    """
-    limits = dict.fromkeys(THREAD_VARIABLES, str(threads))
+def call(python: Path, peer: str, **given: Any) -> dict[str, np.ndarray]:
+    """What the adapter of a peer says of the arrays that it is given, on one thread of a process of its own."""
+    limits = dict.fromkeys(THREAD_VARIABLES, "1")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.npz", Path(folder) / "out.npz"
         np.savez(source, **given)
@@ -279,9 +273,8 @@ def sample(
     given: Given = {"shape": split.shape, "coords": split.train.coords, "y": split.train.y, **more}
     if split.tests:
         given |= {"test_coords": split.held.coords, "test_y": split.held.y}
-    threads = given.pop("threads", 1)
-    settings = {**setting._asdict(), "labels": labels, "seed": seed, "threads": threads}
-    return call(python, peer, threads, settings=json.dumps(settings), **given)
+    settings = {**setting._asdict(), "labels": labels, "seed": seed, "threads": 1}
+    return call(python, peer, settings=json.dumps(settings), **given)
 
 
 def sweeps(options: argparse.Namespace) -> Found:
@@ -313,7 +306,6 @@ def sweeps(options: argparse.Namespace) -> Found:
                 found.setdefault(who, []).append(float(np.min(seconds)))
                 about = {"data": name, "fold": fold, "rank": rank, "method": who}
                 yield "seconds_per_sweep", float(np.min(seconds)), about
-                yield "seconds_per_sweep_median", float(np.median(seconds)), about
         for ours in (who for who in found if who not in SAMPLERS):
             for peer in (who for who in found if who in SAMPLERS):
                 times = float(np.mean(found[peer]) / np.mean(found[ours]))

@@ -37,13 +37,7 @@ CODE: dict[str, tuple[str, ...]] = {
 
 
 def figures(table: str | None = None) -> list[Figure]:
-    """The rows of all files, or those of a table.
-
-    Raises
-    ------
-    ValueError
-        If a row lacks its value, command, commit, date or machine; findings may say that nothing was recorded.
-    """
+    """The rows of all files, or of a table; a ValueError where one, but for findings, lacks what it should say."""
     found = []
     for path in sorted(FOLDER.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as lines:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from scripts.benchmarks.common import parser, report, say, words
+from scripts.benchmarks.common import parser, report, say, table, words
 from scripts.benchmarks.gauntlet import fits, scores
 from scripts.benchmarks.gauntlet.fits import Table, read, record_of
 from scripts.benchmarks.gauntlet.problems import GRID, PARTS
@@ -43,16 +43,16 @@ def work_of(options: argparse.Namespace) -> Iterator[Work]:
 
 def run(options: argparse.Namespace) -> list[Record]:
     """Fit what is not in the file yet; the records of the cells asked for."""
-    table, wanted = Table(options.out), list(work_of(options))
-    missing = [key for key in wanted if key not in table]
+    kept, wanted = Table(options.out), list(work_of(options))
+    missing = [key for key in wanted if key not in kept]
     say(f"{len(wanted)} fits, {len(wanted) - len(missing)} of them in {options.out or 'no file'} already")
     limits = (options.seconds, options.gigabytes)
     with ThreadPoolExecutor(options.jobs) as pool:
         for number, record in enumerate(pool.map(lambda key: record_of(*key, *limits), missing), 1):
-            table.append(record)
+            kept.append(record)
             say(f"{number}/{len(missing)} {record['cell']} {record['fit']}: {_said(record)}")
     keys = set(wanted)
-    return [r for r in table.records if (r["cell"], r["fit"], r["seed"]) in keys]
+    return [r for r in kept.records if (r["cell"], r["fit"], r["seed"]) in keys]
 
 
 def _said(record: Record) -> str:
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     cells = scores.judged(run(options), others)
     report(scores.rows_of(cells), options.json, [])
     if options.json != "-":
-        print(f"{scores.table(cells)}\n\n{scores.of_kinds(cells)}\n\n{scores.in_all(cells)}")
+        print(f"{table(scores.lines_of(cells))}\n\n{table(scores.of_kinds(cells))}\n\n{scores.in_all(cells)}")
 
 
 if __name__ == "__main__":

@@ -261,18 +261,13 @@ def measured(cell: Cell, name: str, seed: int) -> Record:
         **scores(cell.observed, problem, found),
         "cpu_seconds": spent,
         "megabytes": grown / 1e6,
-        "n_train": size_of(problem),
+        "n_train": int(
+            sum((x == x).sum() for x in problem.train) if isinstance(problem.train, list) else problem.train.nnz
+        ),
         "n_test": len(problem.y),
         "chosen": found.chosen,
         "warnings": " | ".join(sorted(words)),
     }
-
-
-def size_of(problem: Problem) -> int:
-    """Entries that are fitted."""
-    if isinstance(problem.train, list):
-        return int(sum((x == x).sum() for x in problem.train))
-    return int(problem.train.nnz)
 
 
 def measured_by_name(cell: str, name: str, seed: int) -> Record:
@@ -290,33 +285,24 @@ class Table:
 
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else Path(path)
-        self.records: list[Record] = []
-        if self.path is not None and self.path.exists():
-            self.records = read(self.path)
+        self.records = read(self.path) if self.path is not None and self.path.exists() else []
 
     def __contains__(self, key: Sequence[Any]) -> bool:
         return tuple(key) in {tuple(record[name] for name in KEY) for record in self.records}
 
     def append(self, record: Record) -> None:
         self.records.append(record)
-        if self.path is None:
-            return
-        new = not self.path.exists()
-        with self.path.open("a", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, restval="", lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow({name: "" if value is None else value for name, value in record.items()})
+        if self.path is not None:
+            new = not self.path.exists()
+            with self.path.open("a", newline="", encoding="utf-8") as handle:
+                writer = csv.DictWriter(handle, COLUMNS, restval="", lineterminator="\n")
+                if new:
+                    writer.writeheader()
+                writer.writerow({name: "" if value is None else value for name, value in record.items()})
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file; a last line that was cut off is fitted again.
-
-    Raises
-    ------
-    ValueError
-        If its columns are not those of this study.
-    """
+    """The records of a file, a ValueError where its columns differ; a last line that was cut off is fitted again."""
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:

@@ -23,56 +23,28 @@ from tensorcep import SparseTensor, datasets
 
 
 class Problem(NamedTuple):
-    """One data set, split, with what its maker knows of the truth.
+    """One data set, split, with what its maker knows of the truth."""
 
-    Attributes
-    ----------
-    train : SparseTensor, or list of 2-D arrays with NaN where a cell is hidden
-    coords : (n, K) int64
-        Test cells; of matrices (number of the matrix, row, column).
-    y : (n,) float64
-        Test values.
-    truth : (n,) float64, optional
-        What the maker would predict: expected values, probabilities of a one, or log masses of the test counts.
-    weights : (n,) float64, optional
-        Of the test labels, where their share of ones is not that of the training entries.
-    unit : (n,) float64
-        Errors of values are measured in these.
-    """
-
-    train: Any
-    coords: np.ndarray
-    y: np.ndarray
-    truth: np.ndarray | None = None
-    weights: np.ndarray | None = None
-    unit: np.ndarray | float = 1.0
+    train: Any  # SparseTensor, or list of 2-D arrays with NaN where a cell is hidden
+    coords: np.ndarray  # test cells (n, K); of matrices (number of the matrix, row, column)
+    y: np.ndarray  # test values (n,)
+    truth: np.ndarray | None = (
+        None  # what the maker predicts: expected values, probabilities, log masses of test counts
+    )
+    weights: np.ndarray | None = None  # of test labels, where their share of ones is not that of the training entries
+    unit: np.ndarray | float = 1.0  # errors of values are measured in these
 
 
 class Cell(NamedTuple):
-    """One problem of the gauntlet.
-
-    Attributes
-    ----------
-    name : str
-    model : {"cp", "stream", "pca", "fa", "gfa", "cmf"}
-        Whose default is fitted.
-    observed : {"values", "labels", "counts"}
-    size : {"smoke", "small", "large"}
-    make : callable
-        The Problem of a seed.
-    batches : int
-        Of a stream.
-    real : bool
-        Whether the data are real.
-    """
+    """One problem of the gauntlet."""
 
     name: str
-    model: str
-    observed: str
-    size: str
-    make: Callable[[int], Problem]
-    batches: int = 10
-    real: bool = False
+    model: str  # whose default is fitted: "cp", "stream", "pca", "fa", "gfa", "cmf"
+    observed: str  # "values", "labels", "counts"
+    size: str  # "smoke", "small", "large"
+    make: Callable[[int], Problem]  # of a seed
+    batches: int = 10  # of a stream
+    real: bool = False  # whether the data are real
 
 
 LEAST_TEST, MOST_TEST = 1000, 5000
@@ -85,71 +57,29 @@ WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """How a tensor is drawn; the latent value f has variance 1 before labels and counts scale it.
+    """How a tensor is drawn; the latent value f has variance 1 before labels and counts scale it."""
 
-    Attributes
-    ----------
-    n : int
-        Training entries.
-    rank, order : int
-        Of the CP component.
-    positive : bool
-        Factors |N(0, 1)| + 0.2 in place of N(0, 1).
-    noise : float
-        Standard deviation of the noise of values, that of f being 1.
-    per_row : float
-        Training entries of a row, on average over modes; mode sizes are as 1.5 : 1 : 0.5 and the like.
-    shape : tuple, optional
-        In place of `per_row`.
-    offset : float
-        Added to values.
-    main, pairs : float
-        Shares of the variance of f that are main effects and pairwise terms.
-    constant : int
-        Components that are the same in all rows of the first mode.
-    tails : float, optional
-        Degrees of freedom of Student's t noise of the same standard deviation.
-    outliers : float
-        Share of the values whose noise is 15 times as large.
-    floor : float
-        Share of the values piled up at the least one.
-    logs : float
-        Values are e to the power of so many times what they else are; 0: they are not.
-    percent : bool
-        Values are 100 times the logistic function of 1.5 times what they else are, less 2: most small, none above 100.
-    zipf : bool
-        Row i of a mode is drawn in proportion to 1 / (i + 1).
-    share : float
-        Of ones among labels.
-    sampled : bool
-        All ones of the tensor and as many zeros, in place of cells drawn at random.
-    count : float
-        Mean of counts.
-    dispersion : float, optional
-        r of negative-binomial counts; without it they are Poisson.
-    """
-
-    n: int = 2000
+    n: int = 2000  # training entries
     rank: int = 3
     order: int = 3
-    positive: bool = False
-    noise: float = 0.5
-    per_row: float = 20.0
-    shape: tuple[int, ...] | None = None
-    offset: float = 0.0
-    main: float = 0.0
-    pairs: float = 0.0
-    constant: int = 0
-    tails: float | None = None
-    outliers: float = 0.0
-    floor: float = 0.0
-    logs: float = 0.0
-    percent: bool = False
-    zipf: bool = False
-    share: float = 0.5
-    sampled: bool = False
-    count: float = 3.0
-    dispersion: float | None = None
+    positive: bool = False  # factors |N(0, 1)| + 0.2 in place of N(0, 1)
+    noise: float = 0.5  # standard deviation of the noise of values, that of f being 1
+    per_row: float = 20.0  # training entries of a row, on average over modes, whose sizes are as 1.5 : 1 : 0.5
+    shape: tuple[int, ...] | None = None  # in place of `per_row`
+    offset: float = 0.0  # added to values
+    main: float = 0.0  # share of the variance of f that is main effects
+    pairs: float = 0.0  # or pairwise terms
+    constant: int = 0  # components that are the same in all rows of the first mode
+    tails: float | None = None  # degrees of freedom of Student's t noise of the same standard deviation
+    outliers: float = 0.0  # share of the values whose noise is 15 times as large
+    floor: float = 0.0  # share of the values piled up at the least one
+    logs: float = 0.0  # values are e to the power of so many times what they else are; 0: they are not
+    percent: bool = False  # 100 times the logistic function of 1.5 times what values else are, less 2: most small
+    zipf: bool = False  # row i of a mode is drawn in proportion to 1 / (i + 1)
+    share: float = 0.5  # of ones among labels
+    sampled: bool = False  # all ones of the tensor and as many zeros, in place of cells drawn at random
+    count: float = 3.0  # mean of counts
+    dispersion: float | None = None  # r of negative-binomial counts; without it they are Poisson
 
     def sizes(self) -> tuple[int, ...]:
         """Rows of each mode."""
@@ -291,38 +221,18 @@ RECOMMENDER = (
 
 @dataclass(frozen=True)
 class MatrixSpec:
-    """How matrices are drawn; the latent value of a cell has variance 1 in units of its column.
-
-    Attributes
-    ----------
-    shape : (rows, columns)
-    rank : int
-    noise : float
-    hidden : float
-        Share of the cells that are hidden.
-    scales : float
-        Columns are multiplied by 10^u, u uniform within as many decades.
-    offset : float
-        Added to all columns, in units of each.
-    constant : int
-        Columns that hold one value.
-    tails : float, optional
-        Degrees of freedom of Student's t noise.
-    labels : bool
-    views : int
-        Matrices of the same rows, each with factors of its own and shared ones.
-    """
+    """How matrices are drawn; the latent value of a cell has variance 1 in units of its column."""
 
     shape: tuple[int, int] = (300, 30)
     rank: int = 4
     noise: float = 0.5
-    hidden: float = 0.3
-    scales: float = 0.0
-    offset: float = 0.0
-    constant: int = 0
-    tails: float | None = None
+    hidden: float = 0.3  # share of the cells
+    scales: float = 0.0  # columns are multiplied by 10^u, u uniform within as many decades
+    offset: float = 0.0  # added to all columns, in units of each
+    constant: int = 0  # columns that hold one value
+    tails: float | None = None  # degrees of freedom of Student's t noise
     labels: bool = False
-    views: int = 1
+    views: int = 1  # matrices of the same rows, each with factors of its own and shared ones
 
 
 def matrix(spec: MatrixSpec, seed: int) -> Problem:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, row
+from scripts.benchmarks.common import Row, cell_text, row
 from scripts.benchmarks.gauntlet.problems import GRID, Cell, Problem, count_log_mass
 from tensorcep.metrics import expected_calibration_error, log_loss
 
@@ -22,21 +22,11 @@ DEFAULT = "default"
 
 
 class Answer(NamedTuple):
-    """What a fitted model says of the test cells.
+    """What a fitted model says of the test cells."""
 
-    Attributes
-    ----------
-    prediction : (n,) float64
-        Expected values, probabilities of a one, or log masses of the test counts.
-    below : (m,) float64, optional
-        Predictive probability below each of m test values, ties broken at random: uniform if calibrated.
-    chosen : str
-        What the default came to.
-    """
-
-    prediction: np.ndarray
-    below: np.ndarray | None
-    chosen: str
+    prediction: np.ndarray  # expected values, probabilities of a one, or log masses of the test counts
+    below: np.ndarray | None  # predictive probability below each of some test values: uniform if calibrated
+    chosen: str  # what the default came to
 
 
 METRIC = {"values": "rmse", "labels": "log loss", "counts": "minus log score"}
@@ -96,8 +86,6 @@ REAL_WEIGHT = 3  # problems of drawn data that a real one counts for
 HELD = {"coverage_50": (0.45, 0.56), "coverage_90": (0.87, 0.93)}
 MEASURES = ("score", "truth", "constant", "best", "regret", "above_truth", "above_constant")
 COSTS = ("coverage_50", "coverage_90", "ece", "cpu_seconds", "megabytes")
-OF_KINDS = ("problems", "fits", "better than the constant by 1 %", "worse by 1 %", "90 % intervals hold")
-OF_KINDS += ("50 % intervals hold", "CPU seconds: median", "most")
 
 
 def judged(records: Sequence[Record], others: Sequence[Record] = (), grid: dict[str, Cell] = GRID) -> list[Record]:
@@ -165,47 +153,31 @@ def rows_of(cells: Sequence[Record]) -> list[Row]:
     return rows
 
 
-def markdown(names: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """A table."""
-    cells = [[_cell(value) for value in line] for line in lines]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [list(names), ["---"] * len(names), *cells])
-
-
-def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def table(cells: Sequence[Record]) -> str:
-    """All cells."""
-    names = ("cell", "entries", "measured by", *MEASURES, "oracle", *COSTS, "chosen")
+def lines_of(cells: Sequence[Record]) -> list[Row]:
+    """A line of the table for each cell."""
     lines = []
     for r in cells:
-        n = r.get("n_train")
-        about = [
-            r["cell"],
-            None if n in (None, "") else int(n),
-            METRIC[r["observed"]] if r["status"] == "ok" else r["status"],
-        ]
-        measures, costs = ([r.get(name) for name in names] for names in (MEASURES, COSTS))
-        lines.append([*about, *measures, r["oracle"], *costs, r.get("chosen")])
-    return markdown(names, lines)
+        by = METRIC[r["observed"]] if r["status"] == "ok" else r["status"]
+        names = (*MEASURES, "oracle", *COSTS, "chosen")
+        lines.append(
+            {"cell": r["cell"], "entries": r.get("n_train"), "by": by, **{name: r.get(name) for name in names}}
+        )
+    return lines
 
 
-def of_kinds(cells: Sequence[Record]) -> str:
+def of_kinds(cells: Sequence[Record]) -> list[Row]:
     """A line for each kind of problem, real data first: what data/measured/out_of_the_box.csv keeps."""
-    kinds = sorted(dict.fromkeys(r["kind"] for r in cells), key=lambda kind: kind != REAL)
-    lines: list[list[Any]] = []
-    for kind in kinds:
+    lines = []
+    for kind in sorted(dict.fromkeys(r["kind"] for r in cells), key=lambda kind: kind != REAL):
         some = [r for r in cells if r["kind"] == kind]
-        held = [[r[name] for r in some if r.get(name) is not None] for name in ("coverage_90", "coverage_50")]
+        line = {"problems": kind, "fits": len(some), "worse by 1 %": len(worse_than_constant(some))}
+        line["better than the constant by 1 %"] = sum(r["above_constant"] < -WORSE_THAN_CONSTANT for r in some)
+        for name, title in (("coverage_90", "90 % intervals hold"), ("coverage_50", "50 % intervals hold")):
+            held = [r[name] for r in some if r.get(name) is not None]
+            line[title] = float(np.mean(held)) if held else None
         costs = [r["cpu_seconds"] for r in some if r.get("cpu_seconds") is not None]
-        better = sum(r["above_constant"] < -WORSE_THAN_CONSTANT for r in some)
-        lines.append([kind, len(some), better, len(worse_than_constant(some))])
-        lines[-1] += [float(np.mean(found)) if found else None for found in held]
-        lines[-1] += [float(np.median(costs)), float(max(costs))] if costs else [None, None]
-    return markdown(OF_KINDS, lines)
+        lines.append({**line, "CPU seconds: median": float(np.median(costs)), "most": max(costs)} if costs else line)
+    return lines
 
 
 def in_all(cells: Sequence[Record]) -> str:
@@ -219,7 +191,7 @@ def in_all(cells: Sequence[Record]) -> str:
         within = mean(known, [lost(r) <= 1.0 for r in known])
         lines.append(f"regret within 3 % (labels and counts 0.01): {within:.1%} of {len(known)} cells")
     lines.append(f"worse than the constant model by more than 1 %: {len(worse)}")
-    lines += [f"  {r['cell']}: {_cell(r['above_constant'])} ({r['status']})" for r in worse]
+    lines += [f"  {r['cell']}: {cell_text(r['above_constant'])} ({r['status']})" for r in worse]
     for name, (low, high) in HELD.items():
         found = [r for r in cells if r.get(name) is not None]
         if found:
@@ -232,7 +204,7 @@ def in_all(cells: Sequence[Record]) -> str:
     for about, real in (("real data", True), ("drawn data", False)):
         some = [r for r in worst if (r["kind"] == REAL) is real][:WORST]
         lines += [f"the worst of {about} by {against}:"] if some else []
-        lines += [f"  {r['cell']}: {_cell(r[against])} (best {r['oracle'] or 'not asked for'})" for r in some]
+        lines += [f"  {r['cell']}: {cell_text(r[against])} (best {r['oracle'] or 'not asked for'})" for r in some]
     return "\n".join(lines)
 
 
