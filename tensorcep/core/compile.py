@@ -21,8 +21,7 @@ from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
-from tensorcep.core.cpu import codegen
-from tensorcep.core.kernel_cache import KernelCache
+from tensorcep.core.kernel_cache import KernelCache, codegen
 
 # numba's front end without work that it does again and again: half of what a first fit waits for.
 #

@@ -10,11 +10,14 @@ import reprlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from tensorcep.core.checks import fail_value
 
@@ -266,3 +269,20 @@ def n_threads(n_jobs: int | None) -> int:
     raise ValueError(
         f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {reprlib.repr(n_jobs)}."
     )
+
+
+# BLAS on one thread, so that its sums have one order.
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """The pools of threads of the libraries; finding them takes milliseconds."""
+    from scipy.linalg import get_blas_funcs
+
+    get_blas_funcs("gemm")  # numpy's is loaded already, and now scipy's is
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A context in which numpy's and scipy's BLAS run on one thread."""
+    return _pools().limit(limits=1, user_api="blas")

@@ -9,7 +9,7 @@ from tensorcep.core.loop import AnyMethod
 from tensorcep.core.settings import Settings, lacking
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
-from tensorcep.cp.laplace.method import LAPLACE
+from tensorcep.cp.laplace import LAPLACE
 from tensorcep.cp.meanfield.method import PG_VB, VMP
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.wopt import WOPT

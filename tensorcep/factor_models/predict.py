@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import ThreadExecutor, one_blas_thread
 from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites

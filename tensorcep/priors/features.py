@@ -13,11 +13,11 @@ from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
 from tensorcep.entries.convert import stored_cells
 from tensorcep.entries.labels import Labels
-from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
+from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 
 # The features of a mode's rows as a matrix: centred without being filled in, with the products that priors need.
 
-# Columns up to which products are those of `kernels.narrow`.
+# Columns up to which products are those of `kernels.rank_update`.
 NARROW = 64
 
 

@@ -99,13 +99,13 @@ def coupled_state(rng, kind, R, likelihood, method, options):
     p = p._replace(prior=prior)
     settings = settings_of(method, **{"anneal": 10_000, "anneal_power": 1.0, "damping": 0.0, **options})
     state = METHODS[method].init(p, settings, ThreadExecutor(1))
-    of = state.row_prior.axis(0)
+    of = state.own.prior.axis(0)
     scale, length = 0.5 + rng.random(R), of.lengths[np.arange(R) * 3 + len(of.lengths) // 2]
     modes = ModePrior(np.tile(rng.standard_normal(R), (2, 1)), np.stack([np.diag(scale)] * 2))
     modes = modes._replace(drifts=(Drift(length, np.zeros((0, R))), None))
-    lines = (per_row(part, p.shape) for part in (state.prior.Lam, state.prior.eta))
-    now = state.prior._replace(**dict(zip(("Lam", "eta"), lines, strict=True)))
-    state = state._replace(prior=now, joint=(state.row_prior.links(0, modes), None))
+    lines = (per_row(part, p.shape) for part in (state.hyper.now.Lam, state.hyper.now.eta))
+    now = state.hyper.now._replace(**dict(zip(("Lam", "eta"), lines, strict=True)))
+    state = state._replace(hyper=state.hyper._replace(now=now, joint=(state.own.prior.links(0, modes), None)))
     state.rows.Lam[:N], state.rows.eta[:N] = 0.0, 0.0
     state = with_joint_rows(state, 0, slice(0, N))
     refresh_rows(state.rows, 0, N + M, ThreadExecutor(1))
@@ -190,7 +190,7 @@ def test_columns_of_a_large_graph_keep_the_exact_means(rng, monkeypatch, method,
     S = np.linalg.inv(np.linalg.inv(K) + TAU * Z.T @ Z)
     wanted = S @ (np.linalg.solve(K, centre) + TAU * Z.T @ y)
     np.testing.assert_allclose(state.rows.mean[:N].ravel(), wanted, atol=1e-8)
-    assert (np.linalg.eigvalsh(unpack(state.prior.Lam[:N], 2)) > 0.0).all()
+    assert (np.linalg.eigvalsh(unpack(state.hyper.now.Lam[:N], 2)) > 0.0).all()
 
 
 def test_damping_goes_along_the_natural_slopes(rng):

@@ -20,6 +20,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.gaussian import gaussian_about
+from tensorcep.likelihoods.parameters import base, dispersion
 
 SHAPES = {2: (50, 40), 3: (40, 30, 20), 4: (9, 8, 7, 6)}
 
@@ -92,17 +93,17 @@ def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.
     problem = problems.build(coords, y, shape, 2, "negbinomial")
     values = rng.random(problem.entries.y.shape)
     for mode in (None, 1):
-        learned = parameters.learned_parameter(problem, PGVB(dispersion_mode=mode))
-        assert learned is not None
+        learned: Any = parameters.parameters_of(problem, PGVB(dispersion_mode=mode))[0]
         groups, used = learned.groups, problem.entries.weight > 0
         pairs = np.stack([groups.of_entry[used], problem.entries.y[used]])
         expected, times = np.unique(pairs, axis=1, return_counts=True)
         sums = np.bincount(groups.of_entry.ravel(), values.ravel(), minlength=groups.size)
         with monkeypatch.context() as patch:
-            patch.setattr(parameters, "LINES", 7)
+            patch.setattr(base, "LINES", 7)
+            patch.setattr(dispersion, "LINES", 7)
             assert same(groups.totals(lambda at: values[at]), sums)
             assert same(
-                parameters.distinct_counts(learned, problem),
+                learned.with_observations(problem.entries.y, problem.entries.weight).counts,
                 (expected[0].astype(int), expected[1], times.astype(float)),
             )
 

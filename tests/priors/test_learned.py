@@ -196,13 +196,13 @@ def test_cep_learns_nothing_while_it_anneals(rng):
     state = CEP.init(learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
     for sweep in range(3):
         state, _ = CEP.step(state, learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
-        assert (per_row(state.prior.Lam, p.shape) == p.prior.Lam).all() == (sweep < 2)
+        assert (per_row(state.hyper.now.Lam, p.shape) == p.prior.Lam).all() == (sweep < 2)
 
 
 def test_cep_without_a_learned_prior_keeps_the_arrays_of_the_problem(rng):
     _, _, p = problem(rng, 3, 2, 30)
     run = fit(p, 3)
-    assert run.state.prior.Lam is p.prior.Lam
+    assert run.state.hyper.now.Lam is p.prior.Lam
     assert run.posterior.mode_prior is None
 
 
@@ -242,7 +242,7 @@ def test_cep_shrinks_messages_that_the_new_prior_cannot_carry(rng):
     assert state.rows.good.all()
     state, shrunk = with_learned_prior(state, p, ThreadExecutor(1))
     assert shrunk > 0
-    total, _ = natural_prior(Prior(state.prior.modes.mean, state.prior.modes.precision), p.shape, 2)
+    total, _ = natural_prior(Prior(state.hyper.now.modes.mean, state.hyper.now.modes.precision), p.shape, 2)
     total = unpack(total, 2)
     rows = coords + offsets(p.shape)[:-1]
     for k in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +16,9 @@ from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.components import EVEN
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
+from tensorcep.likelihoods.parameters.base import Parameter
+from tensorcep.likelihoods.parameters.scale_mixture import EVEN, nodes, student_logpdf
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -111,6 +110,9 @@ LEAST_SHARE = 0.25
 TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
 # Logs of what the noise variance of a fit beside chains may be multiplied by where values are hidden by a limit.
 LOG_RATIOS = (-2.0, 2.0)
+# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
+# is told by entries that the burn-in leaves out: by so many at most, every so many sweeps.
+TELLING, EVERY = 1000, 4
 # The steps that find the weights, at most; the log score within which they find the best; and the least weight with
 # which a chain goes on.
 STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
@@ -181,6 +183,11 @@ class HeldOut(NamedTuple):
         return 1.0 if self.weights is None else float(max(self.weights.max(), self.beside.max(initial=0.0)))
 
     @property
+    def shares(self) -> np.ndarray | None:
+        """What each chain that goes on counts beside the heaviest; None before they are weighed."""
+        return None if self.weights is None else self.weights[self.alive] / self.heaviest
+
+    @property
     def alive(self) -> np.ndarray:
         """The chains that go on."""
         return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
@@ -199,6 +206,9 @@ class HeldNoise(NamedTuple):
 
     factor: np.ndarray
     shape: np.ndarray | None
+
+
+EVEN_NOISE = HeldNoise(np.ones(1), None)
 
 
 class Beside(NamedTuple):
@@ -254,7 +264,8 @@ def update_held(
     factors: np.ndarray,
     given: tuple[np.ndarray, np.ndarray],
     likelihood: Likelihood,
-    uneven: HeldNoise | None = None,
+    uneven: HeldNoise = EVEN_NOISE,
+    mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -267,6 +278,8 @@ def update_held(
         What kernels take as y and theta of the entries left out.
     likelihood : Likelihood
     uneven : HeldNoise, optional
+    mixed : callable
+        ``mixed(log_density)``: log densities (C, n) by those of the kernels.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
@@ -274,8 +287,7 @@ def update_held(
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
-    now = factor if uneven is None else uneven.factor
+    factor, now = held.factor + share * (uneven.factor - held.factor), uneven.factor
     unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
     telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
     telling /= telling.sum(axis=1, keepdims=True)
@@ -283,11 +295,77 @@ def update_held(
     noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        shape = None if uneven is None else uneven.shape
-        density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
-    share = share if uneven is None or uneven.shape is None else 0.0  # told in another way: `gibbs.state`
+        density = np.logaddexp(density, mixed(log_likelihoods(likelihood, *given, f, uneven.shape)))
+    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
+
+
+def log_likelihoods(
+    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
+) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
+    if shape is not None and not likelihood.censored:
+        return student_logpdf(y - f, theta, shape)
+    if shape is not None:
+        factors, log_weight = nodes(shape)
+        each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
+        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
+    flat = y.ravel(), f.ravel(), theta.ravel()
+    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
+    likelihood.loglik(*flat, value, d1, d2)
+    return value.reshape(f.shape)
+
+
+class ChainsDrawn(NamedTuple):
+    """Chains after a sweep of the burn-in: rows (C, n_rows, R), and the draws of parameters in each of C chains.
+
+    `even`: noise is taken to be the same everywhere.
+    """
+
+    sweep: int
+    rows: np.ndarray
+    parameters: tuple[Parameter[Any], ...]
+    draws: tuple[tuple[Any, ...], ...]
+    even: bool
+
+
+def learn_from_held(
+    held: HeldOut,
+    now: ChainsDrawn,
+    given: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    options: Any,
+    told_noise: bool,
+) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
+    """The estimates after a sweep, and the draws of parameters where these entries tell them.
+
+    `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
+    """
+    C, parameters = len(now.rows), now.parameters
+    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
+    for c, i in np.ndindex(C, 0 if now.even else len(parameters)):
+        own, of_shape = parameters[i].factors(now.draws[c][i], held.place)
+        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
+
+    def mixed(log_density: np.ndarray) -> np.ndarray:
+        for c, i in np.ndindex(C, len(parameters)):
+            log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
+        return log_density
+
+    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    held = update_held(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    if not told_noise or now.even or now.sweep % EVERY:
+        return held, now.draws
+    noise, every = held.noise.copy(), []
+    some = slice(None, None, -(-len(held.y) // TELLING))
+    for c, draws in enumerate(now.draws):
+        squares, spread = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
+        rng, told = generator(problem.seed, RandomStream.EVENNESS, now.sweep, c), float(noise[c])
+        both = [one.follow(own, squares, spread, told, rng) for one, own in zip(parameters, draws, strict=True)]
+        noise[c] = next((new for _, new in both if not np.isnan(new)), told)
+        every.append(tuple(own for own, _ in both))
+    return held._replace(noise=noise), tuple(every)
 
 
 def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
@@ -332,12 +410,6 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: 
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
-
-
-def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
-    """The noise precision of a chain given what the entries left out say."""
-    half = 0.5 * len(held.place)
-    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))
 
 
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:

@@ -16,16 +16,17 @@ all counts, normal noise among them, each as likely as those entries make it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, gammainc, gammaincc, logsumexp
 
-from tensorcep.cp.calibration.holdout import LEAST_SHARE, HeldOut
+from tensorcep.cp.calibration.holdout import LEAST_SHARE, Beside, HeldOut
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.parameters.scale_mixture import GOLDEN
+from tensorcep.likelihoods.parameters.scale_mixture import GOLDEN, same_size, tau_seen_through
 
 # Logs of factors, evenly spaced, of which this one is 0.
 ONE, STEP = 54, 1.0 / 6.0
@@ -35,6 +36,8 @@ GAMMA_SHAPES, INVERSE_SHAPES = 1.1 * 2.0 ** (0.5 * np.arange(13)), 2.0 ** (0.5 *
 LOG_SIZES = np.linspace(-1.0, 1.0, 9)
 # Entries that tell, at most; of how many the densities are in memory at a time.
 TELLING, PIECE = 1000, 4096
+# Steps of EM of Student noise, at the end of the burn-in.
+LAST_STEPS = 200
 
 
 class NoiseLaw(NamedTuple):
@@ -115,3 +118,15 @@ def with_factors(draws: Draws, law: NoiseLaw | None) -> Draws:
     ends = np.append(LOG_FACTORS - 0.5 * STEP, LOG_FACTORS[-1] + 0.5 * STEP)
     factors = np.exp(np.interp(level, np.append(0.0, np.cumsum(law.mass)), ends))
     return draws._replace(factors=factors.reshape(form))
+
+
+def ratio_of_student(held: HeldOut, shapes: np.ndarray, beside: Sequence[Beside]) -> float:
+    """The variance of Student noise given the draws of all chains, of these shapes (C,), beside that given one."""
+    weights = np.append(held.weights, held.beside)  # type: ignore[arg-type]
+    alphas = np.append(shapes, [one.alpha for one in beside])
+    noises = np.append(held.noise, [one.noise for one in beside])
+    common = float(np.exp(weights @ np.log(alphas)))
+    own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
+    noise, some = float(weights @ np.array(own)), slice(None, None, -(-len(held.y) // TELLING))
+    squares, spread = (held.y - held.mean_of_all)[some] ** 2, np.maximum(held.spread_of_all[some], 0.0)
+    return 1.0 / (noise * tau_seen_through(squares, spread, 1.0 / noise, common, LAST_STEPS))

@@ -22,6 +22,7 @@ values may be anything that the draws say of them, and of real values at most a 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from scipy.special import logit, ndtri
 
 from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.calibration.holdout import LEAST_SHARE, LEAST_WEIGHT, HeldOut
+from tensorcep.cp.calibration.holdout import LEAST_SHARE, LEAST_WEIGHT, Beside, HeldOut, ratio_beside_limits, weighed
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
@@ -38,6 +39,7 @@ from tensorcep.cp.calibration.null_model import (
     evidence_of_shares,
     mean_share,
 )
+from tensorcep.cp.calibration.predictive_noise import NoiseLaw, noise_law_of, ratio_of_student
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import told_beside
 from tensorcep.cp.posterior.belief import Draws
@@ -64,6 +66,33 @@ def is_shrunk(likelihood: Likelihood) -> bool:
 def is_of_rates(likelihood: Likelihood) -> bool:
     """Whether it is of counts whose mean is e^f, or a multiple of it."""
     return likelihood.extent == "exposure" and likelihood.zeros is None
+
+
+def calibrated(
+    held: HeldOut,
+    problem: Problem,
+    options: Any,
+    beside: Sequence[Beside],
+    before: Any,
+    shapes: np.ndarray,
+    told_noise: bool,
+) -> tuple[HeldOut, NoiseLaw | None]:
+    """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
+
+    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C,) are those of
+    Student noise, infinite of other; `told_noise`: whether these entries tell the noise.
+    """
+    held = weighed(held, options, beside, before)
+    even = problem.uneven is None
+    if told_noise and np.isfinite(shapes).all():
+        held = held._replace(noise_ratio=ratio_of_student(held, shapes, beside))
+    if problem.likelihood.censored:
+        told = held.beside.any() and even
+        ratio = ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
+        held = held._replace(noise_ratio=ratio)
+    if options.weights == "stacked" and is_shrunk(problem.likelihood):
+        held = shrunk(held, problem)
+    return held, noise_law_of(held) if told_noise and even else None
 
 
 def shrunk(held: HeldOut, problem: Problem) -> HeldOut:

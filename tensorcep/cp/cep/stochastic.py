@@ -36,7 +36,7 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.rule
+    rows, rule = state.rows, state.own.rule
     average, cavity = _average(state, problem)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
@@ -58,8 +58,8 @@ def in_closed_form(rule: Rule) -> bool:
 
 def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
     """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.prior
-    counts = np.maximum(state.sums.counts, 1.0)[:, None]
+    rows, prior = state.rows, state.hyper.now
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
     average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])

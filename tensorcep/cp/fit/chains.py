@@ -22,9 +22,8 @@ from tensorcep.cp.calibration.shrinkage import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
-from tensorcep.cp.gibbs.chains import taken
+from tensorcep.cp.gibbs.chains import GibbsState, taken
 from tensorcep.cp.gibbs.method import with_weights
-from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.active_columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
@@ -98,7 +97,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     # no name for the run that went on: its draws are large, and it is done with them before all are joined
     if not weighted:
         return in_all_columns(continued(sampled.plan, begun), sampled, plan.problem)
-    goes_on = bool(len(begun.state.chains.factors))
+    goes_on = bool(len(begun.state.rows))
     return joined_draws(continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
 
 
@@ -279,17 +278,17 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     n = -(-(plan.options.max_iter - settings["burn_in"]) // settings["thin"])
     counts = np.zeros(len(plan.policy.quick_fits))  # those that did not fly count nothing
     counts[[one.number for one in results]] = held.beside
-    sampled = sampled._replace(state=state._replace(held=held._replace(beside=counts)))
+    sampled = sampled._replace(state=state.put(held=held._replace(beside=counts)))
     if not held.beside.any():
         return in_all_columns(sampled, of, plan.problem)
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
     sizes = {i: max(1, round(n * held.beside[i] / held.heaviest)) for i in np.flatnonzero(held.beside)}
-    chains, own = state.chains, sampled.posterior if len(held.alive) else None
+    kept, own = state.own.kept.rows, sampled.posterior if len(held.alive) else None
     sampled = sampled._replace(posterior=None)
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
-    if own is not None and chains.kept:  # the same, of which one copy is enough
-        rows = [chains.kept[d][c] for d, c in taken(chains, held.weights[held.alive] / held.heaviest)]
+    if own is not None and kept:  # the same, of which one copy is enough
+        rows = [kept[d][c] for d, c in taken(state, held.shares)]
         unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
     draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)

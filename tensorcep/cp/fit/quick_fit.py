@@ -6,7 +6,7 @@ several of them beside their chains (`tensorcep.cp.fit.chains`); another method 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
 from tensorcep.priors.base import clocks_of
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
@@ -341,11 +342,11 @@ def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *wat
 def from_dispersion(problem: Problem, belief: Components) -> Problem:
     """The problem whose dispersion, if it learns one, starts where a fit found it: rows that go on go with it."""
     parameter = problem.likelihood.parameter
-    if parameter is None or parameter.is_precision or belief.theta is None:
+    if not isinstance(parameter, DispersionParameter) or belief.theta is None:
         return problem
     values = belief.theta.values[0]
     found = float(values[0] if belief.theta.mode is None else values.mean())
-    return problem._replace(likelihood=problem.likelihood._replace(parameter=parameter._replace(start=found)))
+    return problem._replace(likelihood=problem.likelihood.with_parameter(replace(parameter, start=found)))
 
 
 def _in_use(quick: QuickFit) -> QuickFit:

@@ -29,7 +29,6 @@ from tensorcep.core.arrays import on_scratch
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.meanfield.row_update import (
-    LikelihoodLaws,
     MeanFieldState,
     MeanFieldSums,
     Setup,
@@ -39,9 +38,7 @@ from tensorcep.cp.meanfield.row_update import (
     sources,
     update_mode,
 )
-from tensorcep.cp.meanfield.scale_mixture import even_factors, uneven_result, weigh, with_factors
 from tensorcep.cp.meanfield.sites import (
-    ExpectedSites,
     as_observed,
     latent_squares,
     squared_targets,
@@ -52,27 +49,17 @@ from tensorcep.cp.model.active_columns import columns_of, free_problem, posterio
 from tensorcep.cp.model.columns import orders_of
 from tensorcep.cp.model.latent import latent_at, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
-from tensorcep.cp.model.parameters import (
-    Learned,
-    distinct_counts,
-    first_thresholds,
-    learned_levels,
-    learned_parameter,
-    own_law,
-    sampled_entries,
-)
+from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
 from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.posterior.components import Thresholds
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats, PrecisionStats
+from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -88,8 +75,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small, learned = learning(free_problem(problem)), learned_parameter(problem, options)
-    setup = _setup(getattr(problem.likelihood, kind), small, problem, executor)
+    small = learning(free_problem(problem))
+    setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, executor)
@@ -110,14 +97,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
     )
-    laws = LikelihoodLaws(
-        learned=learned,
-        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        counts=distinct_counts(learned, problem),
-        cut=first_thresholds(problem),
-        uneven=even_factors(problem),
-        share=first_share(problem),
-    )
+    laws = tuple(one.first_law(len(problem.entries.permutation)) for one in setup.parameters)
     state = MeanFieldState(rows, prior, laws, sums, 0)
     refresh_numbers(0, n_rows, state, executor)
     if C:
@@ -126,17 +106,24 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     return _with_sites(state, problem, executor) if setup.augmentation.weighted else state
 
 
-def _setup(augmentation: Augmentation, small: Problem, problem: Problem, executor: Executor) -> Setup:
+def _setup(augmentation: Augmentation, small: Problem, problem: Problem, options: Any, executor: Executor) -> Setup:
     """What follows from the problem, which is `small` in its free columns."""
-    augmentation, columns, y = (
-        augmentation_in_use(augmentation, problem) or Augmentation(),
-        columns_of(problem),
-        problem.entries.y,
-    )
+    augmentation, columns = augmentation_in_use(augmentation, problem) or Augmentation(), columns_of(problem)
+    y, weight = problem.entries.y, problem.entries.weight
     stored = on_scratch(y) and augmentation.expected is None
-    by_row = problem.of_entries or by_row_of(problem, values=stored, executor=executor)
-    squares = float(np.einsum("bl,bl->", y, y)) if stored else None
-    return Setup(small, columns, orders_of(columns), augmentation, by_row, squares)
+    return Setup(
+        small,
+        columns,
+        orders=orders_of(columns),
+        augmentation=augmentation,
+        # in the order in which they are updated
+        parameters=tuple(
+            one.with_observations(y, weight)
+            for one in sorted(parameters_of(problem, options), key=lambda one: one.stage)
+        ),
+        by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
+        squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
+    )
 
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -172,10 +159,7 @@ def _with_sites(
     elif augmentation.weighted:
         square = latent_squares(problem, all_second_moments(state, executor), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
-    laws, sites = state.parameters, state.own.sites
-    update_sites(sites, augmentation, state.given(problem), problem, executor, laws.share)
-    if laws.uneven is not None:
-        weigh(sites, laws.uneven)
+    update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
 
 
@@ -190,24 +174,16 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         before = before_move(k, state) if setup.augmentation.matched else None
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor, before, more=k != modes[-1])
-        if state.parameters.learns_precision:
-            state = state.learn(law=law_of_precision(k, state, problem))
+        state = _with_precision(k, state, problem)
     if not setup.auxiliary or setup.augmentation.weighted:
         state = _with_latent(state, problem, executor)
-    if state.parameters.share is not None:
-        state = with_share(state, problem)
-    if state.parameters.counts:
-        state = _with_counts(state, problem, executor)
-    elif state.parameters.share is not None:
-        state = _with_law(state, state.parameters.law, problem, executor)
-    if state.parameters.cut is not None:
-        state = _with_thresholds(state, problem, executor)
-    if state.parameters.uneven is not None and not annealed:
-        state = with_factors(state, problem, executor)
+    state = _with_laws(state, problem, executor)
+    if not annealed:
+        state = _with_uneven_noise(state, problem, executor)
     state, (change, score) = _report(state, old, problem, executor)
     sweep = Sweep(
         change=change,
-        noise_precision=state.precision() if state.parameters.learns_precision else np.nan,
+        noise_precision=state.precision() if setup.noise >= 0 else np.nan,
         train_score=score,
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
@@ -226,40 +202,102 @@ def _report(
     if setup.on_scratch:
         seconds, means = sources(0, state, executor)
         sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
-        known = (setup.columns, setup.by_row, sums, float(laws.law.mean[0]))
+        known = (setup.columns, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
-    of_all = not setup.auxiliary and laws.uneven is None
-    y, theta = (problem.entries.y, float(laws.law.mean[0])) if of_all else state.given(problem)
-    share = None if laws.share is None else laws.share.mean
-    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
+    each = setup.auxiliary or any(one.uneven for one in setup.parameters)
+    of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
+    y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
+
+    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        for one, law in zip(setup.parameters, laws, strict=True):
+            log_density = one.mixed(law, y, log_density)
+        return log_density
+
+    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, mixed))
 
 
-def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The laws of the dispersions, and the auxiliary variables that go with them."""
-    learned, law = laws_of_dispersions(state, problem)
-    return _with_law(state.learn(learned=learned), law, problem, executor)
-
-
-def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The thresholds at which the bound is highest, and the auxiliary variables that go with them."""
-    levels, law = learned_levels(problem.likelihood), state.parameters.cut
-    if levels is None or law is None:
+def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:
+    """The best law of a precision, by the sums of mode k, which was updated last."""
+    own, setup, i = state.own, state.setup, state.setup.noise
+    if i < 0:
         return state
-    known = LevelEntries(problem.entries.y, problem.weights, state.f)
-    state = state.learn(cut=law_of_thresholds(levels, law.thresholds, known, executor))
-    return _with_law(state, state.parameters.law, problem, executor)
+    chunks, sites, Q = setup.by_row.chunks[k], own.sites, state.rows.eta.shape[1]
+    mine = slice(chunks[0], chunks[-1])
+    if setup.auxiliary:  # targets have changed since the sums were taken
+        cross = float(np.einsum("bl,bl->", sites.target, state.f)) - 0.5 * float(sites.spread.sum())
+    else:
+        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
+        cross += float(own.sum_yz[mine, Q:].sum())
+    squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
+    stats = PrecisionStats(total_weight(problem), max(0.0, squared - 2.0 * cross + own.square))
+    return state.learn(i, setup.parameters[i].expect(state.parameters[i], stats))
 
 
-def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The law of the parameter, and the auxiliary variables that go with it, which follow what counts tell, r e^f."""
-    before, state, augmentation = state.parameters.law, state.learn(law=law), state.setup.augmentation
-    moved = (
-        shifted(state, np.log(before.mean / law.mean))
-        if augmentation.matched and law is not before
-        else state.own.sites
-    )
-    update_sites(moved, augmentation, state.given(problem), problem, executor, state.parameters.share)
+def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The laws that latent values tell, and the auxiliary variables that go with them.
+
+    Where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`). At where f
+    still is their weights would be wrong, and with them the next law, which then swings.
+    """
+    setup, sites = state.setup, state.own.sites
+    shift: np.ndarray | float = 0.0
+    told = [i for i, one in enumerate(setup.parameters) if one.learned and one.stage < DrawStage.RESIDUAL]
+    if not told:
+        return state
+    stats = _stats(state, problem, executor)
+    for i in told:
+        before = state.parameters[i]
+        state = state.learn(i, setup.parameters[i].expect(before, stats))
+        shift = shift + setup.parameters[i].shift(before, state.parameters[i])
+    if setup.augmentation.matched and np.any(shift):
+        sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
+    update_sites(sites, setup.augmentation, setup.parameters, state.parameters, problem, executor)
     return state
+
+
+def _stats(state: MeanFieldState, problem: Problem, executor: Executor) -> EntryStats:
+    """What entries say of parameters; where Gaussians are matched, by the moments of some latent values."""
+    setup, (f, square, *_), present, entries = state.setup, state.own.sites, state.own.sites.present, problem.entries
+
+    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        m, second = (part if place is None else part.ravel()[place] for part in (f, square))
+        return m, np.maximum(second - m * m, 0.0)
+
+    return EntryStats(
+        y=entries.y,
+        used=present if len(present) else entries.weight,
+        f=f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(setup.parameters, state.parameters, problem)[1],
+        executor=executor,
+        square=square,
+        marginals=marginals if setup.augmentation.matched else None,
+        power=np.zeros(0) if problem.power is None else problem.power,
+    )
+
+
+def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place.
+
+    The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
+    which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
+    see the factors by their means, as weights of the entries.
+    """
+    setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
+    if i < 0 or not setup.parameters[i].uneven:
+        return state
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state, executor), executor)
+    target, spread = problem.entries.y, np.zeros((1, 1))
+    if setup.auxiliary:
+        used = sites.weight > 0.0
+        target, spread = (np.divide(part, sites.weight, where=used, out=np.zeros(f.shape)) for part in sites[3:5])
+    squares = (target - f) ** 2 + spread + np.maximum(second - f * f, 0.0)
+    law = setup.parameters[i].expect(state.parameters[i], ExpectedSquares(power, squares))
+    sites.weight[:] = power * law.mean
+    sites.target[:] = sites.weight * target
+    if len(sites.spread):
+        sites.spread[:] = sites.weight * spread
+    return state.learn(i, law).put(square=float(np.einsum("bl,bl->", sites.weight, second)))
 
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
@@ -268,89 +306,24 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     With a learned precision, whose law is optimal given the rest, entries and precision together give the log
     normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
     """
-    rest = rows_bound(state.hyper, state.rows, problem.shape, executor)
-    sites, laws = state.own.sites, state.parameters
-    learned = laws.learned
-    if laws.uneven is not None:
-        return rest + laws.uneven.evidence + float(sites.constant.sum())
-    if learned is not None and learned.parameter.is_precision:
-        (a0, b0), n = learned.prior, total_weight(problem)
-        a, b = float(laws.law.a[0]), float(laws.law.b[0])
-        gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
-        return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(sites.constant.sum())
-    weighted = state.setup.augmentation.weighted
+    bound, sites, setup = rows_bound(state.hyper, state.rows, problem.shape, executor), state.own.sites, state.setup
+    if setup.noise >= 0:
+        noise, law = setup.parameters[setup.noise], state.parameters[setup.noise]
+        return bound + noise.bound(law) + noise.log_normaliser(total_weight(problem)) + float(sites.constant.sum())
+    weighted = setup.augmentation.weighted
     square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if weighted else state.own.square
-    rest += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
-    rest -= divergence_of_share(state, problem)
-    levels = learned_levels(problem.likelihood)
-    if levels is not None and laws.cut is not None:
-        return rest + prior_of_thresholds(levels, laws.cut.thresholds).value
-    return rest + learned.bound(laws.law, laws.counts) if learned else rest
+    bound += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
+    for one, law in zip(setup.parameters, state.parameters, strict=True):
+        bound += one.bound(law)
+    return bound
 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
-    laws, prior, small = state.parameters, state.hyper, state.setup.small
-    theta: dict[str, Any] = {"noise": None} if laws.learned is None else laws.learned.result(laws.law)
-    theta["zeros"] = laws.share
-    if laws.cut is not None:
-        theta["thresholds"] = Thresholds(*laws.cut)
-    theta = theta if laws.uneven is None else uneven_result(state, problem)
+    prior, small, theta = state.hyper, state.setup.small, results(state.setup.parameters, state.parameters)
     sites = natural_by_mode(small, state.rows, prior.marginals)
     rows = with_unseen_rows(state.rows, small, prior.now, prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
-
-
-def law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
-    """The optimal q(tau), by the sums of mode k, which was updated last."""
-    own, setup, learned, Q = state.own, state.setup, state.parameters.learned, state.rows.eta.shape[1]
-    chunks, (a, b), sites = setup.by_row.chunks[k], learned.prior, own.sites  # type: ignore[union-attr]
-    mine, n = slice(chunks[0], chunks[-1]), total_weight(problem)
-    if setup.auxiliary:  # targets have changed since the sums were taken
-        cross = float(np.einsum("bl,bl->", sites.target, state.f)) - 0.5 * float(sites.spread.sum())
-    else:
-        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
-        cross += float(own.sum_yz[mine, Q:].sum())
-    squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
-    squares = squared - 2.0 * cross + own.square
-    return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
-
-
-def laws_of_dispersions(state: MeanFieldState, problem: Problem) -> tuple[Learned, Gamma]:
-    """What rows have in common, and the laws of the dispersions."""
-    learned: Any = state.parameters.learned
-    laws, sites, prior = state.parameters, state.own.sites, learned.prior
-    present = problem.entries.weight if laws.share is None else sites.present
-    if state.setup.augmentation.matched:
-        index = sampled_entries(problem, learned.groups)
-        f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
-        law = learned.law_of_marginals(laws.law, problem, index, f, np.maximum(square - f * f, 0.0), used)
-    else:
-        counting, groups = learned.parameter.counting, learned.groups
-        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))
-        law = learned.parameter.law_of_counts(prior, laws.law, rate, laws.counts)
-    return learned.pooled(law)
-
-
-def first_share(problem: Problem) -> Beta | None:
-    """The Beta law of the share of structural zeros to begin with; None where there are none."""
-    zeros = problem.likelihood.zeros
-    return None if zeros is None else zeros.first_law(len(problem.entries.permutation))
-
-
-def with_share(state: MeanFieldState, problem: Problem) -> MeanFieldState:
-    """The best law of that share given what every zero probably is: the present weights, which are not updated."""
-    zeros, present = problem.likelihood.zeros, state.own.sites.present
-    if zeros is None:
-        return state
-    n, n_present = len(problem.entries.permutation), float(present.sum())
-    return state.learn(share=zeros.law_of(n - n_present, n_present))
-
-
-def divergence_of_share(state: MeanFieldState, problem: Problem) -> float:
-    """What the share takes off a lower bound."""
-    zeros, share = problem.likelihood.zeros, state.parameters.share
-    return 0.0 if zeros is None or share is None else share.divergence(zeros.prior)
 
 
 class Before(NamedTuple):
@@ -386,18 +359,6 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor:
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
     refresh_numbers(first, first + len(farthest), state, executor)
     return True
-
-
-def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> ExpectedSites:
-    """The sites at the latent values f to which rows will move: f plus that, one for each dispersion or for all.
-
-    Entries tell the mean count r e^f: as log r rises, rows will take f down. At where f still is the weights of matched
-    Gaussians would be wrong, and with them the next r, which then swings.
-    """
-    sites, learned = state.own.sites, state.parameters.learned
-    by_mode = learned is not None and learned.groups.mode is not None
-    shift = learned.groups.per_entry(log_ratio) if by_mode else log_ratio[0]  # type: ignore[union-attr]
-    return sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
 
 
 VMP = Method(

@@ -12,82 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import beside
 from tensorcep.core.executor import Executor
 from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, arranged
 from tensorcep.cp.model.entries import EntriesByRow, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, taken_off
-from tensorcep.cp.model.parameters import Groups, Learned, in_places_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.row_prior import PriorFactor, rows_together
 from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.rows import arrange, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.scale_mixture import Evenness
-from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.priors.base import of_mode
 
 # Rows that are updated at a time: their numbers stay in the cache. Whole groups of LANES.
 ROWS_AT_A_TIME = 64 * LANES
-
-
-class UnevenFactors(NamedTuple):
-    """Factors of the noise precision, where noise differs.
-
-    Attributes
-    ----------
-    groups : Groups
-        Which entries share a factor; of no meaning where each has its own.
-    found : Evenness
-        The precision that they multiply, and the shape of their prior.
-    law : Gamma
-        Those of rows; nothing where entries have them.
-    mean : (n_blocks, LANES) float64
-        The mean of every entry's.
-    evidence : float
-        What entries and factors add to the lower bound, at the precision and shape as they are.
-    """
-
-    groups: Groups
-    found: Evenness
-    law: Gamma
-    mean: np.ndarray
-    evidence: float
-
-
-class LikelihoodLaws(NamedTuple):
-    """What is learned of the likelihood.
-
-    Attributes
-    ----------
-    learned : Learned or None
-    law : Gamma
-        Law of its parameter, which stays at the likelihood's own where nothing is learned.
-    counts : tuple of three arrays
-        The distinct pairs of a parameter and a count, and how many entries have each; empty where not needed.
-    cut : ThresholdLaw or None
-        Law of the thresholds between ordered levels; they count as known, at its middle.
-    uneven : UnevenFactors or None
-        None where noise is the same everywhere.
-    share : Beta or None
-        Law of the share of structural zeros.
-    """
-
-    learned: Learned | None
-    law: Gamma
-    counts: tuple[np.ndarray, ...]
-    cut: ThresholdLaw | None = None
-    uneven: UnevenFactors | None = None
-    share: Beta | None = None
-
-    @property
-    def learns_precision(self) -> bool:
-        """Whether the entries have a precision that is learned."""
-        return self.learned is not None and self.learned.parameter.is_precision
 
 
 class Setup(NamedTuple):
@@ -99,6 +39,8 @@ class Setup(NamedTuple):
         The problem in the free columns.
     augmentation : Augmentation
         Without `expected` where no entry has an auxiliary variable.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
     squares : float or None
         Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
     """
@@ -107,6 +49,7 @@ class Setup(NamedTuple):
     columns: FreeColumns
     orders: Orders
     augmentation: Augmentation
+    parameters: tuple[Parameter[Any], ...]
     by_row: EntriesByRow
     squares: float | None
 
@@ -114,6 +57,11 @@ class Setup(NamedTuple):
     def auxiliary(self) -> bool:
         """Whether entries have auxiliary variables, or are matched."""
         return self.augmentation.expected is not None
+
+    @property
+    def noise(self) -> int:
+        """The place of a precision among the parameters; -1 where there is none."""
+        return next((i for i, one in enumerate(self.parameters) if one.is_precision), -1)
 
     @property
     def on_scratch(self) -> bool:
@@ -146,11 +94,11 @@ class MeanFieldSums(NamedTuple):
 
 
 class MeanFieldState(NamedTuple):
-    """Between two sweeps; rows have the free columns alone, Q of them."""
+    """Between two sweeps; rows have the free columns alone, Q of them, and `parameters` are laws."""
 
     rows: RowState
     hyper: PriorFactor
-    parameters: LikelihoodLaws
+    parameters: tuple[Any, ...]
     own: MeanFieldSums
     sweeps: int
 
@@ -168,29 +116,14 @@ class MeanFieldState(NamedTuple):
         """The state with some of its sums, or its sites, changed."""
         return self._replace(own=self.own._replace(**changes))
 
-    def learn(self, **changes: Any) -> MeanFieldState:
-        """The state with other laws of what is learned of the likelihood."""
-        return self._replace(parameters=self.parameters._replace(**changes))
+    def learn(self, i: int, law: Any) -> MeanFieldState:
+        """The state with another law of parameter i."""
+        return self._replace(parameters=tuple(law if i == j else old for j, old in enumerate(self.parameters)))
 
     def precision(self, power: float = 1.0) -> float:
         """E[tau] of the entries, by which their weights are multiplied, times `power`."""
-        law = self.parameters.law
-        return power * float(law.a[0]) / float(law.b[0]) if self.parameters.learns_precision else power
-
-    def theta(self) -> np.ndarray:
-        """The likelihood's parameter of every entry, (n_blocks, LANES)."""
-        learned, law, uneven = self.parameters.learned, self.parameters.law, self.parameters.uneven
-        if learned is None or (learned.groups.mode is None and uneven is None):
-            of_all = beside(self.own.sites.weight)
-            of_all[:] = law.mean[0]
-            return of_all
-        theta = learned.groups.per_entry(law.mean)
-        return theta if uneven is None else theta * np.where(uneven.mean > 0.0, uneven.mean, 1.0)
-
-    def given(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-        """What kernels take as y and theta of every entry, (n_blocks, LANES) each."""
-        cut = self.parameters.cut
-        return in_places_of(problem, self.theta(), None if cut is None else cut.thresholds)
+        i: Any = self.setup.noise
+        return power if i < 0 else self.setup.parameters[i].precision(self.parameters[i], power)
 
 
 class Update(NamedTuple):

@@ -6,7 +6,8 @@ Where a likelihood is Gaussian in f as it is, that is 1 and y. Elsewhere an auxi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from tensorcep.core.arrays import copied
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.entries import sum_squares
 from tensorcep.cp.model.latent import unset
+from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.zero_inflation import Beta, weigh
+from tensorcep.likelihoods.parameters.base import Parameter
 
 
 class ExpectedSites(NamedTuple):
@@ -62,26 +64,28 @@ def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
 def update_sites(
     sites: ExpectedSites,
     augmentation: Augmentation,
-    given: tuple[np.ndarray, np.ndarray],
+    parameters: Sequence[Parameter[Any]],
+    laws: Sequence[Any],
     problem: Problem,
     executor: Executor,
-    share: Beta | None = None,
 ) -> None:
-    """The best laws of the auxiliary variables at the latent values that `sites` has, in place.
-
-    `given` is what kernels take as y and theta of every entry, `share` the law of the share of structural zeros.
-    """
-    y, theta = given
+    """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
+    y, theta = kernel_arguments(parameters, laws, problem)
     square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
     per_entry((y, sites.f, square, theta), results, augmentation.expected, problem, executor)
-    if share is not None:
-        used = problem.entries.weight
-        np.multiply(weigh(y, (sites.f, sites.square), share, results), used, out=sites.present)
-        sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
+    for parameter, law in zip(parameters, laws, strict=True):
+        present = parameter.weigh_expected(law, y, (sites.f, sites.square), results)
+        if present is not None:
+            used = problem.entries.weight
+            np.multiply(present, used, out=sites.present)
+            sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
     if problem.power is not None:
         for part in results:
             part *= problem.power
+    for parameter, law in zip(parameters, laws, strict=True):
+        for part in results[:3] if parameter.uneven else ():
+            part *= law.mean
 
 
 def targets_of_rows(sites: ExpectedSites, problem: Problem) -> np.ndarray:

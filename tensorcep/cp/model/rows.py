@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.zero_inflation import with_zeros
 from tensorcep.priors.base import Conditional, first_conditional, in_modes, per_row
 
+Mixed = Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
 # Blocks of lanes whose rows are copied at a time.
@@ -114,12 +115,12 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
 
 
 def train_score(
-    problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, share: float | None = None
+    problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, mixed: Mixed = None
 ) -> float:
     """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES).
 
-    theta is a number or like f; y are the entries' values, unless kernels take others; `share` is that of structural
-    zeros.
+    theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)`` makes
+    of the log densities of kernels those of all kinds of entries.
     """
     n = len(problem.entries.permutation)
     each = problem.entries.y if y is None else y
@@ -132,7 +133,7 @@ def train_score(
         value, d1, d2 = np.empty_like(latent), np.empty_like(latent), np.empty_like(latent)
         problem.likelihood.loglik(values, latent, own, value, d1, d2)
         with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
-            value = value if share is None else with_zeros(values, value, share)
+            value = value if mixed is None else mixed(values, value)
             score.add(value if problem.power is None else problem.power.ravel()[at] * value)
     total_weight = n if problem.power is None else float(problem.power.sum())
     return score.sum / total_weight if n else np.nan

@@ -15,9 +15,8 @@ from tensorcep.core.futures import Call, Held
 from tensorcep.cp.cep.method import clamped_address, first_order_address, second_order_address
 from tensorcep.cp.cep.stochastic import Factors, averaged_chunks, closed_chunks
 from tensorcep.cp.cep.update import cep_chunks
-from tensorcep.cp.laplace.method import laplace_chunks
-from tensorcep.cp.messages.cavities import scale_messages
-from tensorcep.cp.messages.columns import ProductSlots
+from tensorcep.cp.laplace import laplace_chunks
+from tensorcep.cp.messages.cavities import ProductSlots, scale_messages
 from tensorcep.cp.messages.sites import MessageSums, first_cavities, no_messages, send_first
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem

@@ -25,7 +25,7 @@ from tensorcep.core.futures import Call, Held
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import CHAINS
 from tensorcep.cp.gibbs.chains import draw_parts
-from tensorcep.cp.gibbs.sites import NOTHING
+from tensorcep.cp.gibbs.row_draw import NOTHING
 from tensorcep.cp.meanfield.row_update import update_chunks
 from tensorcep.cp.model.entries import sum_chunks, sum_squares
 from tensorcep.cp.model.problem import Problem

@@ -20,7 +20,7 @@ from tensorcep.core.futures import Call, Held, UnknownError
 from tensorcep.core.shared_memory import Desk, Left, leave, remove
 from tensorcep.cp.workers.row_store import Block, Order, Piece, Source, Store
 from tensorcep.cp.workers.tasks import RowInputs
-from tensorcep.kernels.digest import digest
+from tensorcep.kernels.sorting import digest
 
 
 class RowFiles:

@@ -8,8 +8,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.cp.calibration.holdout import HeldOut
-from tensorcep.cp.gibbs.chains import latent_of_chain
-from tensorcep.cp.gibbs.state import GibbsState
+from tensorcep.cp.gibbs.chains import GibbsState, KeptDraws, latent_of_chain
 from tensorcep.cp.meanfield.row_update import MeanFieldState
 from tensorcep.cp.messages.sites import MessageState, Pace, latent_values
 from tensorcep.cp.model.latent import latent_at
@@ -18,6 +17,8 @@ from tensorcep.cp.model.rows import RowState
 from tensorcep.cp.workers.site_files import Shelf, Stored, Version
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.dispersion import DispersionLaw
+from tensorcep.likelihoods.parameters.scale_mixture import MixtureLaw
 from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.priors.laws import ModePrior
 
@@ -86,17 +87,17 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
     if isinstance(state, MessageState):
         return _messages_now(state, shelf)
     if isinstance(state, GibbsState):
-        own = state.chains
+        kept = state.own.kept
         return ChainsNow(
-            factors=own.factors,
-            theta=own.theta,
-            modes=tuple(prior.modes for prior in own.priors),
-            kept_theta=own.kept_theta,
-            kept_unknown=own.kept_unknown,
-            n_kept=len(own.kept),
-            sweeps=own.sweeps,
+            factors=state.rows,
+            theta=state.theta,
+            modes=tuple(prior.modes for prior in state.hyper),
+            kept_theta=kept.theta,
+            kept_unknown=kept.unknown,
+            n_kept=len(kept.rows),
+            sweeps=state.sweeps,
             held=state.held,
-            leaves_out=state.leaves_out,
+            leaves_out=bool(len(state.left_out)),
         )
     prior, sums, setup, none = state.hyper, state.own, state.setup, np.zeros((0, LANES))
     return RowsNow(
@@ -109,28 +110,28 @@ def snapshot_of(state: Any, shelf: Shelf) -> ChainsNow | RowsNow | MessagesNow:
         mean=prior.mean,
         half_log_det=prior.half_log_det,
         bound=prior.bound,
-        law=state.parameters.law,
+        law=_gamma_law(state.parameters),
         sweeps=state.sweeps,
         weight=sums.sites.weight if setup.augmentation.weighted else none,
         target=sums.sites.target if setup.auxiliary else none,
-        cut=state.parameters.cut,
+        cut=next((law for law in state.parameters if isinstance(law, ThresholdLaw)), None),
     )
 
 
 def _messages_now(state: MessageState, shelf: Shelf) -> MessagesNow:
-    stored, prior = shelf.get(state.messages.Lam), state.prior
+    stored, prior, laws = shelf.get(state.messages.Lam), state.hyper, state.parameters
     versions = () if stored is None else stored.versions
     return MessagesNow(
         rows=state.rows,
-        Lam=prior.Lam,
-        eta=prior.eta,
-        modes=prior.modes,
+        Lam=prior.now.Lam,
+        eta=prior.now.eta,
+        modes=prior.now.modes,
         noise=np.array(state.noise),
-        law=state.law,
+        law=_gamma_law(laws),
         sweeps=state.sweeps,
-        pace=np.array(state.pace),
-        max_variance=state.max_variance,
-        cut=state.cut,
+        pace=np.array(state.own.pace),
+        max_variance=prior.max_variance,
+        cut=next((law for law in laws if isinstance(law, ThresholdLaw)), None),
         folder="" if stored is None else stored.folder,
         latest=0 if stored is None else stored.latest,
         numbers=np.array([[one.number for one in own] for own in versions], dtype=np.int64),
@@ -152,7 +153,7 @@ def stored_by(now: MessagesNow, shelf: Shelf, state: MessageState) -> Stored | N
 
 def kept_of(state: Any) -> tuple[np.ndarray, ...]:
     """The draws that a sampler has kept."""
-    return state.chains.kept if isinstance(state, GibbsState) else ()
+    return state.own.kept.rows if isinstance(state, GibbsState) else ()
 
 
 def restored(
@@ -173,35 +174,25 @@ def restored(
 def _with_chains(
     now: ChainsNow, kept: tuple[np.ndarray, ...], state: GibbsState, problem: Problem, executor: Executor
 ) -> GibbsState:
-    chains = state.chains
-    priors = tuple(chains.priors[0]._replace(modes=modes) for modes in now.modes)
-    chains = chains._replace(
-        factors=now.factors,
-        theta=now.theta,
-        priors=priors,
-        kept=kept,
-        kept_theta=now.kept_theta,
-        kept_unknown=now.kept_unknown,
-        sweeps=now.sweeps,
-    )
-    f = state.f
+    hyper = tuple(state.hyper[0]._replace(modes=modes) for modes in now.modes)
+    state = state._replace(rows=now.factors, hyper=hyper, sweeps=now.sweeps).with_theta(now.theta)
+    f = state.own.f
     if f.size:
-        f = np.stack([latent_of_chain(chains, c, problem, executor) for c in range(len(now.factors))])
-    return state._replace(chains=chains, f=f[: len(now.factors)], held=now.held, leaves_out=now.leaves_out)
+        f = np.stack([latent_of_chain(state, c, problem, executor) for c in range(len(now.factors))])
+    draws = KeptDraws(rows=kept, theta=now.kept_theta, unknown=now.kept_unknown)
+    return state.put(f=f[: len(now.factors)], held=now.held, kept=draws)
 
 
 def _with_messages(now: MessagesNow, state: MessageState, problem: Problem, executor: Executor) -> MessageState:
-    return state._replace(
+    prior, noise = state.hyper.now._replace(Lam=now.Lam, eta=now.eta, modes=now.modes), Gamma(*now.noise[:, None])
+    of_laws = zip(state.own.parameters, state.parameters, strict=True)
+    state = state._replace(
         rows=now.rows,
-        prior=state.prior._replace(Lam=now.Lam, eta=now.eta, modes=now.modes),
-        noise=(float(now.noise[0]), float(now.noise[1])),
-        law=now.law,
+        hyper=state.hyper._replace(now=prior, max_variance=now.max_variance),
+        parameters=tuple(noise if p.is_precision else _law_again(law, now.law, now.cut) for p, law in of_laws),
         sweeps=now.sweeps,
-        pace=Pace(*now.pace.tolist()),
-        max_variance=now.max_variance,
-        cut=now.cut,
-        f=latent_values(now.rows.mean, problem, executor),
     )
+    return state.put(pace=Pace(*now.pace.tolist()), f=latent_values(now.rows.mean, problem, executor))
 
 
 def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -213,4 +204,22 @@ def _with_rows(now: RowsNow, state: MeanFieldState, problem: Problem, executor: 
         if len(stored):
             array[:] = stored
     state = state._replace(rows=now.rows, hyper=prior, sweeps=now.sweeps)
-    return state.put(numbers=now.numbers, square=now.square, sites=sites).learn(law=now.law, cut=now.cut)
+    laws = tuple(_law_again(law, now.law, now.cut) for law in state.parameters)
+    return state.put(numbers=now.numbers, square=now.square, sites=sites)._replace(parameters=laws)
+
+
+def _gamma_law(laws: tuple[Any, ...]) -> Gamma:
+    """The law of a precision or of dispersions among these; of no meaning where there is none."""
+    found = (getattr(law, "noise", getattr(law, "law", law)) for law in laws)
+    return next((law for law in found if isinstance(law, Gamma)), Gamma(np.zeros(1), np.ones(1)))
+
+
+def _law_again(law: Any, gamma: Gamma, cut: ThresholdLaw | None) -> Any:
+    """A law with the numbers that were kept of it."""
+    if isinstance(law, ThresholdLaw):
+        return law if cut is None else cut
+    if isinstance(law, DispersionLaw):
+        return law._replace(law=gamma)
+    if isinstance(law, MixtureLaw):
+        return law._replace(noise=gamma)
+    return gamma if isinstance(law, Gamma) else law

@@ -14,8 +14,7 @@ from tensorcep.core.futures import Held
 from tensorcep.core.random import new_stream
 from tensorcep.core.shared_memory import Given as NearbyArray
 from tensorcep.core.shared_memory import leave, put, remove
-from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, room_for
-from tensorcep.cp.gibbs.sites import NOTHING
+from tensorcep.cp.gibbs.row_draw import NOTHING, ModeColumns, draw_rows, room_for
 from tensorcep.cp.model.entries import EntriesByRow, sum_products, sum_squares
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS
 from tensorcep.cp.workers.partitions import RowPartition, close_part, cuts_of, open_part, write_part

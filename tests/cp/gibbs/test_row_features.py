@@ -79,11 +79,11 @@ def joint_z(free, n):
         p = Problem(entries, SHAPE, free.shape[1], likelihood, features_prior(free), rows, noise, sweep)
         p = p._replace(free=None if free.all() else free)
         state = samplers.GIBBS.init(p, options, threads)
-        state.chains.theta[:] = theta
+        state = state.with_theta(np.full(state.theta.shape, theta))
         if priors is not None:  # the strength of the map is part of the state
-            state = state._replace(chains=state.chains._replace(priors=priors))
+            state = state._replace(hyper=priors)
         state, _ = samplers.GIBBS.step(state, p, options, threads)
-        rows, theta, priors = state.chains.factors[0].copy(), float(state.chains.theta[0, 0]), state.chains.priors
+        rows, theta, priors = state.rows[0].copy(), float(state.theta[0, 0]), state.hyper
         by_turns.append(with_map(rows, theta, y))
     return z_of_means(found, by_turns)
 
