@@ -326,17 +326,26 @@ def read_stars(where: Path, fold: int, cold: int | None, seed: int) -> list[Any]
     """Training and test entries of a fold, or without and of so many items, users and items counted from 0."""
     import pandas as pd
 
-    tables = {}
-    for k in FOLDS:
-        with gzip.open(where / f"u{k}.test.gz", "rt") as lines:
-            table = np.loadtxt(lines, dtype=np.int64)
-        tables[k] = pd.DataFrame({"user": table[:, 0] - 1, "item": table[:, 1] - 1, "star": table[:, 2]})
-    if cold is None:
-        return [pd.concat([part for k, part in tables.items() if k != fold], ignore_index=True), tables[fold]]
-    every = pd.concat(tables.values(), ignore_index=True)
-    items = np.random.default_rng(seed).choice(np.unique(every["item"]), cold, replace=False)
-    out = every["item"].isin(items)
+    lines = {k: gzip.decompress((where / f"u{k}.test.gz").read_bytes()).decode().splitlines() for k in FOLDS}
+    tables = [np.column_stack([np.loadtxt(lines[k], dtype=np.int64)[:, :3], np.full(len(lines[k]), k)]) for k in FOLDS]
+    every = pd.DataFrame(np.concatenate(tables) - [1, 1, 0, 0], columns=[*STARS, "star", "fold"])
+    out = every["fold"] == fold
+    if cold is not None:
+        out = every["item"].isin(np.random.default_rng(seed).choice(np.unique(every["item"]), cold, replace=False))
     return [every[~out], every[out]]
+
+
+def star_scores(model: Any, X: np.ndarray, stars: np.ndarray) -> dict[str, float]:
+    """Scores of a fitted model."""
+    from tensorcep.metrics import coverage, rmse
+
+    if hasattr(model, "expected_value"):
+        scores = np.asarray(model.log_score(X, stars))
+        return {"rmse": rmse(stars.astype(float), model.expected_value(X)), "log_score": float(scores.mean())}
+    below = [model.anomaly_score(X, np.full(len(X), edge))["lower_tail"].to_numpy() for edge in EDGES]
+    mass = np.diff(np.stack(below, axis=1), axis=1, prepend=0.0, append=1.0)[np.arange(len(X)), stars - 1]
+    found = {"rmse": rmse(stars, model.predict(X)), "log_score": float(np.log(np.maximum(mass, LEAST_MASS)).mean())}
+    return {**found, "coverage_90": coverage(stars, *model.predict_interval(X, 0.9).T)}
 
 
 def ratings(options: argparse.Namespace) -> Found:
@@ -345,7 +354,7 @@ def ratings(options: argparse.Namespace) -> Found:
 
     from scripts.benchmarks.heldout import Entries, Split
     from tensorcep import CPOrdinalClassifier, CPRegressor, Features
-    from tensorcep.metrics import coverage, rmse
+    from tensorcep.metrics import rmse
 
     where = Path(os.environ.get("TENSORCEP_DATA", ""), MOVIELENS)
     if not all((where / f"u{k}.test.gz").is_file() for k in FOLDS):
@@ -353,43 +362,34 @@ def ratings(options: argparse.Namespace) -> Found:
             f"no {MOVIELENS}/u1.test.gz to u5.test.gz in the folder that TENSORCEP_DATA names; see --help."
         )
     for fold in options.folds if options.cold is None else [0]:
-        train, test = read_stars(where, fold, options.cold, options.seed)
-        train = train.sample(min(options.few or len(train), len(train)), random_state=fold)
-        X, stars = test[STARS].to_numpy(), test["star"].to_numpy()
-        shape = tuple(1 + max(int(part[name].max()) for part in (train, test)) for name in STARS)
+        parts = read_stars(where, fold, options.cold, options.seed)
+        parts[0] = parts[0].sample(min(options.few or len(parts[0]), len(parts[0])), random_state=fold)
+        shape = tuple(1 + max(int(part[name].max()) for part in parts) for name in STARS)
+        train, test = (Entries(part[STARS].to_numpy(), part["star"].to_numpy()) for part in parts)
         for name in [*options.models, *options.peers_of(SAMPLERS)]:
             about = {"data": MOVIELENS, "fold": fold, "cold": options.cold or 0, "method": name, "seed": options.seed}
-            known = []
-            if name.endswith("+features"):
+            kind, features, known = *name.partition("+")[:2], []
+            if features:
                 with np.load(where / "side.npz", allow_pickle=False) as side:
                     known = [side["F0"], side["F1"]]
-            peer = name.split("+")[0]
-            if peer in SAMPLERS:
-                entries = [Entries(part[STARS].to_numpy(), part["star"].to_numpy(float)) for part in (train, test)]
+            if kind in SAMPLERS:
                 setting = PeerSetting(options.peer_rank, 600, 300, "learned", grouped=True)
-                more = {f"features_{k}": X for k, X in enumerate(known)}
-                split = Split(MOVIELENS, fold, shape, entries[0], entries[1:])
-                found = sample(options.python([peer]), peer, split, setting, seed=options.seed, **more)
-                yield "rmse", rmse(stars, found["predicted"]), about
-                yield "cpu_seconds", float(found["cpu_seconds"]), about
-                continue
-            prior: Any = {mode: Features(pd.DataFrame(F)) for mode, F in enumerate(known)} or "auto"
-            how = {"shape": shape, "prior": prior, "random_state": options.seed, "n_jobs": 1}
-            how |= {} if options.quick is None else {"method": "vmp", "rank": 1, "max_iter": options.quick}
-            ordinal, begin = name.startswith("ordinal"), time.process_time()
-            model = CPOrdinalClassifier(**how) if ordinal else CPRegressor(lower_limit=None, **how)
-            _quiet_fit(model, train[STARS].to_numpy(), train["star"].to_numpy())
-            yield "cpu_seconds", time.process_time() - begin, about
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # some items have test entries alone
-                yield "rmse", rmse(stars.astype(float), model.expected_value(X) if ordinal else model.predict(X)), about
-                if ordinal:
-                    yield "log_score", float(np.mean(model.log_score(X, stars))), about
-                    continue
-                yield "coverage_90", coverage(stars, *model.predict_interval(X, 0.9).T), about
-                below = [model.anomaly_score(X, np.full(len(X), edge))["lower_tail"].to_numpy() for edge in EDGES]
-            mass = np.diff(np.stack(below, axis=1), axis=1, prepend=0.0, append=1.0)[np.arange(len(X)), stars - 1]
-            yield "log_score", float(np.mean(np.log(np.maximum(mass, LEAST_MASS)))), about
+                split, more = (
+                    Split(MOVIELENS, fold, shape, train, [test]),
+                    {f"features_{k}": F for k, F in enumerate(known)},
+                )
+                told = sample(options.python([kind]), kind, split, setting, seed=options.seed, **more)
+                found = {"rmse": rmse(test.y, told["predicted"]), "cpu_seconds": float(told["cpu_seconds"])}
+            else:
+                prior: Any = {mode: Features(pd.DataFrame(F)) for mode, F in enumerate(known)} or "auto"
+                how = {"shape": shape, "prior": prior, "random_state": options.seed, "n_jobs": 1}
+                how |= {} if options.quick is None else {"method": "vmp", "rank": 1, "max_iter": options.quick}
+                model = CPOrdinalClassifier(**how) if kind == "ordinal" else CPRegressor(lower_limit=None, **how)
+                seconds = _cpu_of(model, *train)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # some items have test entries alone
+                    found = {"cpu_seconds": seconds, **star_scores(model, *test)}
+            yield from ((metric, value, about) for metric, value in found.items())
 
 
 def factors(options: argparse.Namespace) -> Found:
@@ -454,22 +454,24 @@ def classes(options: argparse.Namespace) -> Found:
         models: dict[str, Any] = {"scikit-learn": Peer(1.0 * RBF(1.0))}
         models |= {m: GaussianProcessClassifier(1.0 * RBF(1.0), method=m) for m in options.gp_methods}
         models["fixed"] = GaussianProcessClassifier(at[0] * RBF(at[1]), optimizer=None)
+        found: dict[str, dict[str, float]] = {}
         for method, model in models.items():
-            _quiet_fit(model, X[::4], y[::4])
-            seconds = [_cpu_of(model, X, y) for _ in range(options.repeats)]
-            p = model.predict_proba(test_X)[np.arange(len(test_y)), test_y]
-            about = {"data": name, "method": method}
-            yield "cpu_seconds", float(np.median(seconds)), about
-            yield "log_loss", float(-np.log(p).mean()), about
-            yield "evidence", float(model.log_marginal_likelihood_value_), about
+            _quiet_fit(model, X[::4], y[::4])  # compiled code is loaded
+            seconds = np.median([_cpu_of(model, X, y) for _ in range(options.repeats)])
+            p, evidence = model.predict_proba(test_X)[:, 1], model.log_marginal_likelihood_value_
+            found[method] = {"cpu_seconds": seconds, "p": p, "evidence": evidence}
         starts = {"gpy fixed": (*at, False), **({"gpy": (1.0, 1.0, True)} if options.learned else {})}
         for method, start in starts.items() if options.gpy else ():
             how = dict(zip(("variance", "scale", "learned"), start, strict=True))
-            found = call(options.gpy, "gpy", X=X, y=y, test_X=test_X, **how)
-            about = {"data": name, "method": method}
-            yield "cpu_seconds", float(found["cpu_seconds"]), about
-            yield "log_loss", float(-np.log(np.where(test_y == 1, found["p"], 1.0 - found["p"])).mean()), about
-            yield "evidence", float(found["evidence"]), about
+            found[method] = call(options.gpy, "gpy", X=X, y=y, test_X=test_X, **how)
+        for method, told in found.items():
+            log_loss = -np.log(np.where(test_y == 1, told["p"], 1.0 - told["p"])).mean()
+            for metric, value in (
+                ("cpu_seconds", told["cpu_seconds"]),
+                ("log_loss", log_loss),
+                ("evidence", told["evidence"]),
+            ):
+                yield metric, float(value), {"data": name, "method": method}
 
 
 def _cpu_of(model: Any, *data: Any) -> float:

@@ -1,10 +1,12 @@
 """The gauntlet's problems: tensors and matrices drawn from a truth that is known, real data, and the grid of them all.
 
-The grid varies one thing at a time, and crosses those that interact; draws do not depend on places in the grid.
+The grid, `grid.csv`, varies one thing at a time, and crosses those that interact; draws do not depend on places in it.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -300,15 +302,15 @@ HOLES = 0.3
 SHARES = {"random-40": (0.4, False), "random-60": (0.6, False), "days-40": (0.4, True)}
 
 
-def published(name: str, fold: int = 1) -> Problem:
+def published(seed: int, name: str) -> Problem:
     """Alog, Enron or DBLP; labels of the test entries weigh as in the training entries."""
-    data = splits(name, [fold])[0]
+    data = splits(name, [1])[0]  # one split; the seed is the fit's alone
     train = SparseTensor.from_coo(*data.train, shape=data.shape)
     weights = train_share_weights(data) if name in LABELLED else None
     return Problem(train, data.held.coords, data.held.y, weights=weights)
 
 
-def with_tensorly(name: str, seed: int) -> Problem:
+def with_tensorly(seed: int, name: str) -> Problem:
     """The tensors that TensorLy brings, a fifth of the entries held out."""
     tensor = {"il2": datasets.load_il2, "serology": datasets.load_covid19_serology}[name]()
     train, test = tensor.train_test_split(test_size=0.2, random_state=seed)
@@ -324,7 +326,7 @@ def traffic(name: str) -> np.ndarray:
     return np.asarray(loadmat(file)["tensor"], dtype=float)
 
 
-def birmingham(missing: str) -> Problem:
+def birmingham(seed: int, missing: str) -> Problem:
     """Occupied places of 30 car parks on 77 days at 18 times of day, with transdim's masks; zeros are missing."""
     tensor, (rate, days) = traffic("birmingham"), SHARES[missing]
     random = np.random.RandomState(1000)
@@ -333,7 +335,7 @@ def birmingham(missing: str) -> Problem:
     return cells_of(tensor, np.broadcast_to(kept[:, :, None] if days else kept, tensor.shape), tensor != 0.0)
 
 
-def taxi(hours: int, seed: int) -> Problem:
+def taxi(seed: int, hours: int) -> Problem:
     """Trips between 30 x 30 zones of New York in the first hours; a fifth of the cells held out."""
     tensor = traffic("nyc-taxi")[:, :, :hours]
     kept = np.random.default_rng(seed).random(tensor.shape) < 0.8
@@ -354,7 +356,7 @@ def digits_tensor(seed: int) -> Problem:
     return cells_of(images, kept, np.ones(images.shape, dtype=bool))
 
 
-def holed(name: str, raw: bool, seed: int) -> Problem:
+def holed(seed: int, name: str, raw: bool) -> Problem:
     """A matrix of scikit-learn's, 30 % of its cells hidden."""
     x = {
         "digits": lambda: load_digits().data,
@@ -369,206 +371,29 @@ MAKERS: dict[str, Callable[[TensorSpec, int], Problem]] = {
     "labels": labels_of,
     "counts": counts_of,
 }
-FACTORS = {"zero": False, "positive": True}
-PUBLISHED_SHAPES = ((300, 200, 100), (500, 300, 200))
-FEW: dict[str, Any] = {"n": 40, "shape": (14, 12, 10)}
-FIVE_MODES: dict[str, Any] = {"order": 5, "shape": (12, 10, 8, 7, 6)}
+SPECS = {"tensor": TensorSpec, "matrix": MatrixSpec}
+OTHERS = {
+    make.__name__: make for make in (recommender, published, with_tensorly, birmingham, taxi, digits_tensor, holed)
+}
 
 
-def drawn(observed: str, name: str, size: str = "small", model: str = "cp", **spec: Any) -> Cell:
-    """A cell of a simulated tensor; its draws do not depend on its place in the grid."""
-    kind = observed if model == "cp" else f"stream-{observed}"
-    return Cell(f"{kind}-{name}", model, observed, size, partial(MAKERS[observed], TensorSpec(**spec)))
+def read_grid(path: Path) -> dict[str, Cell]:
+    """The problems of a table, whose makers stand with their arguments."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines, delimiter=";", quoting=csv.QUOTE_NONE))
+    grid = {}
+    for row in rows:
+        given = {key: json.loads(text) for key, text in (word.split("=") for word in row["arguments"].split())}
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        maker, real = row["maker"], row["maker"] not in (*SPECS, "recommender")
+        if maker in SPECS:
+            make = partial(MAKERS[row["observed"]] if maker == "tensor" else matrix, SPECS[maker](**given))
+        else:
+            make = partial(OTHERS[maker], **given)
+        about = {name: row[name] for name in ("name", "model", "observed", "size")}
+        grid[row["name"]] = Cell(**about, make=make, batches=int(row["batches"] or 10), real=real)
+    return grid
 
 
-def values() -> list[Cell]:
-    """Real values: one thing at a time, and the crosses of those that interact."""
-    cells = []
-    for factors, positive in FACTORS.items():
-        for order in (2, 3, 4):
-            for rank in (1, 3, 8, 15):
-                size = "small" if rank in (3, 8) else "large"
-                about = {"order": order, "rank": rank, "positive": positive}
-                cells.append(drawn("values", f"order-{order}-rank-{rank}-{factors}", size, **about))
-        for noise in (0.1, 0.5, 2.0):
-            for per_row in (5, 20, 100):
-                if (noise, per_row) != (0.5, 20):
-                    size = "small" if positive == (noise == 0.5) or per_row == 20 else "large"
-                    about = {"noise": noise, "per_row": per_row, "positive": positive}
-                    cells.append(drawn("values", f"noise-{noise}-per-row-{per_row}-{factors}", size, **about))
-        for n in (300, 10_000, 100_000):
-            size = "large" if n > 300 else "small" if positive else "smoke"
-            cells.append(drawn("values", f"entries-{n}-{factors}", size, n=n, positive=positive))
-        for offset in (100.0, 1e4):
-            for n in (300, 2000):
-                size = "small" if n == 300 or positive else "large"
-                about = {"offset": offset, "n": n, "positive": positive}
-                cells.append(drawn("values", f"offset-{offset:g}-entries-{n}-{factors}", size, **about))
-        cells.append(drawn("values", f"zipf-{factors}", zipf=True, positive=positive))
-    return cells + other_values()
-
-
-def other_values() -> list[Cell]:
-    """Structure, noise and sizes of other kinds."""
-    cells = [
-        drawn("values", f"main-{main}-order-{order}", "small" if order == 3 else "large", main=main, order=order)
-        for main in (0.3, 0.7, 1.0)
-        for order in (2, 3)
-    ]
-    large = {"rank": 8, "n": 100_000}
-    return [
-        *cells,
-        drawn("values", "pairs-0.5", pairs=0.5),
-        drawn("values", "main-0.3-pairs-0.7", "large", main=0.3, pairs=0.7),
-        drawn("values", "one-constant-component", constant=1),
-        drawn("values", "all-components-constant", constant=3),
-        drawn("values", "mode-of-one-row", shape=(70, 70, 1)),
-        drawn("values", "mode-of-two-rows", "large", shape=(60, 40, 2)),
-        drawn("values", "heavy-tails-zero", tails=2.5),
-        drawn("values", "heavy-tails-positive", "large", tails=2.5, positive=True),
-        drawn("values", "outliers", outliers=0.01),
-        drawn("values", "spike-0.3", floor=0.3),
-        *(drawn("values", f"log-normal-{sd}-positive", logs=sd, positive=True) for sd in (0.5, 1.0)),
-        drawn("values", "log-normal-1.0-per-row-100-zero", logs=1.0, per_row=100.0),
-        drawn("values", "spike-0.7", "large", floor=0.7, positive=True),
-        drawn("values", "zipf-entries-100000", "large", zipf=True, **large, shape=(3000, 2000, 500)),
-        *(
-            drawn("values", f"rank-8-{shape[0]}x{shape[1]}x{shape[2]}", "large", shape=shape, **large)
-            for shape in PUBLISHED_SHAPES
-        ),
-        drawn("values", "thousands-of-rows", "large", n=50_000, shape=(30_000, 2_000, 20)),
-        drawn("values", "percentages", "large", percent=True, order=2, rank=2, noise=0.2, shape=(80, 60)),
-        drawn("values", "order-5", "large", **FIVE_MODES),
-        drawn("values", "entries-40-zero", "large", **FEW),
-        drawn("values", "entries-40-main-1.0", "large", main=1.0, **FEW),
-        drawn("values", "entries-1000000-zero", "large", n=1_000_000, per_row=1000.0, rank=8),
-        drawn("values", "entries-1000000-positive", "large", n=1_000_000, per_row=1000.0, rank=8, positive=True),
-    ]
-
-
-def labels() -> list[Cell]:
-    """Labels 0 and 1."""
-    cells = [
-        drawn("labels", f"order-{order}-ones-{share}", "small", order=order, share=share)
-        for order in (2, 3, 4)
-        for share in (0.5, 0.01)
-    ]
-    large = {"rank": 8, "per_row": 100.0}
-    return [
-        *cells,
-        *(drawn("labels", f"sampled-zeros-order-{order}", share=0.01, sampled=True, order=order) for order in (2, 3)),
-        *(drawn("labels", f"rank-{rank}-entries-5000", "large", rank=rank, n=5000) for rank in (1, 8, 15)),
-        drawn("labels", "entries-300", "smoke", n=300),
-        drawn("labels", "entries-40", "large", **FEW),
-        drawn("labels", "positive", positive=True),
-        drawn("labels", "main-1.0", main=1.0),
-        drawn("labels", "per-row-5", "large", per_row=5.0),
-        drawn("labels", "per-row-100", per_row=100.0),
-        drawn("labels", "zipf", zipf=True),
-        drawn("labels", "zipf-entries-20000", "large", zipf=True, n=20_000),
-        *(
-            drawn("labels", f"rank-8-{shape[0]}x{shape[1]}x{shape[2]}", "large", n=100_000, rank=8, shape=shape)
-            for shape in PUBLISHED_SHAPES
-        ),
-        drawn("labels", "ones-0.01-entries-100000", "large", n=100_000, share=0.01, **large),
-    ]
-
-
-def counts() -> list[Cell]:
-    """Counts."""
-    cells = [
-        drawn("counts", f"mean-{mean:g}-{name}", "small", count=mean, dispersion=r)
-        for mean in (0.1, 3.0, 300.0)
-        for name, r in (("poisson", None), ("overdispersed", 2.0))
-    ]
-    return [
-        *cells,
-        drawn("counts", "entries-300", "smoke", n=300),
-        drawn("counts", "entries-40", "large", **FEW),
-        drawn("counts", "mean-100000-overdispersed", "large", count=1e5, dispersion=20.0),
-        drawn("counts", "order-2", order=2),
-        drawn("counts", "order-4", "large", order=4),
-        drawn("counts", "rank-8", "large", rank=8, n=5000),
-        drawn("counts", "zipf", "small", zipf=True, dispersion=2.0),
-        drawn("counts", "main-1.0", "large", main=1.0),
-        drawn(
-            "counts", "entries-64000-overdispersed", "large", n=64_000, shape=(30, 30, 96), dispersion=4.0, count=8.5
-        ),
-    ]
-
-
-def streams() -> list[Cell]:
-    """The same as streams of ten batches."""
-    shapes = {"zero": {}, "positive": {"positive": True}, "offset-100": {"offset": 100.0}, "main-0.7": {"main": 0.7}}
-    more = {"zipf": {"zipf": True}, "heavy-tails": {"tails": 2.5}, "noise-2": {"noise": 2.0}, "order-2": {"order": 2}}
-    sizes = {"zero": "smoke"}
-    return [
-        *(
-            drawn("values", name, sizes.get(name, "small"), "stream", **{"n": 5000, **spec})
-            for name, spec in {**shapes, **more}.items()
-        ),
-        drawn("values", "order-5", "large", "stream", **FIVE_MODES),
-        drawn("values", "entries-40-zero", "large", "stream", **FEW),
-        drawn("counts", "entries-40", "large", "stream", **FEW),
-        drawn("values", "rank-8-300x200x100", "large", "stream", n=100_000, rank=8, shape=PUBLISHED_SHAPES[0]),
-        drawn("labels", "ones-0.5", "small", "stream", n=5000),
-        drawn("labels", "ones-0.01", "small", "stream", n=5000, share=0.01),
-        drawn("labels", "positive", "small", "stream", n=5000, positive=True),
-        drawn("counts", "mean-3-poisson", "small", "stream", n=5000),
-        drawn("counts", "mean-3-overdispersed", "small", "stream", n=5000, dispersion=2.0),
-    ]
-
-
-def factor_models() -> list[Cell]:
-    """Matrices with holes."""
-    specs = {
-        "equal-scales": MatrixSpec(),
-        "unequal-scales": MatrixSpec(scales=4.0),
-        "constant-columns": MatrixSpec(constant=3),
-        "offset-100": MatrixSpec(offset=100.0),
-        "rank-15": MatrixSpec((500, 60), rank=15),
-        "heavy-tails": MatrixSpec(tails=2.5),
-        "noise-2": MatrixSpec(noise=2.0),
-    }
-    cells = [
-        Cell(f"{model}-{name}", model, "values", "small", partial(matrix, spec))
-        for model in ("pca", "fa")
-        for name, spec in specs.items()
-    ]
-    smoke = Cell("pca-few-rows", "pca", "values", "smoke", partial(matrix, MatrixSpec((60, 12), scales=2.0)))
-    labelled = Cell("pca-labels", "pca", "labels", "small", partial(matrix, MatrixSpec(labels=True)))
-    views = Cell("gfa-three-views", "gfa", "values", "small", partial(matrix, MatrixSpec(views=3)))
-    scaled = MatrixSpec(views=3, scales=4.0)
-    unlike = Cell("gfa-unequal-scales", "gfa", "values", "small", partial(matrix, scaled))
-    return [*cells, smoke, labelled, views, unlike, Cell("cmf", "cmf", "values", "small", recommender)]
-
-
-def real_data() -> list[Cell]:
-    """Real data; `--help` says where they come from."""
-
-    def always(make: Callable[..., Problem], *given: Any) -> Callable[[int], Problem]:
-        return lambda seed: make(*given)  # one split; the seed is the fit's alone
-
-    cells = [
-        Cell("alog", "cp", "values", "small", always(published, "alog")),
-        Cell("enron", "cp", "labels", "small", always(published, "enron")),
-        Cell("dblp", "cp", "labels", "large", always(published, "dblp")),
-        Cell("il2", "cp", "values", "small", partial(with_tensorly, "il2")),
-        Cell("serology", "cp", "values", "large", partial(with_tensorly, "serology")),
-        Cell("digits-tensor", "cp", "values", "large", digits_tensor),
-        Cell("taxi-eight-hours", "cp", "counts", "small", partial(taxi, 8)),
-        Cell("taxi", "cp", "counts", "large", partial(taxi, 96)),
-        *(Cell(f"birmingham-{name}", "cp", "values", "large", always(birmingham, name)) for name in SHARES),
-        Cell("stream-alog", "stream", "values", "small", always(published, "alog"), 21),
-        Cell("stream-enron", "stream", "labels", "small", always(published, "enron")),
-        Cell("stream-dblp", "stream", "labels", "large", always(published, "dblp"), 310),
-    ]
-    for name, raw in (("digits", True), ("breast-cancer", True), ("breast-cancer", False), ("diabetes", False)):
-        unit = "raw" if raw else "column-sd"
-        make = partial(holed, name, raw)
-        cells += [Cell(f"{model}-{name}-{unit}", model, "values", "small", make) for model in ("pca", "fa")]
-    return [cell._replace(real=True) for cell in cells]
-
-
-GRID = {cell.name: cell for cell in (*values(), *labels(), *counts(), *streams(), *factor_models(), *real_data())}
+GRID = read_grid(Path(__file__).with_name("grid.csv"))
 PARTS = {"smoke": ("smoke",), "small": ("smoke", "small"), "all": ("smoke", "small", "large")}

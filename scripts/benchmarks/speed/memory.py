@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import tensorcep as tc
 
-from . import drawn, fitted, plain, shape_of
+from . import drawn, plain, shape_of
 
 
 def resident(field: str) -> int:
@@ -66,34 +63,3 @@ class Rows:
 
         fit(2000)
         return grown(lambda: fit(len(y))) / sum(shape)
-
-
-class Default:
-    """Megabytes of a fit by default of 100,000 entries."""
-
-    params = (["values", "labels", "counts"],)
-    param_names = ("kind",)
-    unit = "MB"
-    timeout = 900
-
-    def track_megabytes(self, kind: str) -> float:
-        coords, y = drawn(kind, 100_000, (500, 300, 200))
-        fitted(kind, coords[:2000], y[:2000], max_iter=10)
-        return grown(lambda: fitted(kind, coords, y)) / 1e6
-
-
-class Matrix:
-    """Gigabytes of BayesianPCA of 20,000 x 500 values, half of which are observed."""
-
-    unit = "GB"
-    timeout = 900
-
-    def track_gigabytes(self) -> float:
-        rng = np.random.default_rng(0)
-        x = rng.standard_normal((20_000, 10)) @ rng.standard_normal((10, 500))
-        x += 0.5 * rng.standard_normal(x.shape)
-        x[rng.random(x.shape) > 0.5] = np.nan
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tc.BayesianPCA(10, random_state=0).fit(x[:100])
-            return grown(lambda: tc.BayesianPCA(10, random_state=0).fit(x)) / 1e9

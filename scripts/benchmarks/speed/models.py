@@ -21,7 +21,7 @@ SIZES = {"values": 100_000, "labels": 100_000, "counts": 70_000, "few labels": 1
 class Fit:
     """Seconds of a fit of 100,000 or a million values, 100,000 or 1,330 labels, 70,000 counts; loss in fresh cells."""
 
-    params = (list(SIZES), ["auto", "vmp", "wopt"], [1])
+    params = (list(SIZES), ["auto", "vmp", "wopt"], [1, 2])
     param_names = ("data", "method", "threads")
     timeout = 1200
 
@@ -57,12 +57,6 @@ class Fit:
         return -float(np.mean(model.log_score(coords, y)))
 
 
-class FitInThreads(Fit):
-    """The same of values in two threads: `track_seconds` beside that of one."""
-
-    params = (["values"], ["auto", "vmp"], [2])
-
-
 class Predict:
     """Predictions of 100,000 cells by fits of 100,000 entries by default."""
 
@@ -93,7 +87,7 @@ class Predict:
 class Others:
     """CPU seconds of fits of the other families, after a small one that loads what is compiled."""
 
-    params = (["pca", "pca of labels", "logistic regression", "logistic regression, sparse", "gaussian process"],)
+    params = (["pca", "pca of labels", "logistic regression", "gaussian process"],)
     param_names = ("model",)
     unit = "s"
     timeout = 900
@@ -107,16 +101,9 @@ class Others:
             "pca": lambda: (tc.BayesianPCA(10, random_state=0), (gaps,)),
             "pca of labels": lambda: (tc.BayesianPCA(15, "bernoulli", random_state=0), ((X[:1000, :100] > 0) * 1.0,)),
             "logistic regression": lambda: (tc.BayesianLogisticRegression(), (X / 3.0, y)),
-            "logistic regression, sparse": lambda: (tc.BayesianLogisticRegression(), (_sparse(X), y)),
             "gaussian process": lambda: (tc.GaussianProcessClassifier(1.0 * RBF(3.0)), (X[:300, :5], y[:300])),
         }[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(*(part[:100] for part in data))
             return cpu_seconds(model.fit, *data)
-
-
-def _sparse(X: np.ndarray) -> Any:
-    from scipy import sparse
-
-    return sparse.csr_matrix(np.where(np.random.default_rng(0).random(X.shape) < 0.02, X, 0.0))
