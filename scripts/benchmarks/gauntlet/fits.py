@@ -21,23 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+import tensorcep as tc
 from scripts.benchmarks.gauntlet.problems import GRID, RECOMMENDER, Cell, Problem
 from scripts.benchmarks.gauntlet.scores import DEFAULT, Answer, Record, scores
 from scripts.benchmarks.heldout import DRAWS, probability_below
-from tensorcep import (
-    BayesianFactorAnalysis,
-    BayesianPCA,
-    CollectiveMatrixFactorization,
-    CPClassifier,
-    CPCountRegressor,
-    CPRegressor,
-    GroupFactorAnalysis,
-    SparseTensor,
-)
 
 RANKS = (2, 4, 8, 16, 32)
 INTERACTIONS = ("cp", "main+cp", "all")
-CP = {"values": CPRegressor, "labels": CPClassifier, "counts": CPCountRegressor}
+CP = {"values": tc.CPRegressor, "labels": tc.CPClassifier, "counts": tc.CPCountRegressor}
 ENGINES = {
     "values": ("cep", "laplace", "vmp", "gibbs", "wopt"),
     "labels": ("cep", "laplace", "vmp", "gibbs", "pg-gibbs", "pg-vb", "wopt"),
@@ -71,12 +62,12 @@ def default(cell: Cell, seed: int) -> Any:
     if cell.model in ("cp", "stream"):
         return CP[cell.observed](random_state=seed)
     if cell.model == "cmf":
-        return CollectiveMatrixFactorization(RECOMMENDER, random_state=seed)
+        return tc.CollectiveMatrixFactorization(RECOMMENDER, random_state=seed)
     if cell.model == "gfa":
-        return GroupFactorAnalysis(random_state=seed)
+        return tc.GroupFactorAnalysis(random_state=seed)
     if cell.model == "fa":
-        return BayesianFactorAnalysis(random_state=seed)
-    return BayesianPCA(likelihood="bernoulli" if cell.observed == "labels" else "gaussian", random_state=seed)
+        return tc.BayesianFactorAnalysis(random_state=seed)
+    return tc.BayesianPCA(likelihood="bernoulli" if cell.observed == "labels" else "gaussian", random_state=seed)
 
 
 def oracles(cell: Cell, engines: Sequence[str], ranks: Sequence[int], interactions: Sequence[str]) -> list[str]:
@@ -107,7 +98,7 @@ def estimator(cell: Cell, name: str, seed: int) -> Any:
         return CP[cell.observed](rank=int(rank), prior=rest[0], **how)
     if rest:
         kind, columns = rest[0].split("/")
-        model = {"pca": BayesianPCA, "fa": BayesianFactorAnalysis}[kind](n_components=int(rank), **how)
+        model = {"pca": tc.BayesianPCA, "fa": tc.BayesianFactorAnalysis}[kind](n_components=int(rank), **how)
         return Standardised(model) if columns == "standardised" else model
     return default(cell, seed).set_params(n_components=int(rank), **how)
 
@@ -137,7 +128,7 @@ def warm_up(cell: Cell) -> None:
     coords = np.unique(rng.integers(0, 8, (200, 3)), axis=0)
     y = WARM_UP[cell.observed] * rng.integers(0, 2, len(coords))
     y = y + rng.standard_normal(len(y)) if cell.observed == "values" else y
-    tensor = SparseTensor.from_coo(coords, y)
+    tensor = tc.SparseTensor.from_coo(coords, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few sweeps do not converge
         fit(CP[cell.observed](max_iter=20, random_state=0), cell._replace(batches=2), Problem(tensor, coords, y))

@@ -8,7 +8,7 @@ defaults; those of "paper" are CEP, the settings of its paper, and rank 8. "all"
 What a method cannot do is a row with the reason. "smurff-default" and "myfm-default" are these peers with their
 defaults, "smurff" and "myfm" with settings that do well on each data set, of the ranks asked for (CHOSEN). With --inner
 a fifth of the training entries is held out and scored instead of the test entries: settings are chosen that way, and
-no test entry takes part in a choice. --with adds the rows that earlier runs wrote as JSON to the tables at the end.
+no test entry takes part in a choice.
 
 Alog is scored by RMSE, CRPS, mean log predictive density and coverage of 90 % intervals; Enron and DBLP by AUC (on
 DBLP the mean over the test sets), log loss and Brier score; `scripts.benchmarks.heldout` says more. A small fit before
@@ -19,28 +19,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scripts.benchmarks import heldout
 from scripts.benchmarks.common import Row, numbers, paper_model, parser, report, row, say, with_settings, words
-from scripts.benchmarks.heldout import (
-    LABELLED,
-    SHAPES,
-    Split,
-    draw_scores,
-    inner,
-    label_scores,
-    model_scores,
-    probability_below,
-    splits,
-    summary,
-    tables,
-    value_scores,
-    warm_up,
-)
+from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.benchmarks.peers import ENVIRONMENT, SAMPLERS, PeerSetting, prepare, sample
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.methods import METHODS
@@ -81,10 +67,12 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     noise = None if labels or peer == "myfm" else f"precision {setting.precision or 5.0}"
     about: dict[str, Any] = {"data": split.data, "fold": split.fold, "method": name, "rank": setting.rank, "seed": seed}
     about |= {"noise": noise} | ({"inner": 1} if held_out else {})
-    scored = (label_scores if labels else value_scores)(split, found["predicted"])
+    scored = (heldout.label_scores if labels else heldout.value_scores)(split, found["predicted"])
     if "observations" in found:
         scored["log_score"] = float(found["log_density"].mean())
-        scored |= draw_scores(split, found["observations"], probability_below(split.held.y, found["observations"]))
+        scored |= heldout.draw_scores(
+            split, found["observations"], heldout.probability_below(split.held.y, found["observations"])
+        )
     scored |= {"seconds_fit": float(found["seconds"]), "cpu_seconds_fit": float(found["cpu_seconds"])}
     scored["sweeps_done"] = len(found["sweep_seconds"])
     said = ", ".join(f"{metric} {value:.4g}" for metric, value in scored.items())
@@ -130,16 +118,13 @@ def described(model: Any, setting: Setting) -> dict[str, Any]:
     chosen = ("method", "link", "rank", "prior", "interactions")
     given |= {name: getattr(model, f"{name}_", given[name]) for name in chosen if name in given}
     parts = given["interactions"]
-    parts = ":".join(f"{name}={n}" for name, n in parts.items()) if isinstance(parts, dict) else parts
-    return {
+    given["interactions"] = ":".join(f"{k}={n}" for k, n in parts.items()) if isinstance(parts, dict) else parts
+    found = {
         "method": setting.method,
         "fitted_by": given["method"],
-        "link": given.get("link"),
-        "rank": given["rank"],
-        "prior": given["prior"],
-        "interactions": parts,
         "ensemble": getattr(model.method, "n_ensemble", "auto"),
     }
+    return found | {name: given.get(name) for name in chosen[1:]}
 
 
 def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespace) -> list[Row]:
@@ -154,7 +139,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tolerance may not be reached; rows without training entries
         try:
-            warm_up(model, split)
+            heldout.warm_up(model, split)
         except ValueError as refused:
             say(f"{split.data} {name}: {refused}")
             return [row("skipped", None, **about, skipped=str(refused))]
@@ -163,7 +148,7 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
         about |= described(model, setting)
         label = " ".join([name, *(str(item) for item in setting[1:] if item is not None)])
-        found = model_scores(model, split)
+        found = heldout.model_scores(model, split)
     found |= {"seconds_fit": seconds, "cpu_seconds_fit": cpu, "sweeps_done": model.n_iter_}
     found |= {"updates_skipped": model.trace_["skipped"].sum()} if "skipped" in model.trace_ else {}
     say(f"{split.data} fold {split.fold} {label} seed {seed}: " + ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
@@ -210,7 +195,6 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--inner", action="store_true", help="score held-out training entries")
     p.add_argument("--entries", type=int, help="take only so many training entries")
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")
-    p.add_argument("--with", dest="others", type=Path, nargs="+", default=[], metavar="FILE", help="JSON files of rows")
     p.add_argument("--environment", type=Path, default=ENVIRONMENT, help="folder of the peers (default: %(default)s)")
     options = p.parse_args(arguments)
     for option, allowed in (("data", SHAPES), ("methods", ("default", "paper", "all", *METHODS, *PEER_NAMES))):
@@ -221,9 +205,8 @@ def main(arguments: list[str] | None = None) -> None:
     names = [word for name in options.methods for word in (["default", *METHODS] if name == "all" else [name])]
     for data in options.data:
         rows += measured(data, list(dict.fromkeys(names)), options)
-    averages = summary(rows)
-    others = [item for file in options.others for item in json.loads(file.read_text(encoding="utf-8"))]
-    report([*rows, *averages], options.json, tables([*averages, *summary(others)]))
+    averages = heldout.summary(rows)
+    report([*rows, *averages], options.json, heldout.tables(averages))
 
 
 if __name__ == "__main__":
