@@ -36,7 +36,7 @@ from tensorcep.core.compile import (
 )
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
-from tensorcep.ep.sites import cavity, damped, log_integral, site_from_tilted
+from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
 from tensorcep.kernels.special import newton_or_middle
 from tensorcep.linear.problem import GLMPosterior, GLMProblem, Rows, learned_variance, rows_of, spread
 from tensorcep.linear.settings import GLM_METHODS, Factorised
@@ -133,7 +133,7 @@ def _store(at, d, f, mu, s, a, b, messages, rule, gap, count):
     count[0] += change * change
     messages.velocity[at] = change - f * rule.step * (tau - messages.tau[at])
     messages.nu[at] += change
-    messages.tau[at] = damped(messages.tau[at], tau, 1.0 - rule.step)
+    messages.tau[at] = damp(messages.tau[at], tau, 1.0 - rule.step)
 
 
 @kernel

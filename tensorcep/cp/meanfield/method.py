@@ -54,13 +54,13 @@ from tensorcep.cp.model.rows import (
     augmentation_in_use,
     first_prior,
     fix_rows,
-    learned_from_rows,
-    learning,
     natural_by_mode,
     refresh_rows,
     rows_at_prior,
     rows_bound,
     train_score,
+    update_prior,
+    with_seen_rows,
     with_unseen_rows,
 )
 from tensorcep.cp.model.subsets import tells
@@ -68,8 +68,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import EntryStats, PrecisionStats
-from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
+from tensorcep.likelihoods.parameters.base import EntryStats, ExpectedSquares, PrecisionStats
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -85,7 +84,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small = learning(free_problem(problem))
+    small = with_seen_rows(free_problem(problem))
     setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
@@ -102,7 +101,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
     sums = MeanFieldSums(
         setup,
-        sites=as_observed(problem, setup.augmentation),
+        sites=as_observed(problem, setup.augmentation, setup.parameters),
         numbers=np.ones((n_rows, P + Q + 1 if C else P)),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
@@ -183,7 +182,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     setup, annealed = state.setup, state.sweeps < options.anneal
     old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
-        state = state._replace(hyper=learned_from_rows(state.hyper, setup.small, state.rows))
+        state = state._replace(hyper=update_prior(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
         before = before_move(k, state) if setup.augmentation.matched else None

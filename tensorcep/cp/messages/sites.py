@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import beside, on_scratch
+from tensorcep.core.arrays import empty_near, on_scratch
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import ProductSlots
@@ -21,10 +21,10 @@ from tensorcep.cp.model.rows import (
     RowState,
     fix_rows,
     initial_prior,
-    learning,
     refresh_rows,
     rows_at_prior,
     sites_by_mode,
+    with_seen_rows,
     with_unseen_rows,
 )
 from tensorcep.cp.posterior.belief import Posterior
@@ -85,16 +85,16 @@ def first_messages(problem: Problem, precision: float, noise_message: tuple[floa
     if problem.noise_prior is None:
         return First(precision, 0.0, 0.0)
     y, weights = problem.entries.y, problem.weights
-    mean_square = float(np.vdot(y, np.multiply(weights, y, out=beside(y)))) / max(1.0, weights.sum())
+    mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
     return First(precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))))
 
 
 def total_of(each: float, problem: Problem) -> float:
     """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
     weights = problem.weights
-    part = np.minimum(weights, 1.0, out=beside(weights))
+    part = np.minimum(weights, 1.0, out=empty_near(weights))
     part *= each
-    part *= np.maximum(weights, 1.0, out=beside(weights))
+    part *= np.maximum(weights, 1.0, out=empty_near(weights))
     return float(part.sum())
 
 
@@ -301,7 +301,7 @@ def first_state(
     1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
-    in_free = learning(free_problem(problem))
+    in_free = with_seen_rows(free_problem(problem))
     first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
     messages = sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)
@@ -333,13 +333,13 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=told_of_noise(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
+        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
         own=exchange,
         sweeps=0,
     )
 
 
-def told_of_noise(
+def with_noise_messages(
     parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
 ) -> tuple[Any, ...]:
     """The laws after messages to the noise of these sums, or a share `step` of the way there."""
@@ -351,9 +351,11 @@ def told_of_noise(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
-    return latent_of_entries(problem.entries, mean, executor)
+    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
+
+
+def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
+    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
@@ -363,9 +365,7 @@ def resume(state: MessageState, problem: Problem, executor: Executor) -> Message
 
 def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
     """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
-    mean = state.rows.mean
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
+    mean = _of_all_columns(state.rows.mean, problem)
     return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 
