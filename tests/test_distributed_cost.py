@@ -13,7 +13,7 @@ import tensorcep as tc
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.loop import hosted_by
 from tensorcep.core.shared_memory import TAKEN
-from tensorcep.cp.workers.host import ClusterHost
+from tensorcep.cp.workers.checkpoint import ClusterHost
 from tensorcep.methods import VMP, Gibbs
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]

@@ -83,6 +83,18 @@ class Design(NamedTuple):
         """The features of some rows, (n,) bool."""
         return self if rows.all() else self._replace(matrix=self.matrix[rows], described=self.described[rows])
 
+    def at(self, rows: np.ndarray) -> Design:
+        """The features of rows (m,), of which those beyond the design have none."""
+        inside = rows < len(self.described)
+        take = np.where(inside, rows, 0)
+        matrix: Any = self.matrix[take]
+        if not inside.all() and isinstance(matrix, np.ndarray):
+            matrix = matrix * inside[:, None]
+        elif not inside.all():
+            matrix = matrix.copy()
+            matrix.data = matrix.data * np.repeat(inside, np.diff(matrix.indptr))
+        return self._replace(matrix=matrix, described=self.described[take] & inside)
+
 
 def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design:
     """The design of features (n, F) that are zero in rows without them.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from helpers.problems import settings_of
 from helpers.samplers import (
@@ -23,8 +25,7 @@ from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.coupled import with_series
-from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.base import ModePrior
 
 
 def process_covariance(of, times, length):
@@ -66,7 +67,7 @@ def coupled_z(free, known, of, column, n):
         rows, theta = direct_rows(free, of, column, rng), rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(along_the_axis(rows, theta, new_data("gaussian", rows, theta, rng)))
     threads, options = ThreadExecutor(1), settings_of("gibbs", 200, burn_in=0, n_chains=1)
-    prior, by_turns = with_series(learned_prior(free), [known, None, None]), []
+    prior, by_turns = replace(learned_prior(free), clocks=[known, None, None]), []
     for sweep in range(n):
         y = new_data("gaussian", rows, theta, rng)
         entries, likelihood = pack_entries(COORDS, y, SHAPE), get_likelihood("gaussian")

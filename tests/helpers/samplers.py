@@ -17,8 +17,8 @@ from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
+from tensorcep.priors.base import ModePrior
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
-from tensorcep.priors.laws import ModePrior
 
 SHAPE = (3, 2, 2)
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])

@@ -24,10 +24,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.second_order import second_order_message
-from tensorcep.cp.cep.stochastic import averaged_chunks, averaged_rows, closed_chunks, in_closed_form
+from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
+    CEP_PASS,
     Rule,
-    cep_chunks,
     cep_slots,
     likelihood_message,
     places_of_modes,
@@ -35,7 +35,7 @@ from tensorcep.cp.cep.update import (
 )
 from tensorcep.cp.messages.cavities import ProductSlots, product_slots
 from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
@@ -133,9 +133,10 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
-        kernel = closed_chunks if in_closed_form(state.own.rule) else averaged_chunks
-        return sweep(state, problem, options, executor, kernel, averaged_rows)
-    return sweep(state, problem, options, executor, cep_chunks)
+        work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
+        return sweep(state, problem, options, executor, work, averaged_rows)
+    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
+    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
 
 
 def trial_sweeps(options: passing.CEP) -> int:
@@ -167,5 +168,6 @@ CEP = Method(
         knows_sparse_rows=True,
     ),
     trial_sweeps=trial_sweeps,
+    resume=resume,
     of_entries=lambda state: state.own.sums,
 )

@@ -16,22 +16,20 @@ import numpy as np
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.calibration.holdout import HeldOut, held_places
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import with_constant
+from tensorcep.cp.calibration.holdout import HeldOut, held_places, with_factors
+from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, taken
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.posterior.components import Components, draw_rows, room_for_draws
-from tensorcep.priors.base import clocks_of
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 # Chains in fewer columns are tried where quick fits count more than this beside chains and the constant; these then
@@ -245,7 +243,7 @@ def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarr
     """Parameters of series in some columns as those of all columns, of which the others are 0 for good."""
     free = problem.every_free
     places = [np.where(own[columns], columns, -1) for own in free]
-    return in_columns(lines, clocks_of(problem.prior), places, free)
+    return in_columns(lines, problem.prior.clocks, places, free)
 
 
 def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
@@ -361,7 +359,7 @@ def _draws_of(
     n_rows = len(posterior.eta)
     write_in(rows[:, :n_rows], columns, whole.rows_free, known)
     write_in(rows[:, n_rows:], columns, whole.every_free, unknown)
-    drifts, clocks, uneven = None, clocks_of(whole.prior), None
+    drifts, clocks, uneven = None, whole.prior.clocks, None
     if clocks:
         drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), columns, whole)
     if belief.theta is not None and belief.theta.uneven is not None:

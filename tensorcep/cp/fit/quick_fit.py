@@ -35,7 +35,7 @@ from tensorcep.cp.init.residual import (
     with_more_components,
     with_spectral_start,
 )
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
@@ -43,7 +43,6 @@ from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
-from tensorcep.priors.base import clocks_of
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
 QUICK_SWEEPS, REFIT_SWEEPS = 40, 10
@@ -84,7 +83,7 @@ class FromQuickFit(MultiStart):
             return super().run(plan)
         if found.quick.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
             plan = plan._replace(problem=from_dispersion(plan.problem, found.belief))
-        alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
+        alone = not any(clock is not None for clock in plan.problem.prior.clocks)
         if not plan.engine.method.capabilities.quick and alone:
             return _by_another_method(plan, found.mean, quick)
         plan = plan.started_at(found.mean)

@@ -22,8 +22,7 @@ from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, told_of_noise
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
-from tensorcep.cp.model.active_columns import free_problem
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined, kernel
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.random import normals, start_stream
 from tensorcep.kernels.rank_update import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, scale_row
 from tensorcep.kernels.slots import lane_zeros
-from tensorcep.priors.ou_process import Links
 
 # Rows that are coupled in a chain: exact draws and marginals of a Gaussian with a block-tridiagonal precision.
 #
@@ -328,28 +327,61 @@ class Marginals(NamedTuple):
     apart: bool = False
 
 
-def draw(
-    prior: Links,
-    Lam: np.ndarray,
-    eta: np.ndarray,
-    key: tuple[int, int, int],
-    precision: float = 1.0,
-    overwrite: bool = False,
-) -> np.ndarray:
-    """A draw (n, D) of the rows whose entries say `precision` times Lam (n, P), eta (n, D); the same for the same key.
+class Links(NamedTuple):
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
 
-    Lam may be overwritten if `overwrite`.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    Attributes
+    ----------
+    of : ou_process.Axis or ou_process.Line
+        The rows in the order of their times, and whether the last is a neighbour of the first (`closed`).
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean, in the order of the times.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
     """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, _ = _eliminated(blocks, overwrite)
-    out = np.empty_like(y)
-    draw_back(V, y, blocks.between, key, out)
-    return _unfolded(out, len(prior.own)) if prior.of.closed else out
+
+    of: Any
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+
+    def draw(
+        self,
+        Lam: np.ndarray,
+        eta: np.ndarray,
+        key: tuple[int, int, int],
+        precision: float = 1.0,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """A draw (n, D) of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        The same for the same key. Lam may be overwritten if `overwrite`.
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, _ = _eliminated(blocks, overwrite)
+        out = np.empty_like(y)
+        draw_back(V, y, blocks.between, key, out)
+        return _unfolded(out, len(self.own)) if self.of.closed else out
+
+    def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+        """The moments of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, log_det = _eliminated(blocks)
+        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
+        marginals_back(V, y, blocks.between, mean, cov, cross)
+        found = Marginals(mean, cov, cross, log_det)
+        return _of_circle(found, self) if self.of.closed else found
 
 
 class PiecewiseDraw:
@@ -374,22 +406,6 @@ class PiecewiseDraw:
         return out
 
 
-def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-    """The moments of the rows whose entries say `precision` times Lam (n, P), eta (n, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, log_det = _eliminated(blocks)
-    mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
-    marginals_back(V, y, blocks.between, mean, cov, cross)
-    found = Marginals(mean, cov, cross, log_det)
-    return _of_circle(found, prior) if prior.of.closed else found
-
-
 def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
     return V, y, _checked(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
@@ -410,16 +426,15 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
         parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
         Lam, eta, *rest = parts
         return Blocks(Lam, eta, float(precision), *rest)
-    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
-    Lam, eta = precision * Lam, precision * eta + prior.field
-    Lam[:, diagonal] += prior.own
+    Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)
+    Lam[:, at] += prior.own
     between = prior.between
     if n % 2:
         used, extra = _extra(prior)
         more = np.zeros((1, Lam.shape[1]))
-        more[0, diagonal] = np.where(used, extra, 1.0)
+        more[0, at] = np.where(used, extra, 1.0)
         for end in (0, -1):
-            Lam[end, diagonal] += extra
+            Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
     return _folded(Lam, eta, between)
@@ -466,3 +481,136 @@ def _of_circle(found: Marginals, prior: Links) -> Marginals:
         cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
         log_det -= float(np.log(np.where(used, d, 1.0)).sum())
     return Marginals(_unfolded(found.mean, n), pack(cov), cross, log_det)
+
+
+# Rows of a series and their neighbours: sums over them, and their prior from tables of phases and distances.
+#
+# Row t and the next one are number `which[t]` of J distances apart; on a circle the last one and the first one are
+# neighbours, too. Row t has number `phase[t]` of P phases.
+
+
+def kernel_moments(rows: np.ndarray, variance: Any, cross: Any) -> tuple[np.ndarray, ...]:
+    """Moments as kernels take them: C-contiguous, those that are no arrays without lines."""
+    nothing = np.zeros((0, rows.shape[1]))
+    parts = (part if isinstance(part, np.ndarray) else nothing for part in (rows, variance, cross))
+    return tuple(np.ascontiguousarray(part) for part in parts)
+
+
+@block_kernel
+def _add_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
+    """As `neighbour_sums`, in zeros."""
+    n, D = rows.shape
+    for t in range(n):
+        for d in range(D):
+            x = rows[t, d]
+            square[0, d] += x * x + (variance[t, d] if len(variance) else 0.0)
+            own[phase[t], d] += x
+    for t in range(len(which)):
+        after = t + 1 if t + 1 < n else 0
+        j, p, q = which[t], phase[t], phase[after]
+        for d in range(D):
+            x, y = rows[t, d], rows[after, d]
+            spread = variance[t, d] + variance[after, d] if len(variance) else 0.0
+            near_squares[j, d] += x * x + y * y + spread
+            products[j, d] += x * y + (cross[t, d] if len(cross) else 0.0)
+            near[j, p, d] += x
+            near[j, q, d] += y
+            between[j, p, d] += y
+            between[j, q, d] += x
+
+
+def neighbour_sums(
+    moments: tuple[np.ndarray, ...], which: np.ndarray, phase: np.ndarray, P: int, J: int
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
+
+    Of the last two arrays without lines are zeros. First those of squares: of all rows (1, D), and by distance (J, D),
+    of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and phase, (J, P, D),
+    of neighbours in their own phases, and in those of the other one.
+    """
+    D = moments[0].shape[1]
+    squares = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
+    linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
+    _add_sums(*moments, which, phase, *squares, *linear)
+    return squares, linear
+
+
+@block_kernel
+def neighbour_lines(which, phase, tables, own, field, between):
+    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D).
+
+    `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
+    adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
+    other's.
+    """
+    one, near, apart, level, near_level, apart_level = tables
+    n, D = own.shape
+    for t in range(n):
+        for d in range(D):
+            own[t, d] = one[d]
+            field[t, d] = level[phase[t], d]
+    for t in range(len(which)):
+        after = t + 1 if t + 1 < n else 0
+        j, p, q = which[t], phase[t], phase[after]
+        for d in range(D):
+            own[t, d] += near[j, d]
+            own[after, d] += near[j, d]
+            between[t, d] = apart[j, d]
+            field[t, d] += near_level[j, p, d] + apart_level[j, q, d]
+            field[after, d] += near_level[j, q, d] + apart_level[j, p, d]
+
+
+@block_kernel
+def expected_parts(left, right, own, between, field, mean, rows, variance, cross):
+    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`).
+
+    K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
+    """
+    square, linear, (n, D) = 0.0, 0.0, own.shape
+    for t in range(n):
+        for d in range(D):
+            x = rows[t, d]
+            square += own[t, d] * (x * x + (variance[t, d] if len(variance) else 0.0))
+            linear += field[t, d] * (x - 0.5 * mean[t, d])
+    for e in range(len(between)):
+        for d in range(D):
+            product = rows[left[e], d] * rows[right[e], d] + (cross[e, d] if len(cross) else 0.0)
+            square -= 2.0 * between[e, d] * product
+    return square, linear
+
+
+@block_kernel
+def solve_banded(bands, x, product, log_det):
+    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of their determinants (D,).
+
+    bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band. They
+    are overwritten. `product` is ones, and log_det zeros.
+    """
+    n, D = x.shape
+    wide = len(bands) > 2
+    for i in range(n):
+        for d in range(D):
+            pivot = bands[0, i, d]
+            product[d] *= pivot
+            if not LEAST_PRODUCT < product[d] < MOST_PRODUCT:
+                log_det[d] += math.log(product[d])
+                product[d] = 1.0
+            if i + 1 < n:
+                factor = bands[1, i, d] / pivot
+                bands[0, i + 1, d] -= factor * bands[1, i, d]
+                x[i + 1, d] -= factor * x[i, d]
+                if wide and i + 2 < n:
+                    second = bands[2, i, d] / pivot
+                    bands[1, i + 1, d] -= second * bands[1, i, d]
+                    bands[0, i + 2, d] -= second * bands[2, i, d]
+                    x[i + 2, d] -= second * x[i, d]
+    for d in range(D):
+        log_det[d] += math.log(product[d])
+    for i in range(n - 1, -1, -1):
+        for d in range(D):
+            rest = x[i, d]
+            if i + 1 < n:
+                rest -= bands[1, i, d] * x[i + 1, d]
+            if wide and i + 2 < n:
+                rest -= bands[2, i, d] * x[i + 2, d]
+            x[i, d] = rest / bands[0, i, d]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from tensorcep.likelihoods.parameters import dispersion
 from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.likelihoods.parameters.precision import NoisePrecision
 from tensorcep.priors.ard import ARDPrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.normal_wishart import LearnedPrior
 
 PAIRS = [
     ("gibbs", "gaussian"),
@@ -231,14 +232,15 @@ def test_samplers_draw_unknown_rows_from_the_present_prior(rng):
     lower = np.tril(rng.standard_normal((3, 3, 3))) + 2.0 * np.eye(3)
     prior = Prior(list(rng.standard_normal((3, 3))), list(lower @ lower.transpose(0, 2, 1)))
     p = build(np.empty((0, 3), dtype=int), np.empty(0), p.shape, 3, prior=prior, start=p.start)
-    p = p._replace(prior=LearnedPrior(*p.prior[:2], np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)))
+    one = np.ones((3, 3))
+    p = p._replace(prior=PriorByMode(p.prior.Lam, p.prior.eta, 0.0 * one, one, one > 0.0))
     chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
     found = _chains._unknown_rows(chains, p)
     for k, cov in enumerate(np.linalg.inv(np.array(prior.precision))):
         np.testing.assert_allclose(found[:, k].mean(axis=0), prior.mean[k], atol=5.0 * np.sqrt(cov.max() / 4000))
         np.testing.assert_allclose(np.cov(found[:, k].T), cov, atol=8.0 * cov.max() / np.sqrt(4000))
     Lam, eta = natural_prior(prior_of(free), p.shape, 3)
-    p = p._replace(prior=learned_prior(free)._replace(Lam=Lam, eta=eta), free=free)
+    p = p._replace(prior=replace(learned_prior(free), Lam=Lam, eta=eta), free=free)
     chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
     found = _chains._unknown_rows(chains, p)
     np.testing.assert_allclose(found.mean(axis=0), np.where(free, MEAN, 1.0), atol=5.0 * SD / np.sqrt(4000))
