@@ -74,10 +74,9 @@ def _summary(fit: FitResult, draws: Draws, what: str) -> GaussianSummary:
         If it misses much of what they say.
     """
     free = free_columns(fit.interactions, len(fit.shape))
-    parameter = fit.likelihood.parameter
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
-    laws = laws_of(draws, parameter is not None and parameter.is_precision, fit.n_samples_seen)
+    laws = laws_of(draws, fit.likelihood.learns_precision, fit.n_samples_seen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs

@@ -200,8 +200,7 @@ def lower_bound(fit: FitResult) -> float:
 
 def noise_precision(fit: FitResult) -> float | None:
     """Posterior mean of the noise precision of real values (the estimate, for a method without a posterior)."""
-    parameter = fit.likelihood.parameter
-    if parameter is None or not parameter.is_precision:
+    if not fit.likelihood.learns_precision:
         return None
     result = fit.posterior
     if isinstance(result, Mixture):
