@@ -6,17 +6,13 @@ import argparse
 import inspect
 import json
 import math
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tensorcep.core.persist.archive import atomic_write
 
 Row = dict[str, Any]
-ROOT = Path(__file__).parents[2]
 
 # The columns that a row starts with, where it has them; what else a script measures comes after.
 COLUMNS = ("data", "fold", "rank", "method", "sweep", "metric", "value", "seconds")
@@ -65,6 +61,14 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
     return result
 
 
+def check_words(p: argparse.ArgumentParser, options: argparse.Namespace, **allowed: Iterable[str]) -> None:
+    """End with a sentence where an option holds a word that it may not."""
+    for name, known in allowed.items():
+        for word in getattr(options, name):
+            if word not in known:
+                p.error(f"argument --{name}: {word!r} is not among {', '.join(known)}")
+
+
 def row(metric: str, value: float | None, **others: Any) -> Row:
     """One flat result; columns that are None are left out, and a value that is not finite becomes None."""
     if value is not None:
@@ -102,12 +106,6 @@ def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:
         own = {name: value for name, value in given.items() if name not in names and hasattr(engine, name)}
         params["method"] = engine(**own) if own else engine.name
     return params
-
-
-def fresh_process(*command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Run Python with these arguments in a process of its own, in the root folder; stdout is kept."""
-    given = [sys.executable, *command]
-    return subprocess.run(given, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, **environment}, check=False)
 
 
 def say(text: str) -> None:

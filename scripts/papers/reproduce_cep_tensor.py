@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say, words
 from tensorcep import datasets
 from tensorcep.core.loop import Sweep, run
 from tensorcep.core.packing import offsets, unpack
@@ -260,10 +260,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="schedules of cep, between commas: parallel (the paper's), modewise (default: parallel)",
     )
     args = args_of.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", METHODS)):
-        for word in getattr(args, option):
-            if word not in allowed:
-                args_of.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
+    check_words(args_of, args, data=SHAPES, methods=METHODS)
     rows: list[Row] = []
     for setting in settings(args):
         for fold in args.folds:

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
-from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from tensorcep.core.compile import kernel
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.kernels.special import LOG_SQRT_2PI, exp, log, log1p_unit
@@ -302,9 +302,9 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--draws", type=int, default=20_000, help="draws of the samplers (default: %(default)s)")
     p.add_argument("--repeats", type=int, default=3, help="timed runs of each method (default: %(default)s)")
     options = p.parse_args(arguments)
-    options.methods = words(*METHODS)(",".join(options.methods))
+    check_words(p, options, data=DATA, methods=METHODS)
     rows: list[Row] = []
-    for name in words(*DATA)(",".join(options.data)):
+    for name in options.data:
         rows += measure(name, observations(name, options.seed), options)
     report(rows, options.json)
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, parser, report, row, say
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from scripts.papers.glm_baselines import JustInTime, importance_moments, sampled_ep
 from tensorcep import datasets
 from tensorcep.core.loop import Run, run
@@ -283,10 +283,7 @@ def main(arguments: list[str] | None = None) -> None:
     args_of.add_argument("--tables", action="store_true", help="tables 1 and 2")
     args_of.add_argument("--simulations", action="store_true", help="figure 1")
     args = args_of.parse_args(arguments)
-    for name, found, allowed in (("data", args.data, datasets.UCI_NAMES), ("methods", args.methods, everything)):
-        for item in found:
-            if item not in allowed:
-                args_of.error(f"argument --{name}: {item!r} is not among {', '.join(allowed)}")
+    check_words(args_of, args, data=datasets.UCI_NAMES, methods=everything)
     if not args.tables and not args.simulations:
         args_of.error("nothing to do; give --tables, --simulations or both")
     effort = Effort(args.sweeps, args.draws, args.seed)

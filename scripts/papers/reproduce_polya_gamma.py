@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln
 
-from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.fit import ENGINES, build_problem, fit_problem
@@ -199,18 +199,13 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--true-rank", type=int, default=10)
     p.add_argument("--shape", type=lambda s: tuple(int(n) for n in s.split(",")), help="rows and columns")
     options = p.parse_args(arguments)
-    options.data, options.methods = words(*DATA)(",".join(_listed(options.data))), _listed(options.methods)
-    words(*METHODS)(",".join(options.methods))
+    check_words(p, options, data=DATA, methods=METHODS)
     rows = []
     for name in options.data:
         for method in options.methods:
             for seed in range(options.seed, options.seed + options.seeds):
                 rows += measure(name, method, seed, options)
     report(summary(rows) + (rows if options.json else []), options.json)
-
-
-def _listed(value: Any) -> list[str]:
-    return value.split(",") if isinstance(value, str) else value
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, datasets
 from tensorcep.datasets import Points
 
@@ -157,8 +157,8 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--glass", type=Path, help="the user's glass.data")
     p.add_argument("--wine", type=Path, help="the user's wine.data")
     options = p.parse_args(arguments)
-    words(*METHODS)(",".join(options.methods))
-    rows = [found for name in words(*PAPER)(",".join(options.data)) for found in measure(name, options)]
+    check_words(p, options, data=PAPER, methods=METHODS)
+    rows = [found for name in options.data for found in measure(name, options)]
     report(rows, options.json)
 
 

@@ -25,7 +25,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.benchmarks import heldout
-from scripts.benchmarks.common import Row, numbers, paper_model, parser, report, row, say, with_settings, words
+from scripts.benchmarks.common import (
+    Row,
+    check_words,
+    numbers,
+    paper_model,
+    parser,
+    report,
+    row,
+    say,
+    with_settings,
+    words,
+)
 from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.benchmarks.peers import ENVIRONMENT, SAMPLERS, PeerSetting, prepare, sample
 from tensorcep import CPClassifier, CPRegressor
@@ -197,10 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")
     p.add_argument("--environment", type=Path, default=ENVIRONMENT, help="folder of the peers (default: %(default)s)")
     options = p.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", ("default", "paper", "all", *METHODS, *PEER_NAMES))):
-        for word in getattr(options, option):
-            if word not in allowed:
-                p.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
+    check_words(p, options, data=SHAPES, methods=("default", "paper", "all", *METHODS, *PEER_NAMES))
     rows: list[Row] = []
     names = [word for name in options.methods for word in (["default", *METHODS] if name == "all" else [name])]
     for data in options.data:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
-from scripts.benchmarks.common import Row, paper_model, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, paper_model, parser, report, row, say, words
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.simulate import CPSimulation, simulate_cp
@@ -135,9 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--tol", type=float, default=1e-3)
     p.add_argument("--coverage", type=float, default=0.9, help="nominal coverage of the intervals")
     options = p.parse_args(arguments)
-    unknown = [name for name in options.methods if name not in METHODS and name not in VARIANTS]
-    if unknown:
-        p.error(f"argument --methods: {unknown[0]!r} is not among {', '.join([*METHODS, *VARIANTS])}")
+    check_words(p, options, methods=[*METHODS, *VARIANTS])
     rows: list[Row] = []
     for likelihood in options.likelihoods:
         record = LIKELIHOODS[likelihood]

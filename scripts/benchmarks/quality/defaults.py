@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from scripts.benchmarks.common import Row, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say, words
 from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, model_scores, splits, warm_up
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.methods import METHODS
@@ -167,10 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--grid", action="store_true", help="fit all combinations, not one departure at a time")
     p.add_argument("--entries", type=int, help="take only so many training entries")
     options = p.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", METHODS)):
-        for word in getattr(options, option):
-            if word not in allowed:
-                p.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
+    check_words(p, options, data=SHAPES, methods=METHODS)
     rows = [found for data in options.data for found in measured(data, options)]
     averages = means(rows)
     ranked = places(averages)
