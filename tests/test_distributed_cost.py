@@ -12,7 +12,7 @@ from helpers.clusters import local_client
 import tensorcep as tc
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.loop import hosted_by
-from tensorcep.core.shared_memory import TAKEN
+from tensorcep.core.shared_memory import BYTES_READ
 from tensorcep.cp.workers.checkpoint import ClusterHost
 from tensorcep.methods import VMP, Gibbs
 
@@ -25,7 +25,7 @@ METHODS: dict[str, Any] = {
 
 
 def moved(dask_worker: Any) -> int:
-    return dask_worker.transfer_outgoing_bytes_total + TAKEN[0]
+    return dask_worker.transfer_outgoing_bytes_total + BYTES_READ[0]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -39,7 +39,7 @@ def test_bytes_of_a_sweep_are_those_of_the_formula(tmp_path: Path, method: str) 
         cluster = Cluster(client)
 
         def count(*_: Any) -> None:
-            counted.append(cluster.sent + TAKEN[0] + sum(client.run(moved).values()))
+            counted.append(cluster.sent + BYTES_READ[0] + sum(client.run(moved).values()))
 
         how: dict[str, Any] = {"method": METHODS[method](), "interactions": "cp", "init": "random", "random_state": 0}
         model = tc.CPRegressor(R, max_iter=SWEEPS, tol=0.0, callbacks=count, **how)
