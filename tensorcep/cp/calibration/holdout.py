@@ -221,6 +221,17 @@ class HeldNoise(NamedTuple):
 EVEN_NOISE = HeldNoise(np.ones(1), None)
 
 
+def noise_at(
+    parameters: tuple[Parameter[Any], ...], draws: tuple[tuple[Any, ...], ...], place: np.ndarray
+) -> HeldNoise:
+    """What parameters say, by their draws in each of C chains, of the noise of entries at these places (n,)."""
+    factor, shape = np.ones((len(draws), len(place))), np.full((len(draws), 1), np.inf)
+    for c, i in np.ndindex(len(draws), len(parameters)):
+        own, of_shape = parameters[i].factors(draws[c][i], place)
+        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
+    return HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+
+
 class Beside(NamedTuple):
     """What another fit, to the same entries, says of those that were left out.
 
@@ -353,17 +364,13 @@ def learn_from_held(
     `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
     """
     C, parameters = len(now.rows), now.parameters
-    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
-    for c, i in np.ndindex(C, 0 if now.even else len(parameters)):
-        own, of_shape = parameters[i].factors(now.draws[c][i], held.place)
-        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
 
     def mixed(log_density: np.ndarray) -> np.ndarray:
         for c, i in np.ndindex(C, len(parameters)):
             log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
         return log_density
 
-    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    uneven = EVEN_NOISE if now.even else noise_at(parameters, now.draws, held.place)
     held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
@@ -488,8 +495,8 @@ LOG_FACTORS = STEP * np.arange(-ONE, 43)
 # Shapes of the laws, from the longest tails and the sharpest peak to noise that is all but normal; and logs of sizes.
 GAMMA_SHAPES, INVERSE_SHAPES = 1.1 * 2.0 ** (0.5 * np.arange(13)), 2.0 ** (0.5 * np.arange(-4, 11))
 LOG_SIZES = np.linspace(-1.0, 1.0, 9)
-# Entries that tell, at most; of how many the densities are in memory at a time.
-TELLING, PIECE = 1000, 4096
+# Entries of which the densities are in memory at a time; as many tell as of Student noise.
+PIECE = 4096
 # Steps of EM of Student noise, at the end of the burn-in.
 LAST_STEPS = 200
 

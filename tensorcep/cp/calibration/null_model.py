@@ -160,17 +160,17 @@ def calibrated(
     options: Any,
     beside: Sequence[Beside],
     before: Any,
-    shapes: np.ndarray,
+    shapes: np.ndarray | None,
     told_noise: bool,
 ) -> tuple[HeldOut, NoiseLaw | None]:
     """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
 
-    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C,) are those of
-    Student noise, infinite of other; `told_noise`: whether these entries tell the noise.
+    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) are those of
+    Student noise, if it is such; `told_noise`: whether these entries tell the noise.
     """
     held = weigh_chains(held, options, beside, before)
     even = problem.uneven is None
-    if told_noise and np.isfinite(shapes).all():
+    if told_noise and shapes is not None:
         held = held._replace(noise_ratio=ratio_of_student(held, shapes, beside))
     if problem.likelihood.censored:
         told = held.beside.any() and even

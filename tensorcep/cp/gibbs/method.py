@@ -38,6 +38,7 @@ from tensorcep.cp.calibration.holdout import (
     chains_of,
     hold_out,
     learn_from_held,
+    noise_at,
     promising_chains,
     with_factors,
 )
@@ -264,10 +265,7 @@ def with_weights(
     `before` is what the fits beside them count unless the entries left out say otherwise.
     """
     held: Any = state.held
-    parameters, none = state.setup.parameters, held.place[:0]
-    shapes = np.full(len(state.rows), np.inf)
-    for c, i in np.ndindex(len(shapes), len(parameters)):
-        shapes[c] = min(shapes[c], parameters[i].factors(state.parameters[c][i], none)[1])
+    shapes = noise_at(state.setup.parameters, state.parameters, held.place).shape
     held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 

@@ -49,6 +49,8 @@ class Setup(NamedTuple):
         Without `expected` where no entry has an auxiliary variable.
     parameters : tuple of Parameter
         What is learned of the likelihood.
+    noise : int
+        The place of a precision among the parameters; -1 where there is none.
     squares : float or None
         Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
     """
@@ -58,6 +60,7 @@ class Setup(NamedTuple):
     orders: Orders
     augmentation: Augmentation
     parameters: tuple[Parameter[Any], ...]
+    noise: int
     by_row: EntriesByRow
     squares: float | None
 
@@ -65,11 +68,6 @@ class Setup(NamedTuple):
     def auxiliary(self) -> bool:
         """Whether entries have auxiliary variables, or are matched."""
         return self.augmentation.expected is not None
-
-    @property
-    def noise(self) -> int:
-        """The place of a precision among the parameters; -1 where there is none."""
-        return next((i for i, one in enumerate(self.parameters) if one.is_precision), -1)
 
     @property
     def on_scratch(self) -> bool:
@@ -242,7 +240,8 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     mine, (P, Q), series = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1]), state.hyper.of_series(k)
     prior, now = state.hyper, state.hyper.now
     Lam, eta, mean = (of_mode(part, k, problem.shape) for part in (now.Lam, now.eta, prior.mean))
-    update, before = Update(precision, Lam, eta, mean, n_clamped), rows.mean[mine].copy()
+    update = Update(precision, Lam, eta, mean, n_clamped)
+    before = rows.mean[mine].copy() if n_clamped else rows.mean[mine]
     at_once = executor.updates_rows and series is None and not state.setup.on_scratch
     if not (k == 0 and own.first_summed):
         _sum_mode(k, state, update if at_once else None, problem, executor)
