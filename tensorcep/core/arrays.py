@@ -140,14 +140,14 @@ class Scratch:
         mapped.room = self
         return np.frombuffer(mapped, dtype=kind)
 
-    def growing(self, dtype: Any) -> Growing:
+    def growing(self, dtype: Any) -> FileWriter:
         """An array that is written from its beginning, of a length that is not known yet."""
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(tempfile.TemporaryFile(dir=self.folder, prefix="tensorcep-"))
-            return Growing(self, file, np.dtype(dtype), stack.pop_all())
+            return FileWriter(self, file, np.dtype(dtype), stack.pop_all())
 
 
-class Growing:
+class FileWriter:
     """An array that grows at its end; see `Scratch.growing`."""
 
     def __init__(self, room: Scratch, file: Any, dtype: np.dtype[Any], opened: contextlib.ExitStack) -> None:
@@ -170,27 +170,33 @@ class Growing:
             return self._room._mapped(self._file, self._size, self._dtype) if self._size else np.empty(0, self._dtype)
 
 
-def room_of(array: np.ndarray) -> Room:
-    """Where an array lies, for others that belong to it."""
+def _file_of(array: np.ndarray) -> Mapped | None:
+    """The file that an array lies in; None where it lies in memory."""
     base: Any = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.base if isinstance(base, np.ndarray) else base.obj
-    return base.room if isinstance(base, Mapped) else MEMORY
+    return base if isinstance(base, Mapped) else None
 
 
-def beside(array: np.ndarray) -> np.ndarray:
+def room_of(array: np.ndarray) -> Room:
+    """Where an array lies, for others that belong to it."""
+    file = _file_of(array)
+    return MEMORY if file is None else file.room
+
+
+def empty_near(array: np.ndarray) -> np.ndarray:
     """Float64 numbers that nobody has set, one for each of an array's, where that lies."""
     return room_of(array).empty(array.shape)
 
 
-def copied(array: np.ndarray) -> np.ndarray:
+def copy_near(array: np.ndarray) -> np.ndarray:
     """A copy of float64 numbers where they lie."""
-    out = beside(array)
+    out = empty_near(array)
     out[...] = array
     return out
 
 
-def filled(out: np.ndarray, part: Callable[[slice], np.ndarray]) -> np.ndarray:
+def fill_by_parts(out: np.ndarray, part: Callable[[slice], np.ndarray]) -> np.ndarray:
     """An array whose lines `part` gives some at a time, in place."""
     for first in range(0, len(out), LINES):
         at = slice(first, min(len(out), first + LINES))
@@ -205,17 +211,14 @@ def on_scratch(array: np.ndarray) -> bool:
 
 def read_ahead(array: np.ndarray, first: int, last: int) -> None:
     """Tell the system that the items first:last of an array are needed soon; of one in memory nothing."""
-    base: Any = array
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    if last <= first or not isinstance(base, Mapped) or not hasattr(mmap, "MADV_WILLNEED"):
+    file = _file_of(array)
+    if last <= first or file is None or not hasattr(mmap, "MADV_WILLNEED"):
         return
-    begin = (
-        array[first:last].__array_interface__["data"][0] - np.frombuffer(base, np.uint8).__array_interface__["data"][0]
-    )
+    part = array[first:last]
+    begin = part.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data
     page = begin // mmap.PAGESIZE * mmap.PAGESIZE
     with contextlib.suppress(OSError):
-        base.madvise(mmap.MADV_WILLNEED, page, begin - page + array[first:last].nbytes)
+        file.madvise(mmap.MADV_WILLNEED, page, begin - page + part.nbytes)
 
 
 def _reserve(file: BinaryIO, size: int) -> None:
@@ -271,12 +274,12 @@ def leaves(n: int, most: int = LEAF) -> Iterator[tuple[int, int]]:
         stack += [(first + half, size - half), (first, half)]
 
 
-def joined(sums: Iterator[float], n: int, most: int = LEAF) -> float:
+def sum_of_leaves(sums: Iterator[float], n: int, most: int = LEAF) -> float:
     """The sum of n numbers from the sums of their leaves, in order."""
     if n <= most:
         return float(next(sums))
     half = _half(n)
-    return joined(sums, half, most) + joined(sums, n - half, most)
+    return sum_of_leaves(sums, half, most) + sum_of_leaves(sums, n - half, most)
 
 
 def _half(size: int) -> int:
@@ -285,7 +288,7 @@ def _half(size: int) -> int:
 
 def total(n: int, part: Callable[[slice], np.ndarray]) -> float:
     """The sum of n numbers, of which `part` gives those of a slice."""
-    return joined((np.add.reduce(part(slice(a, b))) for a, b in leaves(n)), n)
+    return sum_of_leaves((np.add.reduce(part(slice(a, b))) for a, b in leaves(n)), n)
 
 
 def sum_of_lines(lines: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -346,4 +349,4 @@ class RunningSum:
     @property
     def sum(self) -> float:
         """Of all n numbers, once they have come."""
-        return joined(iter(self._sums), self._n) if self._n else 0.0
+        return sum_of_leaves(iter(self._sums), self._n) if self._n else 0.0

@@ -28,20 +28,20 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arrays import mean_square, room_of, variance
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration.holdout import (
     Beside,
     ChainsDrawn,
     HeldOut,
+    chains_of,
     hold_out,
     learn_from_held,
-    promising,
-    some_of,
+    promising_chains,
+    with_factors,
 )
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import calibrated, with_constant
+from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
     GibbsState,
     collect,
@@ -124,6 +124,13 @@ def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: E
     return EntryStats(entries.y, entries.weight, f, len(entries.permutation), theta, executor)
 
 
+def resume(state: GibbsState, problem: Problem, executor: Executor) -> GibbsState:
+    """A state that comes from a file, with the latent values of its rows."""
+    if not state.own.f.size:
+        return state
+    return state.put(f=np.stack([latent_of_chain(state, c, problem, executor) for c in range(len(state.rows))]))
+
+
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
     """One sweep of every chain; the figures are means over the chains, at their present draws."""
     own, held, sweeps, burn_in = state.own, state.held, state.sweeps, options.burn_in
@@ -141,10 +148,10 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     if held is not None and len(state.left_out):
         now = ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
         held, draws = learn_from_held(held, now, state.given_at(held.place, problem), problem, options, own.told_noise)
-        which = promising(held, sweeps, burn_in, problem.likelihood)
+        which = promising_chains(held, sweeps, burn_in, problem.likelihood)
         state = state._replace(parameters=draws).put(held=held)
         if options.weights == "stacked" and len(which) < len(draws):
-            state = state.of_chains(which).put(held=some_of(held, which))
+            state = state.of_chains(which).put(held=chains_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
     return keep(state, problem, options), sweep
@@ -236,7 +243,12 @@ def draw_sites(
     else:
         key = DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
         record = (y, used if hides else problem.weights, f, theta_of_sites, key, *sites)
-        executor.run(setup.augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+        draw = Pass(setup.augmentation.drawn, over="entries", entries=("y", "used", "theta"), changing=("f",))
+        if setup.augmentation.weighted:
+            draw = draw._replace(changes=("target", "weight"))
+        else:
+            draw = draw._replace(changes=("target",), entries=(*draw.entries, "weight"))
+        executor.run(draw, 0, len(f), *record, scratch=room_for_stream)
     if len(known):
         np.subtract(sites[1], sites[0] * known, out=sites[1])
     if around is None:
@@ -306,6 +318,7 @@ GIBBS = Method(
         workers=True,
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
+    resume=resume,
     ended=without_lists,
 )
 PG_GIBBS = replace(

@@ -6,28 +6,41 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import beside, joined, leaves, total
+from tensorcep.core.arrays import empty_near, leaves, sum_of_leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
-from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.products import padded_width, sums_at_cells
 from tensorcep.kernels.rows import gather
-from tensorcep.kernels.slots import LANES, axpy, dot, dot_add, lane_zeros, multiply
+from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 
 
 @kernel
-def latent_means(first, last, rows, mean, f):
-    """f[block, lane] = sum_r prod_k mean[row_k, r] for the blocks first:last."""
-    R, K = mean.shape[1], rows.shape[1]
-    w = np.zeros((2 * R, LANES))
+def latent_means(first, last, rows, mean, groups, f):
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last.
+
+    `groups` (G, 2 + K) are those of `tensorcep.cp.model.columns.column_groups`.
+    """
+    Q, K = mean.shape[1], rows.shape[1]
+    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
+    w = np.zeros((one + 1, LANES))
+    w[one] = 1.0
     for b in range(first, last):
-        gather(rows[b, 0], mean, w, 0)
-        for k in range(1, K):
-            gather(rows[b, k], mean, w, R)
-            if k < K - 1:
-                multiply(w, 0, 0, R, R)
-        dot(w, (f, b), 0, R, R)
+        for k in range(K):
+            gather(rows[b, k], mean, w, k * Q)
+        w[total] = 0.0
+        for g in range(len(groups)):
+            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
+            if modes == 1:
+                for r in range(n):
+                    axpy(w, total, total, at + r, 1, one)
+                continue
+            for j in range(1, modes - 1):
+                multiply(w, product, at, groups[g, 2 + j], n)
+                at = product
+            dot_add(w, total, at, groups[g, 1 + modes], n)
+        for lane in range(LANES):
+            f[b, lane] = w[total, lane]
 
 
 @kernel
@@ -96,12 +109,24 @@ def latent_moments(coords, mean, cov, f, v):
         v[i] = variance
 
 
-def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
-    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes."""
-    f = unset(entries)
-    executor.run(latent_means, 0, len(f), entries.rows, mean, f)
+def latent_of_entries(
+    entries: Entries, mean: np.ndarray, executor: Executor, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes.
+
+    Means have all columns, or (n_rows, Q) the free ones of these groups (`FreeColumns.groups`).
+    """
+    f = empty_latent(entries)
+    groups = _all_columns(entries, mean) if groups is None else groups
+    executor.run(latent_means, 0, len(f), entries.rows, mean, groups, f)
     f *= entries.weight
-    return with_known(f, entries)
+    return add_known(f, entries)
+
+
+def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
+    """The one group of columns (n_rows, R) that are free in all modes."""
+    R, K = mean.shape[1], entries.rows.shape[1]
+    return np.array([[R, K, *range(0, K * R, R)]])
 
 
 def move_latent(
@@ -113,24 +138,25 @@ def move_latent(
     """
     n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
     room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
+    groups = _all_columns(entries, mean)
     for a, b in blocks:
         new = room[: b - a]
-        executor.run(latent_means, 0, b - a, entries.rows[a:b], mean, new)
+        executor.run(latent_means, 0, b - a, entries.rows[a:b], mean, groups, new)
         new *= entries.weight[a:b]
         if len(entries.known):
             new += entries.known[a:b]
-        squares.append(np.add.reduce(_weighed(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
-        moves.append(np.add.reduce(_weighed((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
+        squares.append(np.add.reduce(_weigh(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
+        moves.append(np.add.reduce(_weigh((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         f[a:b] = new
-    return _relative(joined(iter(moves), n), joined(iter(squares), n), n) if n else 0.0
+    return _relative_change(sum_of_leaves(iter(moves), n), sum_of_leaves(iter(squares), n), n) if n else 0.0
 
 
-def unset(entries: Entries) -> np.ndarray:
+def empty_latent(entries: Entries) -> np.ndarray:
     """Numbers of the entries that nobody has set, (n_blocks, LANES), where the entries lie."""
-    return beside(entries.y)
+    return empty_near(entries.y)
 
 
-def with_known(f: np.ndarray, entries: Entries) -> np.ndarray:
+def add_known(f: np.ndarray, entries: Entries) -> np.ndarray:
     """Latent values (n_blocks, LANES), changed in place, with what is known of them beside the rows."""
     if len(entries.known):
         f += entries.known
@@ -142,52 +168,17 @@ def relative_change(new: np.ndarray, old: np.ndarray, weight: np.ndarray | None 
     n, (now, before) = new.size, (new.ravel(), old.ravel())
     if not n:
         return 0.0
-    moves = total(n, lambda at: _weighed((now[at] - before[at]) ** 2, weight, at))
-    return _relative(moves, total(n, lambda at: _weighed(now[at] ** 2, weight, at)), n)
+    moves = total(n, lambda at: _weigh((now[at] - before[at]) ** 2, weight, at))
+    return _relative_change(moves, total(n, lambda at: _weigh(now[at] ** 2, weight, at)), n)
 
 
-def _weighed(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
+def _weigh(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
     return numbers if weight is None else numbers * weight.ravel()[at]
 
 
-def _relative(moves: float, squares: float, n: int) -> float:
+def _relative_change(moves: float, squares: float, n: int) -> float:
     """The change of n numbers from the sums of its squares and of theirs."""
     return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
-
-
-@kernel
-def latent_of_groups(first, last, rows, mean, groups, f):
-    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
-    Q, K = mean.shape[1], rows.shape[1]
-    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
-    w = np.zeros((one + 1, LANES))
-    w[one] = 1.0
-    for b in range(first, last):
-        for k in range(K):
-            gather(rows[b, k], mean, w, k * Q)
-        w[total] = 0.0
-        for g in range(len(groups)):
-            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
-            if modes == 1:
-                for r in range(n):
-                    axpy(w, total, total, at + r, 1, one)
-                continue
-            for j in range(1, modes - 1):
-                multiply(w, product, at, groups[g, 2 + j], n)
-                at = product
-            dot_add(w, total, at, groups[g, 1 + modes], n)
-        for lane in range(LANES):
-            f[b, lane] = w[total, lane]
-
-
-def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor: Executor) -> np.ndarray:
-    """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
-    if not columns.any_clamped:
-        return latent_of_entries(entries, mean, executor)
-    f = unset(entries)
-    executor.run(latent_of_groups, 0, len(f), entries.rows, mean, columns.groups, f)
-    f *= entries.weight
-    return with_known(f, entries)
 
 
 # Entries fewer of which are not worth a thread.
@@ -230,12 +221,12 @@ def cells_of(entries: Entries, R: int) -> PackedCells:
 
 def latent_of_cells(cells: PackedCells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """As `latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
-    f = unset(entries)
+    f = empty_latent(entries)
     cells.tables.start()
     record = (mean[None], cells, f.reshape(1, -1))
     executor.run(_sums_between, 0, f.size, *record, align=LEAST_OF_THREAD, scratch=cells.tables)
     f *= entries.weight
-    return with_known(f, entries)
+    return add_known(f, entries)
 
 
 def _sums_between(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.arrays import on_scratch, weighted_mean
-from tensorcep.cp.model.entries import Entries, all_coords, pack_entries
+from tensorcep.cp.model.entries import Entries, all_coords, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
@@ -26,14 +26,8 @@ def with_extents(entries: Entries, likelihood: Likelihood, extent: np.ndarray | 
     if extent is None:
         return entries
     if likelihood.extent == "exposure":
-        return entries._replace(known=_in_lanes(entries, np.log(extent)[entries.permutation]))
-    return entries._replace(theta=_in_lanes(entries, extent[entries.permutation], fill=1.0))
-
-
-def _in_lanes(entries: Entries, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
-    lanes = np.full(entries.y.shape, fill)
-    lanes.ravel()[: len(values)] = values
-    return lanes
+        return entries._replace(known=in_lanes(entries, np.log(extent)[entries.permutation]))
+    return entries._replace(theta=in_lanes(entries, extent[entries.permutation], fill=1.0))
 
 
 def some_entries(problem: Problem, places: np.ndarray) -> Entries:
@@ -41,8 +35,8 @@ def some_entries(problem: Problem, places: np.ndarray) -> Entries:
     entries = problem.entries
     packed = pack_entries(all_coords(entries)[places], entries.y.ravel()[places], problem.shape)
     at = places[packed.permutation]
-    known = _in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
-    theta = _in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta
+    known = in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
+    theta = in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta
     return packed._replace(known=known, theta=theta)
 
 
@@ -50,7 +44,7 @@ def some_of(problem: Problem, places: np.ndarray) -> Problem:
     """The problem of the entries at these places in the lanes alone, with their powers."""
     entries, power = some_entries(problem, places), None
     if problem.power is not None:
-        power = _in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
+        power = in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
     return problem._replace(entries=entries, power=power)
 
 
@@ -95,11 +89,11 @@ def chosen_by_hash(columns: Sequence[np.ndarray], share: float, key: int) -> np.
     """Whether each cell, of whole numbers (n,) per mode, is among that share of all cells, (n,) bool."""
     mixed = np.full(len(columns[0]), np.uint64(key % 2**64))
     for column in columns:
-        mixed = _scrambled(mixed ^ column.astype(np.uint64))
+        mixed = _scramble(mixed ^ column.astype(np.uint64))
     return mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
-def _scrambled(x: np.ndarray) -> np.ndarray:
+def _scramble(x: np.ndarray) -> np.ndarray:
     """A permutation of 64-bit numbers that leaves nothing of their order.
 
     Source: the mixing of SplitMix64 (Steele, Lea and Flood 2014).
@@ -206,7 +200,7 @@ def of_telling(problem: Problem) -> Problem:
     return problem if problem.power is None else some_of(problem, places_telling(problem))._replace(power=None)
 
 
-def told_beside(problem: Problem, place: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+def telling_values(problem: Problem, place: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     """Values, and extents if they have some, of the entries that tell, without those at some places."""
     entries = problem.entries
     y = entries.y.ravel()[: len(entries.permutation)]

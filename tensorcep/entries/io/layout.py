@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
+from tensorcep.core.checks import check_choice, check_shape, fail_value, list_names
 from tensorcep.entries.convert import check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
@@ -303,7 +303,7 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
     if all(number_in(name, how.decimal) is not None for name in names):
         fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
     if len(set(names)) < len(names):
-        fail_value(f"line {number} of '{path}' names a column twice: {listed(names)}; rename one.")
+        fail_value(f"line {number} of '{path}' names a column twice: {list_names(names)}; rename one.")
     return separator, number, names
 
 

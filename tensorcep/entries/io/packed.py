@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from typing import Any, NamedTuple
 
-from tensorcep.core.checks import fail_value, listed
+from tensorcep.core.checks import fail_value, list_names
 
 # bz2 raises a bare OSError, zipfile NotImplementedError for ways of packing that it does not know.
 PACKED_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
@@ -79,7 +79,7 @@ def only_member(source: Any, name: str) -> str:
     with zipfile.ZipFile(source) as archive:
         found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
     if len(found) != 1:
-        inside = listed(item.filename for item in found) or "none"
+        inside = list_names(item.filename for item in found) or "none"
         raise UnreadableError(f"'{name}' must hold one file to be read; it holds {inside}; unpack it, and name one.")
     if found[0].flag_bits & 1:
         raise UnreadableError(f"'{name}' is encrypted; unpack it first, and read what comes out.")
