@@ -16,7 +16,7 @@ from tensorcep.core.persist.archive import atomic_write
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tensorcep.entries.io import Reading
+    from tensorcep.entries.io import Schema
     from tensorcep.entries.sparse_tensor import SparseTensor
 
 STDOUT = "-"
@@ -130,7 +130,7 @@ def add_safe_csv(parser: Any) -> None:
 
 def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
     """Write a table of results as csv, as --safe-csv says."""
-    from tensorcep.entries.io.files import escaped
+    from tensorcep.entries.io import escaped
 
     shown = escaped(table) if args.safe_csv else table
     shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")
@@ -143,18 +143,16 @@ def shows_progress(args: argparse.Namespace) -> int:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """Read entries as `add_data_options` let the user describe them."""
-    from tensorcep.entries.io import read_tensor
+    from tensorcep.entries.io import read_entries
 
-    how = reading_of(args)._asdict()
-    del how["words"]
-    return read_tensor(path, format=args.format, duplicates=args.duplicates, verbose=verbose, **how)
+    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
 
 
-def reading_of(args: argparse.Namespace) -> Reading:
+def reading_of(args: argparse.Namespace) -> Schema:
     """How the options say that a file is to be read."""
-    from tensorcep.entries.io import LAST, Reading
+    from tensorcep.entries.io import LAST, Schema
 
-    return Reading(
+    return Schema(
         index_base=args.index_base,
         header=args.header,
         labels=args.labels,
@@ -165,6 +163,7 @@ def reading_of(args: argparse.Namespace) -> Reading:
         decimal=args.decimal,
         encoding=args.encoding,
         drop_missing=args.drop_missing,
+        format=args.format,
     )
 
 
@@ -173,7 +172,7 @@ def described(tensor: SparseTensor, path: str, args: argparse.Namespace) -> str:
     from tensorcep.entries.io import value_name_of
 
     text = repr(tensor).removeprefix("<SparseTensor ").removesuffix(">")
-    name = value_name_of(path, args.format, reading_of(args)) if os.path.isfile(path) else None
+    name = value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
     return text if name is None else f"{text}, value {name}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorcep.cli._command import STDOUT, chosen_modes, chosen_value, read_data, reading_of
+from tensorcep.cli._command import STDOUT, read_data, reading_of
 from tensorcep.core.checks import check_columns, check_file, fail_value
 
 if TYPE_CHECKING:
@@ -69,31 +69,16 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
     if not given:
         return read_data(path, args, verbose), {}
     ((name, column),) = given.items()
-    names = _columns(path, name, args)
-    value = chosen_value(args)
-    modes = chosen_modes(args)
-    check_columns(names, [column], f"'{path}'")
-    others = [one for one in names if one not in (column, *(modes or ()))]
-    value = others[-1] if value is None and others else value
-    if args.count or value is None:
+    from tensorcep.entries.io import format_of, read_entries
+
+    if args.count:
         fail_value(f"{option_of(name)} needs a column of counts beside it; got none; give --value.")
-    modes = [one for one in others if one != value] if modes is None else modes
-    of_value, of_extent = (argparse.Namespace(**{**vars(args), "modes": modes, "value": v}) for v in (value, column))
-    tensor = read_data(path, of_value, verbose)
-    return tensor, {name: read_data(path, of_extent).values}
-
-
-def _columns(path: str, name: str, args: argparse.Namespace) -> list[Any]:
-    from tensorcep.entries.io import format_of, read_cells
-
-    if path == STDOUT:
-        fail_value(f"{option_of(name)} reads the file more than once, which '-' cannot be; give a file.")
-    kind = format_of(check_file(path), args.format)
-    if kind not in TABLES or not args.header:
+    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
         fail_value(
             f"{option_of(name)} names a column, which '{path}' has none of; give a csv or parquet file with a header."
         )
-    return list(read_cells(path, kind, 0, reading_of(args)).columns)
+    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    return tensor, {name: extras[column]}
 
 
 def taken_extents(path: str, frame: pd.DataFrame, args: argparse.Namespace) -> tuple[pd.DataFrame, dict[str, Any]]:

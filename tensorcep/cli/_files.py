@@ -41,7 +41,7 @@ def _run_info(args: argparse.Namespace) -> None:
         from tensorcep.entries.io import value_name_of
 
         tensor = read_data(args.file, args)
-        name = value_name_of(args.file, args.format, reading_of(args)) if os.path.isfile(args.file) else None
+        name = value_name_of(args.file, reading_of(args)) if os.path.isfile(args.file) else None
         show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
 
 

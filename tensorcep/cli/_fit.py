@@ -206,7 +206,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _files_of(path: str) -> list[str]:
     """The files that a name, a folder or a pattern stands for."""
-    from tensorcep.entries.io.columns import files_of
+    from tensorcep.entries.io import files_of
 
     return [path] if os.path.isfile(path) else files_of(path)
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.persist.records import read_as
-from tensorcep.entries.io import format_of
-from tensorcep.entries.io.lines import STDIN, open_lines
+from tensorcep.entries.io import STDIN, format_of, open_lines
 
 BLOCK = 1 << 20
 

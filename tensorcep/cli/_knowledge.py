@@ -156,12 +156,12 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
 
 def _table(option: str, path: str) -> pd.DataFrame:
     """All columns of a file; those of csv files are text."""
-    from tensorcep.entries.io import Reading, format_of, read_cells
+    from tensorcep.entries.io import Schema, format_of, read_table
 
     kind = format_of(check_file(path), None)
     if kind not in ("csv", "parquet"):
         fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
-    return read_cells(path, kind, 0, Reading())
+    return read_table(path, Schema())
 
 
 def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespace) -> np.ndarray:
@@ -188,7 +188,7 @@ def typed(column: pd.Series) -> pd.Series:
     """A column of text as numbers where all of it are; what is not known is missing."""
     import pandas as pd
 
-    from tensorcep.entries.io.layout import MISSING
+    from tensorcep.entries.io import MISSING
 
     if not pd.api.types.is_string_dtype(column.dtype):
         return column
@@ -200,8 +200,7 @@ def typed(column: pd.Series) -> pd.Series:
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
     """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
     from tensorcep.cp.inputs.coordinates import mode_of
-    from tensorcep.entries.io import format_of, read_tensor
-    from tensorcep.entries.io.columns import files_of
+    from tensorcep.entries.io import files_of, format_of, read_tensor
 
     data = getattr(args, "data", None) or args.train
     first = data if isinstance(data, str) else data[0]

@@ -159,7 +159,7 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
 
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
-        names = columns_of(path, args.format, reading_of(args))
+        names = columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
     if wide:
         return wide_matrix(path, args)
@@ -181,8 +181,7 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     """
     import pandas as pd
 
-    from tensorcep.entries.io import format_of, read_cells
-    from tensorcep.entries.io.lines import comma_hint
+    from tensorcep.entries.io import comma_hint, format_of, read_table
     from tensorcep.entries.labels import Labels, numbers_of
     from tensorcep.entries.sparse_tensor import SparseTensor
 
@@ -191,7 +190,7 @@ def wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
         fail_value(
             f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
         )
-    table = read_cells(path, kind, 0, reading_of(args))
+    table = read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
     first, rows = table.columns[0], None

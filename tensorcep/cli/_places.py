@@ -74,6 +74,6 @@ def check_place(args: argparse.Namespace) -> None:
 
 def files_of_place(args: argparse.Namespace) -> Any:
     """The files as the options describe them."""
-    from tensorcep.entries.io.columns import Files, files_of
+    from tensorcep.entries.io import Files, files_of
 
-    return Files(files_of(args.data), reading_of(args), args.format, distinct=True)
+    return Files(files_of(args.data), reading_of(args), distinct=True)

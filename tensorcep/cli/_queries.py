@@ -17,9 +17,7 @@ from tensorcep.cli._extents import given_extents, option_of, taken_extents
 from tensorcep.cli._words import has_words
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
-from tensorcep.entries.io import format_of, read_cells, read_tensor
-from tensorcep.entries.io.layout import MISSING
-from tensorcep.entries.io.lines import comma_hint
+from tensorcep.entries.io import MISSING, comma_hint, format_of, read_table, read_tensor
 from tensorcep.entries.labels import Labels, number_of
 
 
@@ -98,7 +96,7 @@ def _read_table(
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """Return the mode columns, the values and the extents of a csv, parquet or tns file."""
     order = len(model.labels_)
-    frame = read_cells(path, kind, order, reading_of(args), with_values=with_values)
+    frame = read_table(path, reading_of(args), n_modes=order, with_values=with_values)
     if kind in ("tns", "mtx"):
         return frame.iloc[:, :order], frame["value"].to_numpy() if with_values else None, {}
     frame, extent = taken_extents(path, frame, args)

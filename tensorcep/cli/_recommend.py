@@ -87,12 +87,12 @@ def _mode(text: str) -> str | int:
 def _excluded(path: str, model: Any) -> Any:
     """Cells of a file: the columns that are called like modes of the model."""
     from tensorcep.cp.inputs.coordinates import names_of_modes
-    from tensorcep.entries.io import Reading, format_of, read_cells, read_tensor
+    from tensorcep.entries.io import Schema, format_of, read_table, read_tensor
 
     kind, names = format_of(check_file(path), None), names_of_modes(model.labels_)
     if kind == "npz" or None in names:
         return read_tensor(path)
-    cells = read_cells(path, kind, len(names), Reading())
+    cells = read_table(path, Schema(), n_modes=len(names))
     return cells[[name for name in cells.columns if name in names]]
 
 

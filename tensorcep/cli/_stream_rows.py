@@ -58,8 +58,8 @@ def stream_rows(args: argparse.Namespace) -> None:
     else:
         model = FACTOR_MODELS["BayesianFactorAnalysis"](args.rank, **how)
     how_read = reading_of(args)._asdict()
-    del how_read["shape"]
-    found = read_batches(args.data, args.batch_size, first_batch=args.first_batch, format=args.format, **how_read)
+    del how_read["shape"], how_read["extras"]
+    found = read_batches(args.data, args.batch_size, first_batch=args.first_batch, **how_read)
     n_batches = 0
     for matrix in whole_rows(found, args.index_base):
         model.partial_fit(matrix)

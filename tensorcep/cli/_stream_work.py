@@ -36,23 +36,19 @@ class StreamRun:
 
     def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
-        from tensorcep.entries.io import batches_with_extents, read_batches
+        from tensorcep.entries.io import read_batches
 
-        args, column = self.args, next(iter(given_extents(self.args).values()), None)
+        args = self.args
         how: dict[str, Any] = {
             "first_batch": args.first_batch,
-            "format": args.format,
             **reading_of(args)._asdict(),
             "start": self.progress["position"],
+            "extent": next(iter(given_extents(args).values()), None),
         }
-        del how["shape"]
+        del how["shape"], how["extras"]
         how["words"] = columns_of_words(args.data[0], args) is not None
         first = how["words"] and self.progress["position"] == (0, 0)
-        if column is None:
-            found = read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how)
-        else:
-            found = batches_with_extents(args.data, column, args.batch_size, **how)
-        for batch in found:
+        for batch in read_batches(args.data, args.batch_size, bad_line=self.set_aside, **how):
             if first and len(set(batch.values)) < 2:
                 fail_value(
                     f"the first batch must have both words of the value; got only {batch.values[0]!r}; give a larger "
@@ -75,7 +71,7 @@ class StreamRun:
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
         from tensorcep.cp.stream.prequential import write_scores
-        from tensorcep.entries.io.files import escaped
+        from tensorcep.entries.io import escaped
 
         frame = frame.copy()
         for k, base in enumerate(self.base):

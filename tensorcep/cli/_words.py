@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorcep.cli._command import reading_of
-from tensorcep.core.checks import check_file, fail_value
+from tensorcep.core.checks import fail_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,33 +85,27 @@ def tensors_of_words(paths: Sequence[str], args: argparse.Namespace, model: Any)
 
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
     """The modes and the value of a table, if this is of words, as far as its first lines tell."""
-    from tensorcep.entries.io import columns_of, format_of
-    from tensorcep.entries.io.layout import chosen_columns
-    from tensorcep.entries.io.parquet import frames_of_parquet
+    from tensorcep.entries.io import chosen_columns, columns_of, read_tables
 
     how = reading_of(args)
     if args.likelihood not in OF_WORDS or how.value is None or how.labels is False or not os.path.isfile(path):
         return None
-    names = columns_of(path, args.format, how)
+    names = columns_of(path, how)
     if names is None:
         return None
-    modes, value = chosen_columns(path, names, how.modes, how.value)
-    if format_of(check_file(path), args.format) == "csv":
-        cells = _values_in(path, args, names.index(value))
-    else:
-        cells = (cell for frame, *_ in frames_of_parquet([path], how, LOOKED_AT) for cell in frame[value])
-    return (modes, value) if any(map(is_word, itertools.islice(cells, LOOKED_AT))) else None
+    modes, value = chosen_columns(path, names, how)
+    first = next(read_tables(path, how, lines=LOOKED_AT), None)
+    return (modes, value) if first is not None and any(map(is_word, first[value])) else None
 
 
 def _words_in(path: str, args: argparse.Namespace) -> tuple[pd.DataFrame, list[Any], Any] | None:
     """The lines of a table, its modes and its value, if this is of words."""
-    from tensorcep.entries.io import format_of, read_cells
-    from tensorcep.entries.io.layout import MISSING
+    from tensorcep.entries.io import MISSING, read_table
 
     found = columns_of_words(path, args)
     if found is None:
         return None
-    frame, (modes, value) = read_cells(path, format_of(path, args.format), 0, reading_of(args)), found
+    frame, (modes, value) = read_table(path, reading_of(args)), found
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
         fail_value(
@@ -122,20 +115,9 @@ def _words_in(path: str, args: argparse.Namespace) -> tuple[pd.DataFrame, list[A
     return frame, modes, value
 
 
-def _values_in(path: str, args: argparse.Namespace, field: int) -> Any:
-    from tensorcep.entries.io.files import cells_layout
-    from tensorcep.entries.io.lines import open_lines, rows
-
-    layout = cells_layout(path, path, reading_of(args))
-    with open_lines(path, coding=layout.coding) as lines:
-        for _, fields in rows(itertools.islice(lines, layout.skip, None), layout.separator, None):
-            yield fields[field] if field < len(fields) else ""
-
-
 def is_word(cell: Any) -> bool:
     """Whether a cell holds text that is neither a number nor missing."""
-    from tensorcep.entries.io.layout import MISSING
-    from tensorcep.entries.io.lines import number_in
+    from tensorcep.entries.io import MISSING, number_in
 
     return isinstance(cell, str) and number_in(cell) is None and number_in(cell, ",") is None and cell not in MISSING
 
