@@ -77,7 +77,7 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    codes : tuple of (N,) int64 or None
+    codes : tuple of (N,) int32 or None
         Per mode the rows, counted from 0; None where it has labels.
     keys : tuple of (N,) array or None
         Per mode the labels: of text files text, of parquet what the column holds; None where it has indices.
@@ -117,7 +117,7 @@ def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Any, positio
     keys: list[Any] = [None] * len(names)
     for k, name in enumerate(names):
         if name is None:
-            codes[k] = np.array(columns[k], dtype=np.int64)
+            codes[k] = np.array(columns[k], dtype=np.int32)
         else:
             keys[k] = np.fromiter(columns[k], dtype=object, count=len(columns[k]))
     extras = {name: np.array(columns[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
@@ -183,6 +183,14 @@ class ChunkReader:
 
     def _set(self, block: Chunk, n_lines: int) -> None:
         self._block, self._n_lines, self._n_taken = block, n_lines, 0
+
+
+def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
+    """Indices that count from `base`, of which there are fewer than 2**31, as rows that count from 0."""
+    rows = indices.astype(np.int32)
+    if base:
+        rows -= base
+    return rows
 
 
 def as_objects(column: Any) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.io import mmread
 
 from tensorcep.core.checks import check_choice, check_file, check_int, check_shape, check_sizes, fail_value, reason_of
-from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse
+from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse, rows_of
 from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, open_binary
 from tensorcep.entries.io.parquet import ParquetReader
 from tensorcep.entries.io.schema import LAST, Schema, check_defaults, check_schema, format_of, is_of_entries, layout_of
@@ -55,7 +55,7 @@ class MatrixReader(ChunkReader):
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
             fail_value(f"'{path}' holds no entries; at least one is needed.")
-        codes = (rows.astype(np.int64), columns.astype(np.int64))
+        codes = (rows_of(rows, 0), rows_of(columns, 0))
         chunk = Chunk(codes, (None, None), values.astype(np.float64), {}).part(start.line, len(values))
         if len(chunk.values):
             self._set(chunk, len(chunk.values))

@@ -344,21 +344,22 @@ def _assembled(
     path: str, chunks: list[Chunk], reader: ChunkReader, how: Schema, duplicates: str
 ) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
     """Return the entries of chunks as a tensor, and their extras; the chunks are used up."""
-    values = np.concatenate([chunk.values for chunk in chunks])
+    values = chunks[0].values if len(chunks) == 1 else np.concatenate([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
     columns = [[(chunk.codes if name is None else chunk.keys)[k] for chunk in chunks] for k, name in _modes(reader)]
     chunks.clear()
     coords = np.empty((len(values), len(columns)), dtype=np.int64)
-    labels = list[Labels | None]()
+    labels, counted = list[Labels | None](), list[int]()
     for k, name in _modes(reader):
-        found = None
         if name is None:
+            counted.append(max(int(codes.max(initial=-1)) for codes in columns[k]) + 1)
+            labels.append(None)
             np.concatenate(columns[k], out=coords[:, k])
         else:
             found, coords[:, k] = labels_of_column(_joined(columns[k], reader.is_text), name)
-        labels.append(found)
+            counted.append(len(found))
+            labels.append(found)
         columns[k].clear()
-    counted = [int(at.max()) + 1 if found is None else len(found) for at, found in zip(coords.T, labels, strict=True)]
     shape = reader.shape
     if how.shape is not None and shape is None:
         if any(found is not None for found in labels):
@@ -382,7 +383,8 @@ def _modes(reader: ChunkReader) -> Iterator[tuple[int, Any]]:
 def _joined(parts: list[Any], is_text: bool) -> Any:
     """Return the labels of a mode of all chunks: those of text as numbers where nothing is lost by it."""
     if not is_text:
-        return pd.concat([part if isinstance(part, pd.Series) else pd.Series(part.tolist()) for part in parts])
+        found = [part if isinstance(part, pd.Series) else pd.Series(part.tolist()) for part in parts]
+        return found[0] if len(found) == 1 else pd.concat(found)
     if all(getattr(part, "dtype", None) == np.int64 for part in parts):
         return pd.Series(np.concatenate(parts))
     if all(_is_text(part) for part in parts):

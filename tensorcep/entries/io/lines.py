@@ -131,7 +131,7 @@ class Recoded(io.RawIOBase):
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
-    readinto1 = readinto  # what `Watched` asks for
+    readinto1 = readinto  # what `_AsItComes` asks for
 
     def _decoded(self, data: bytes) -> bytes:
         if self._decoder is None:
@@ -201,28 +201,36 @@ class _Counted(io.RawIOBase):
         return count
 
 
-class _Chunks(io.BufferedReader):
-    """A buffered file that hands a decoder more at a time than the 8 KB which it asks for."""
+class _AsItComes(io.RawIOBase):
+    """What a buffered source has at once, without waiting for more."""
 
-    def read1(self, size: int = -1) -> bytes:
-        return super().read1(max(size, AT_ONCE))
-
-
-class Watched(io.RawIOBase):
-    """Bytes on their way to a parser, which a line without end or a bomb must not reach."""
-
-    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+    def __init__(self, source: Any) -> None:
         super().__init__()
-        self._source, self._name, self._packed = source, name, packed
-        self._count, self._open = 0, 0
+        self._source = source
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        count = self._source.readinto1(buffer)
-        data = bytes(memoryview(buffer)[:count])
-        self._count += count
+        return int(self._source.readinto1(buffer))
+
+
+class Watched(io.BufferedReader):
+    """A buffered source of bytes, of which a line without end or a bomb must not reach a parser."""
+
+    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+        super().__init__(_AsItComes(source), BUFFER)
+        self._name, self._packed = name, packed
+        self._count, self._open = 0, 0  # bytes, and those of the line that has begun
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._checked(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(max(size, AT_ONCE)))
+
+    def _checked(self, data: bytes) -> bytes:
+        self._count += len(data)
         if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
             self._refuse(
                 f"unpacks to more than {GROWTH} times its size; if that is right, unpack it first (gunzip) and read "
@@ -233,7 +241,7 @@ class Watched(io.RawIOBase):
             self._refuse(f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged")
         last = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._open = len(data) - last - 1 if ends else self._open + len(data)
-        return int(count)
+        return data
 
     def _refuse(self, problem: str) -> None:
         raise UnreadableError(f"'{self._name}' {problem}.")
@@ -266,8 +274,7 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
         ):
             packer = packer_of(plain)
             source = unpacked(plain, packer, path, stack)
-            watched = Watched(recoded(source, coding, path), path, counted if packer else None)
-            yield _Chunks(watched, BUFFER)
+            yield Watched(recoded(source, coding, path), path, counted if packer else None)
     except PACKED_ERRORS as error:
         if not packer or getattr(error, "errno", None) is not None:
             raise
@@ -282,7 +289,7 @@ def open_lines(path: str, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
     with contextlib.ExitStack() as stack:
         if path == STDIN:
             source = recoded(sys.stdin.buffer, coding, "standard input")
-            handle: Any = _Chunks(Watched(source, "standard input"), BUFFER)
+            handle: Any = Watched(source, "standard input")
         else:
             handle = stack.enter_context(open_binary(path, coding))
         try:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, optional_module, reason_of
-from tensorcep.entries.batch import BadLine, Chunk, ChunkReader, Position, as_objects, chunk_of
+from tensorcep.entries.batch import BadLine, Chunk, ChunkReader, Position, as_objects, chunk_of, rows_of
 from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.schema import MISSING, Schema, chosen_columns
 from tensorcep.entries.io.text import MOST_ROWS, TOO_MANY
@@ -133,7 +133,7 @@ class ParquetReader(ChunkReader):
                 return None
             if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
                 return None
-            codes[k] = found.astype(np.int64) - how.index_base if how.index_base else found.astype(np.int64, copy=False)
+            codes[k] = rows_of(found, how.index_base)
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
         if how.words and self.value_name is not None:

@@ -24,7 +24,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import INT64_MAX
-from tensorcep.entries.batch import START, BadLine, Chunk, ChunkReader, Position, as_objects, as_texts, chunk_of, refuse
+from tensorcep.entries.batch import (
+    START,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
+    as_objects,
+    as_texts,
+    chunk_of,
+    refuse,
+    rows_of,
+)
 from tensorcep.entries.io.lines import (
     BLANKS,
     LONG_FIELD,
@@ -117,7 +128,7 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
         yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": UNDECODED}
         return
     common["sep"] = r"\s+" if layout.separator == BLANKS else layout.separator
-    common["skipinitialspace"] = layout.separator != BLANKS and any_blank_first(b"\n" + block, layout.separator)
+    common["skipinitialspace"] = layout.separator != BLANKS and any_blank_first(block, layout.separator)
     # pandas makes an object of each field where bytes that are no text must be kept: so it is asked without first.
     if not layout.as_text:
         yield {**common, "dtype": numbers}
@@ -151,7 +162,9 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
     codes: list[Any] = [None] * len(layout.modes)
     keys: list[Any] = [None] * len(layout.modes)
     if layout.labelled:
-        keys = [_labels(frame[field], field, block, layout, dialect, known) for field in layout.modes]
+        numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
+        exact = bool(numbers) and not _holds_other_spellings(block, layout.separator or BLANKS)
+        keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
         keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
     else:
         codes = [_indices(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
@@ -172,20 +185,20 @@ def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int64]:
+def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int32]:
     base = layout.how.index_base
     if len(column):
         low, high = int(column.min()) - base, int(column.max()) - base
         if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
             raise RefusedError
-    return column - base if base else column
+    return rows_of(column, base)
 
 
 def _labels(
-    column: pd.Series, field: int, block: bytes, layout: TextLayout, dialect: dict[str, Any], known: Any
+    column: pd.Series, field: int, block: bytes, layout: TextLayout, dialect: dict[str, Any], known: Any, exact: bool
 ) -> Any:
     """Return the labels of a field as they are written: integers where each is written as Python would, else text."""
-    if column.dtype == np.int64 and _are_integers(column, block, layout):
+    if exact and column.dtype == np.int64 and not (b"-0" in block and bool((column == 0).any())):
         return column.to_numpy()
     is_string = isinstance(column.dtype, pd.StringDtype) or dialect["dtype"].get(field) is object
     if not is_string and not (column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) == "string"):
@@ -203,11 +216,10 @@ def _any_empty(column: pd.Series) -> bool:
     return column.dtype.kind not in "iufb" and bool((column == "").any())
 
 
-def _are_integers(column: pd.Series, block: bytes, layout: TextLayout) -> bool:
-    blanks = {b" ", b"\t"} - {(layout.separator or BLANKS).encode()}
-    if any(blank in block for blank in blanks) or any_number_as_name(b"\n" + block, layout.separator):
-        return False
-    return not (b"-0" in block and bool((column == 0).any()))
+def _holds_other_spellings(block: bytes, separator: str) -> bool:
+    """Whether some text in a block may be another than that of the integer which the parser sees in it."""
+    blanks = {b" ", b"\t"} - {separator.encode()}
+    return any(blank in block for blank in blanks) or any_number_as_name(block, separator)
 
 
 def any_blank_first(data: bytes, separator: str) -> bool:
@@ -215,16 +227,14 @@ def any_blank_first(data: bytes, separator: str) -> bool:
     if b" " not in data and b"\t" not in data:
         return False
     mark = re.escape(separator.encode())
-    return re.search(rb"[ \t](?<=[%b\r\n].)" % mark, data, re.DOTALL) is not None
+    return re.search(rb"^[ \t]|[ \t](?<=[%b\r\n].)" % mark, data, re.DOTALL) is not None
 
 
-def any_number_as_name(data: bytes, separator: str | None = ",") -> bool:
-    """Whether a field after a character of these bytes begins with a plus, or with a 0 before another character.
-
-    Only such text is another than that of the integer which a parser sees in it.
-    """
-    chars, plus = np.frombuffer(data, np.uint8), b"+" in data
-    mark = ord(separator or BLANKS)
+def any_number_as_name(data: bytes, separator: str) -> bool:
+    """Whether a field begins with a plus, or with a 0 before another character."""
+    if re.match(rb"\+|0[^\x00-/]", data):
+        return True
+    chars, plus, mark = np.frombuffer(data, np.uint8), b"+" in data, ord(separator)
     for start in range(0, len(data), IN_CACHE):
         before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
         found = first[: len(second)] == ord("0")
@@ -334,12 +344,12 @@ def _number(text: str, decimal: str = ".") -> int | float:
 
 def blocks_of(handle: BinaryIO) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     first = True
     while data := handle.read(BLOCK):
         data, first = data.removeprefix(MARK) if first else data, False
         end = data.rfind(b"\n") + 1
-        parts.append(data[:end] if end else data)
+        parts.append(memoryview(data)[:end] if end else data)
         if end:
             yield b"".join(parts)
             parts = [data[end:]]
@@ -356,7 +366,9 @@ def n_lines_of(block: bytes) -> int:
     """Return how many lines a block has."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         return len(lines_of(block))
-    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))) + (not block.endswith(b"\n"))
+    chars = np.frombuffer(block, np.uint8)
+    parts = (chars[at : at + IN_CACHE] for at in range(0, len(chars), IN_CACHE))
+    return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
 
 
 class TextReader(ChunkReader):
@@ -392,11 +404,14 @@ class TextReader(ChunkReader):
         count -= len(skipped)
         while count and (block := next(self._blocks, None)) is not None:
             n_lines = n_lines_of(block)
-            if n_lines > count or self._layout.n_entries is not None:
-                lines = lines_of(block)
-                skipped += lines[:count]
-                rest = "".join(lines[count:]).encode(errors=UNDECODED)
-                self._blocks = itertools.chain([rest] * (len(rest) > 0), self._blocks)
+            if self._layout.n_entries is not None:
+                skipped += lines_of(block)[:count]
+            if n_lines > count:
+                if b"\r" in block:
+                    rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED)
+                else:
+                    rest = block.split(b"\n", count)[count]
+                self._blocks = itertools.chain([rest], self._blocks)
             count -= min(count, n_lines)
         return skipped
 
