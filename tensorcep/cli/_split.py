@@ -67,7 +67,7 @@ def _share_or_number(text: str) -> float | int:
 
 def run(args: argparse.Namespace) -> None:
     from tensorcep.entries.io import write_tensor
-    from tensorcep.entries.sparse_tensor import held_out, way_of
+    from tensorcep.entries.splitting import held_out, way_of
 
     if isinstance(args.test_size, int):
         check_int("--test-size", args.test_size)

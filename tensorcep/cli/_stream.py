@@ -49,7 +49,7 @@ not resumed."""
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
-FREE_OF_READING = ("shape", "drop_missing", "words")
+FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -365,7 +365,6 @@ def _assembled(
         if any(found is not None for found in labels):
             fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
         shape = check_shape(how.shape, len(columns))
-    check_defaults(path, how, reader.mode_names, reader.value_name, values, counted)
     if shape is None:
         check_sizes(counted, len(values))
         shape = tuple(counted)
@@ -373,7 +372,9 @@ def _assembled(
         check_coords(coords, shape)
     policy = check_counting(duplicates) if reader.is_log else duplicates
     merged = {name: merge_duplicates(coords, found, shape, policy)[1] for name, found in extras.items()}
-    return SparseTensor.from_checked(coords, values, shape, policy, tuple(labels)), merged
+    tensor = SparseTensor.from_checked(coords, values, shape, policy, tuple(labels))
+    check_defaults(path, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
+    return tensor, merged
 
 
 def _modes(reader: ChunkReader) -> Iterator[tuple[int, Any]]:
