@@ -32,7 +32,7 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
 from tensorcep.core.scored import ScoresUnmasked
 from tensorcep.core.settings import TakesMethod
-from tensorcep.entries.matrices import as_numbers, as_targets
+from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP
