@@ -18,7 +18,7 @@ from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.schema import MISSING, Schema, chosen_columns
 from tensorcep.entries.io.text import MOST_ROWS, TOO_MANY
 
-ROWS = 1 << 17  # decoded at a time
+ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
 
 
 @contextlib.contextmanager
@@ -84,15 +84,15 @@ class ParquetFile:
 class ParquetReader(ChunkReader):
     """The entries of a parquet file from a position on."""
 
-    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, whole: bool = False) -> None:
+    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
         super().__init__(Position(start.file, 0))
         self._path, self._bad_line, self._how = path, bad_line, how
         file = ParquetFile(path)
         modes, self.value_name = chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._frames = file.frames(self._columns, None if whole else ROWS)
-        self._names, self.is_log = modes, self.value_name is None
+        self._frames = file.frames(self._columns, rows)
+        self._names, self.is_log, self.base = modes, self.value_name is None, how.index_base
         self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
         while (left := start.line - self._position.line) > 0 and (self._block is not None or self._load(0)):
             if self._block is not None:
@@ -133,7 +133,7 @@ class ParquetReader(ChunkReader):
                 return None
             if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
                 return None
-            codes[k] = rows_of(found, how.index_base)
+            codes[k] = rows_of(found, how.index_base) if objects else found
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
         if how.words and self.value_name is not None:
@@ -172,7 +172,7 @@ class ParquetReader(ChunkReader):
                 entries.append([*codes, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return chunk_of(entries, self.mode_names, how, self._position)
+        return chunk_of(entries, self.mode_names, how, self._position, count is None)
 
 
 def _are_labels(column: pd.Series) -> bool:
