@@ -23,8 +23,7 @@ from tqdm.auto import tqdm
 import tensorcep
 from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
 from tensorcep.core.compile import AS_PYTHON
-from tensorcep.core.cpu import available_levels
-from tensorcep.core.kernel_cache import first_problem
+from tensorcep.core.kernel_cache import available_levels, first_problem
 
 # Each fit compiles what it needs and takes no time beside that.
 SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8

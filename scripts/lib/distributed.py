@@ -16,7 +16,7 @@ from tensorcep import CPRegressor, SparseTensor
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.loop import hosted_by
 from tensorcep.core.shared_memory import TAKEN
-from tensorcep.cp.workers.host import ClusterHost
+from tensorcep.cp.workers.checkpoint import ClusterHost
 from tensorcep.methods import CEP, VMP, Gibbs, Laplace
 
 ENGINES: dict[str, Any] = {

@@ -28,7 +28,7 @@ from tensorcep.cli._words import add_levels_option, cells_of_words
 from tensorcep.cli._workers import add_worker_options, fit_on_workers, has_workers
 from tensorcep.cli._zeros import add_zeros_option, with_zeros
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
-from tensorcep.cp.model.columns import PRESETS
+from tensorcep.cp.settings.base import PRESETS
 from tensorcep.cp.settings.registry import SETTINGS
 
 DESCRIPTION = f"""\

@@ -40,6 +40,14 @@ def unpack(packed: np.ndarray, rank: int) -> np.ndarray:
     return full
 
 
+@cache
+def diagonal(R: int) -> np.ndarray:
+    """Where the diagonal of a packed matrix lies."""
+    places = np.arange(R) * (np.arange(R) + 3) // 2
+    places.flags.writeable = False
+    return places
+
+
 def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[str, int]:
     """The sizes of arrays of all rows: n rows, K modes, R columns, P numbers of a packed matrix.
 

@@ -1,6 +1,7 @@
-"""Settings of an engine as a record: values are checked, and they print, clone and pickle as parameters.
+"""Settings of an engine as a record, and what estimators of every family have: a method, scores, shared docstrings.
 
-A module of settings imports no engine, so that naming a method loads no compiled code.
+Values are checked, and they print, clone and pickle as parameters. A module of settings imports no engine, so that
+naming a method loads no compiled code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from tensorcep.core.checks import check_choice, fail_value
+from tensorcep.core.checks import check_choice, check_unmasked, fail_value
 
 
 @dataclass(repr=False, kw_only=True)
@@ -210,3 +211,46 @@ class TakesMethod:
                 f"{inner[0]} needs a method with settings, such as method={example}; got method={method!r}."
             )
         return super().set_params(**params)  # type: ignore[misc]
+
+
+class ScoresUnmasked:
+    """Stands before scikit-learn's mixin among the bases of an estimator, whose `score` it calls."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean accuracy of a classifier, R2 of a regressor, as scikit-learn defines them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If numbers of y or of the weights are masked.
+
+        Examples
+        --------
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+        >>> BayesianLogisticRegression().fit(X, y).score(X, y)
+        1.0
+        """
+        given = check_unmasked(y, "y"), check_unmasked(sample_weight, "sample_weight")
+        return float(super().score(X, *given))  # type: ignore[misc]
+
+
+def fill_docstring(cls: type, texts: Mapping[str, str]) -> None:
+    """Put texts, indented as they would stand there, for the words that hold their place in the docstring of a class.
+
+    Python 3.13 takes the indentation off a docstring, earlier ones leave it.
+    """
+    documentation = inspect.cleandoc(cls.__doc__ or "")  # python -OO has none
+    for word, text in texts.items():
+        documentation = documentation.replace(word, text.strip().replace("\n    ", "\n"))
+    cls.__doc__ = documentation

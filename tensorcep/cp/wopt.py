@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from tensorcep.core.blas import one_blas_thread
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, one_blas_thread
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.model.latent import PackedCells, cells_of, latent_of_cells, latent_of_entries, relative_change
-from tensorcep.cp.model.parameters import Learned, learned_parameter, own_law, sampled_entries
+from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, shared_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
 from tensorcep.cp.posterior.belief import PointEstimate
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
+from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
 from tensorcep.priors.base import for_kernel
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
@@ -75,10 +75,8 @@ class WOPTState(NamedTuple):
         In which the search sees them.
     f : (n_blocks, LANES)
         Latent values of the entries.
-    theta : float
-        Noise precision, or what else is the likelihood's parameter.
-    learned : Learned or None
-        What is learned of the likelihood beside a noise precision.
+    parameters, laws : tuple
+        What is learned of the likelihood, and the law of each, whose mean counts.
     ended : bool
         Whether the last sweep gained no more than what noise may.
     """
@@ -90,8 +88,8 @@ class WOPTState(NamedTuple):
     penalty: Penalty
     units: SearchUnits
     f: np.ndarray
-    theta: float
-    learned: Learned | None
+    parameters: tuple[Parameter[Any], ...]
+    laws: tuple[Any, ...]
     ended: bool = False
 
 
@@ -109,19 +107,36 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
         factors[clamped] = 1.0
         free &= ~clamped
     f = latent_of_entries(problem.entries, factors, executor)
-    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
-    theta = _precision(problem, f) if learned is None else float(learned.first_law().mean[0])
-    by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
-    return WOPTState(factors, free, by_row, cells, penalty, _units(problem, options, penalty), f, theta, learned)
+    parameters = parameters_of(problem, None)
+    laws = tuple(one.first_law() for one in parameters)
+    if problem.noise_prior is not None:
+        laws = _laws(parameters, laws, problem, f, executor)
+    by_row, cells, units = (
+        entries_by_row(problem.entries),
+        cells_of(problem.entries, problem.rank),
+        _units(problem, options, penalty),
+    )
+    return WOPTState(factors, free, by_row, cells, penalty, units, f, parameters, laws)
 
 
-def _theta(state: WOPTState, problem: Problem, f: np.ndarray) -> float:
-    """The likelihood's parameter given the factors: the mean of the precision, or the mode of a dispersion."""
-    if state.learned is None:
-        return _precision(problem, f)
-    index = sampled_entries(problem, state.learned.groups)
-    m = f.ravel()[index]
-    return float(state.learned.law_of_marginals(own_law(state.theta), problem, index, m, np.zeros_like(m)).mean[0])
+def _laws(
+    parameters: tuple[Parameter[Any], ...], laws: tuple[Any, ...], problem: Problem, f: np.ndarray, executor: Executor
+) -> tuple[Any, ...]:
+    """The laws of what is learned of the likelihood given the factors."""
+    entries, rest, weights = problem.entries, problem.entries.y - f, problem.weights
+    squares = PrecisionStats(float(weights.sum()), float(np.einsum("bl,bl,bl->", weights, rest, rest)))
+    stats = EntryStats(
+        y=entries.y,
+        used=entries.weight,
+        f=f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(parameters, laws, problem)[1],
+        executor=executor,
+        marginals=lambda place: (f.ravel()[place], np.zeros_like(f.ravel()[place])),
+    )
+    return tuple(
+        one.expect(law, squares if one.is_precision else stats) for one, law in zip(parameters, laws, strict=True)
+    )
 
 
 def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
@@ -149,14 +164,6 @@ def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> SearchUnit
     return SearchUnits(
         penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem)
     )
-
-
-def _precision(problem: Problem, f: np.ndarray) -> float:
-    """The mean of the noise precision given the factors; the likelihood's parameter where there is no such noise."""
-    if problem.noise_prior is None:
-        return problem.likelihood.default_theta
-    (a, b), rest, weights = problem.noise_prior, problem.entries.y - f, problem.weights
-    return (a + 0.5 * float(weights.sum())) / (b + 0.5 * float(np.einsum("bl,bl,bl->", weights, rest, rest)))
 
 
 def loss_and_gradient(
@@ -200,7 +207,8 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
     """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
     factors, free, gain = state.factors.copy(), state.free, 0.0
     unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
-    theta = problem.likelihood.default_theta if state.learned is None else state.theta
+    gaussian, (theta, _) = problem.noise_prior is not None, shared_arguments(state.parameters, state.laws)
+    theta = problem.likelihood.default_theta if gaussian else theta
     losses: list[float] = []
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -220,21 +228,23 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
             gain = losses[0] - unit * float(found.fun)
         factors[free] = found.x * units
     f = latent_of_entries(problem.entries, factors, executor)
-    theta = _theta(state, problem, f)
-    gain *= theta if problem.noise_prior is not None else 1.0
+    laws = _laws(state.parameters, state.laws, problem, f, executor)
+    theta, _ = shared_arguments(state.parameters, laws)
+    gain *= theta if gaussian else 1.0
     # the log likelihood that n free numbers gain on noise alone is half a chi-square of n
     least = options.least_gain * np.sqrt(0.5 * np.count_nonzero(free))
     sweep = Sweep(
         change=relative_change(f, state.f, problem.power),
-        noise_precision=theta if problem.noise_prior is not None else np.nan,
+        noise_precision=theta if gaussian else np.nan,
         train_score=train_score(problem, f, theta),
     )
-    return state._replace(factors=factors, f=f, theta=theta, ended=not gain >= least), sweep
+    return state._replace(factors=factors, f=f, laws=laws, ended=not gain >= least), sweep
 
 
 def finish(state: WOPTState, problem: Problem) -> PointEstimate:
     """The factors, and the noise precision or the dispersion that goes with them."""
-    theta = state.theta if problem.noise_prior is not None or state.learned is not None else None
+    learned = any(one.learned for one in state.parameters)
+    theta = shared_arguments(state.parameters, state.laws)[0] if learned else None
     return PointEstimate(problem.shape, problem.rank, state.factors, theta, seen_rows(problem))
 
 

@@ -10,9 +10,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
-from tensorcep.core.executor import MOST_VERBOSE, n_threads
+from tensorcep.core.executor import MOST_VERBOSE, n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of

@@ -19,9 +19,8 @@ from tensorcep.core.checks import (
     fail_value,
     warn_user,
 )
-from tensorcep.core.docs import fill_docstring
 from tensorcep.core.executor import ThreadExecutor, n_threads
-from tensorcep.core.settings import Settings
+from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.cells import Matrix, as_array, read_matrix

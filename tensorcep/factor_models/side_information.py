@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rows import row_log_dets, row_moments
-from tensorcep.priors.base import Coupled
-from tensorcep.priors.coupled import SeriesPrior, with_series
+from tensorcep.priors.base import Coupled, ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Design
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.ou_process import LOG_2PI, Axis
-from tensorcep.priors.regression import FeaturesPrior, with_features
+from tensorcep.priors.ou_process import LOG_2PI
+from tensorcep.priors.regression import PreparedFeatures
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.chain import Marginals, marginals
+from tensorcep.priors.solvers.chain import Marginals
 
 # Moments of an entity's rows, and of the latent values of cells that follow from those of two entities.
 
@@ -170,7 +169,7 @@ class RowLaw(NamedTuple):
 
     Attributes
     ----------
-    prior : FeaturesPrior or SeriesPrior
+    prior : PriorByMode
     modes : ModePrior
         Its expectation; the entity is the only mode.
     seen : (n,) bool
@@ -181,7 +180,7 @@ class RowLaw(NamedTuple):
         The moments that the rows of a series had last.
     """
 
-    prior: FeaturesPrior | SeriesPrior
+    prior: PriorByMode
     modes: ModePrior
     seen: np.ndarray
     posterior: Any = None
@@ -195,18 +194,18 @@ class RowLaw(NamedTuple):
     @property
     def chained(self) -> Any:
         """The expected prior of the rows of a series; None of others, and before the first sweep."""
-        return self.posterior.drifts[0].chained if self.axis is not None and self.posterior is not None else None
+        return self.prior.chained(0, self.posterior) if self.axis is not None and self.posterior is not None else None
 
 
 def first_law(rows: KnownRows, rank: int) -> RowLaw:
     """The law before the first sweep: that of any rows."""
     whole, lines = np.ones((1, rank)), (pack(np.eye(rank))[None], np.zeros((1, rank)))
-    plain = LearnedPrior(*lines, 0.0 * whole, whole, whole > 0.0)
+    plain = PriorByMode(*lines, 0.0 * whole, whole, whole > 0.0)
     modes = ModePrior(np.zeros((1, rank)), np.eye(rank)[None])
     if isinstance(rows.known, Clock):  # rows without cells are on the axis, too
         seen = np.ones(len(rows.seen), dtype=bool)
-        return RowLaw(with_series(plain._replace(strength=PINNED), [rows.known]).for_rows([seen]), modes, seen)
-    return RowLaw(with_features(plain, [rows.known]).for_rows([rows.seen]), modes, rows.seen)
+        return RowLaw(replace(plain, clocks=(rows.known,), strength=PINNED).for_rows([seen]), modes, seen)
+    return RowLaw(replace(plain, designs=(rows.known,)).for_rows([rows.seen]), modes, rows.seen)
 
 
 def learned(law: RowLaw, moments: Moments) -> RowLaw:
@@ -215,8 +214,8 @@ def learned(law: RowLaw, moments: Moments) -> RowLaw:
     rows = moments.select(np.arange(rank))
     cov = np.broadcast_to(rows.cov, (len(rows.mean), rows.cov.shape[1]))
     coupled, of = None, law.axis
-    if isinstance(of, Axis):
-        variance = cov[of.place][:, np.arange(rank) * (np.arange(rank) + 3) // 2]
+    if of is not None:
+        variance = cov[of.place][:, diagonal(rank)]
         cross = np.zeros((len(of.pairs[0]), rank)) if law.found is None else law.found.cross
         coupled = Coupled(variance, cross)
     total = unpack(cov[law.seen].sum(axis=0), rank)
@@ -230,7 +229,7 @@ def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, 
     chained = law.chained
     if chained is not None:
         place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))
-        found = marginals(chained.links, Lam[place], eta[place])
+        found = chained.links.marginals(Lam[place], eta[place])
         mean, cov = np.empty_like(eta), np.empty(Lam.shape)
         mean[place], cov[place] = found.mean, found.cov
         return mean, cov, law._replace(found=found)
@@ -259,7 +258,7 @@ def divergence(law: RowLaw, moments: Moments) -> float:
     if chained is not None and law.found is not None:
         mean, variance = (
             rows.mean[chained.links.of.place],
-            law.found.cov[:, np.arange(rank) * (np.arange(rank) + 3) // 2],
+            law.found.cov[:, diagonal(rank)],
         )
         entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - law.found.log_det)
         return -float(chained.expected(mean, variance, law.found.cross)) - entropy - own
@@ -288,12 +287,11 @@ def found_law(law: RowLaw) -> FoundLaw:
     """What a fit keeps of a law."""
     rank = law.modes.mean.shape[1]
     nothing = np.zeros((0, rank))
-    if isinstance(law.prior, SeriesPrior):
+    if law.prior.clocks:
         drift: Any = law.modes.drifts[0] if law.modes.drifts else None
         return FoundLaw((), nothing, nothing, np.zeros((1, rank)) if drift is None else drift.length[None])
-    have, slopes = law.prior.have[0], law.modes.slopes[0]
-    design = law.prior.designs[0]
-    if have is None or slopes is None or design is None:
+    have, slopes, design = law.prior.have[0], law.modes.slopes[0], law.prior.designs[0]
+    if not isinstance(have, PreparedFeatures) or slopes is None or design is None:
         raise ValueError("the map of features was not learned")
     spread = ((have.vectors / np.sqrt(have.values + slopes.strength)) ** 2).sum(axis=1)
     sd = np.sqrt(np.outer(spread, np.diagonal(np.linalg.inv(law.modes.precision[0]))))

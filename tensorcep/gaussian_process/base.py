@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import (
     check_choice,
     check_int,
@@ -23,6 +22,7 @@ from tensorcep.core.checks import (
     fail_value,
     warn_user,
 )
+from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.tables import as_numbers, as_targets

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tensorcep.core.checks import check_choice, check_fraction, check_range, fail_value
-from tensorcep.core.scored import ScoresUnmasked
+from tensorcep.core.settings import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood

@@ -11,7 +11,7 @@ from scipy.stats import nbinom, ncx2
 from sklearn.base import RegressorMixin
 
 from tensorcep.core.checks import check_choice, check_counts, check_fraction, check_values, fail_value, word_or_range
-from tensorcep.core.scored import ScoresUnmasked
+from tensorcep.core.settings import ScoresUnmasked
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood

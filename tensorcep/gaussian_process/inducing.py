@@ -16,8 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.function_space import Functions
-from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
+from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER, Functions
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.engine import Stop

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import memory_of_machine
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.function_space import Functions
+from tensorcep.core.executor import one_blas_thread
+from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,

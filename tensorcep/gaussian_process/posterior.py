@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import lapack
 
-from tensorcep.ep.function_space import Functions
+from tensorcep.ep.gaussian import Functions
 from tensorcep.ep.linear_gaussian import root_of
 
 # Sites that add less than this fraction to the precision of their latent value: its variance comes from a product,

@@ -23,7 +23,7 @@ from sklearn.gaussian_process.kernels import (
 from tensorcep.core.checks import fail_value
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
 from tensorcep.core.persist.records import RECORD
-from tensorcep.ep.function_space import Functions
+from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process.machine import Machine, from_sites
 
 # The kernels that a file can name.

@@ -1,13 +1,11 @@
-"""Whole numbers in order, by counting: of many of them several times as fast as by comparisons; and entries by row."""
+"""Whole numbers in order by counting, entries by row, the best of scores, and digests of arrays."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.compile import block_kernel
+from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.kernels.slots import LANES
-
-# Whole numbers sorted by counting, and such as may repeat; entries in lanes, and in the lists of their rows.
 
 # Two hashes of a number: the leading bits of its product with one of these odd numbers.
 FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
@@ -162,3 +160,65 @@ def numbered_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
     lines = np.empty((n + spare, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
     lines[:n, :K], lines[:n, K] = columns, np.arange(n, dtype=lines.dtype)
     return lines
+
+
+@kernel
+def best_of_rows(first, last, scores, start, stop, left_out, best):
+    """best[i] = the columns of the largest scores of row i, the largest first, for rows first:last; -1 for no more.
+
+    The columns left_out[start[i]:stop[i]] of row i do not count: their scores become -inf. Of equal scores the first
+    wins.
+    """
+    n = best.shape[1]
+    top = np.empty(n)
+    for i in range(first, last):
+        for q in range(start[i], stop[i]):
+            scores[i, left_out[q]] = -np.inf
+        found = 0
+        for j in range(scores.shape[1]):
+            score = scores[i, j]
+            if not score > -np.inf or (found == n and not score > top[n - 1]):
+                continue
+            p = min(found, n - 1)
+            while p > 0 and top[p - 1] < score:
+                top[p] = top[p - 1]
+                best[i, p] = best[i, p - 1]
+                p -= 1
+            top[p] = score
+            best[i, p] = j
+            found = min(n, found + 1)
+        for p in range(found, n):
+            best[i, p] = -1
+
+
+# A number that tells arrays of other bits from each other, at the speed of reading them.
+
+HALF, TURN, REST = np.uint64(32), np.uint64(29), np.uint64(35)
+
+
+@inlined
+def _with(state, word):
+    """The state after one more word."""
+    x = state ^ word
+    x = (x ^ (x >> HALF)) * FIRST_FACTOR
+    return (x << TURN) | (x >> REST)
+
+
+@kernel
+def digest(words):
+    """64 bits that depend on every one of some words (N,) uint64 and on their places.
+
+    Words are multiplied into eight numbers that are turned, so that every bit has an effect on most others: in a plain
+    sum two changed signs would make up for each other.
+    """
+    state = np.arange(1, 9).astype(np.uint64)
+    whole = len(words) // 8 * 8
+    for n in range(0, whole, 8):
+        for lane in range(8):
+            state[lane] = _with(state[lane], words[n + lane])
+    total = np.uint64(len(words))
+    for n in range(whole, len(words)):
+        total = _with(total, words[n])
+    for lane in range(8):
+        total = _with(total, state[lane])
+    return total

@@ -50,3 +50,8 @@ class Augmentation(NamedTuple):
     matched: bool = False
     hides: Callable[[np.ndarray], np.ndarray] = _every
     exponents: Callable[[np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether entries have auxiliary variables, or are matched."""
+        return self.expected is not None

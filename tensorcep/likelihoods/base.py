@@ -9,8 +9,10 @@ import numpy as np
 
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import Parameter
-from tensorcep.likelihoods.parameters.thresholds import Levels
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
+from tensorcep.likelihoods.parameters.precision import NoisePrecision
+from tensorcep.likelihoods.parameters.thresholds import Levels, ThresholdParameter
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 
 
 class Likelihood(NamedTuple):
@@ -38,8 +40,8 @@ class Likelihood(NamedTuple):
         ``logpdf(y, m, v, theta) -> (n,)``: the log predictive density or mass of y when f ~ N(m, v).
     sample : callable
         ``sample(rng, f, theta) -> (n,)``: draws of y given f.
-    parameter : Parameter or None
-        What is learned of it: theta, or None.
+    parameters : tuple of Parameter
+        What is learned of it.
     normal : Augmentation or None
         A normal latent value per entry, of mean f; its precision is theta where that is one, and 1 otherwise.
     pg : Augmentation or None
@@ -76,9 +78,6 @@ class Likelihood(NamedTuple):
     of_points : callable or None
         ``of_points(f, theta) -> (mean, variance)`` for (S, n) arrays: those (n,) of a new observation under equally
         likely latent values, where they can be had faster than by `predict` at variance 0.
-    levels : Levels or None
-        Of ordered levels, how a latent value is cut into them. Kernels then take the cuts below and above an entry's
-        level (`Levels.between`) in the places of y and theta; everywhere else y is the level.
     extent : {"exposure", "trials"} or None
         What an entry of a count may have: an exposure, by which e^f is multiplied, or a number of trials, which is its
         theta.
@@ -88,8 +87,6 @@ class Likelihood(NamedTuple):
     log_slope : callable or None
         ``log_slope(y) -> (n,)`` where what goes into the kernels is a curved function of the observation: the log of
         its slope, which is to be added to log densities of y before they are those of observations.
-    zeros : Zeros or None
-        Of counts some of which are structural zeros, what is learned of these; the kernels are those of the others.
     in_f : kernel or None
         As `loglik`, but the value may lack what does not depend on f; where there is none `loglik` serves.
 
@@ -112,7 +109,7 @@ class Likelihood(NamedTuple):
     quantile: Callable[..., np.ndarray]
     logpdf: Callable[..., np.ndarray]
     sample: Callable[..., np.ndarray]
-    parameter: Parameter | None = None
+    parameters: tuple[Parameter[Any], ...] = ()
     normal: Augmentation | None = None
     pg: Augmentation | None = None
     matched: Augmentation | None = None
@@ -127,12 +124,33 @@ class Likelihood(NamedTuple):
     observes: str | None = None
     tails: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
     of_points: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
-    levels: Levels | None = None
     by_component: Callable[[np.ndarray], Likelihood] | None = None
     extent: str | None = None
     log_slope: Callable[[np.ndarray], np.ndarray] | None = None
-    zeros: Zeros | None = None
     in_f: Any = None
+
+    @property
+    def parameter(self) -> NoisePrecision | DispersionParameter | None:
+        """What is learned of its theta, or None."""
+        return next((own for own in self.parameters if isinstance(own, NoisePrecision | DispersionParameter)), None)
+
+    @property
+    def levels(self) -> Levels | None:
+        """Of ordered levels, how a latent value is cut into them.
+
+        Kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
+        everywhere else y is the level.
+        """
+        return next((own.levels for own in self.parameters if isinstance(own, ThresholdParameter)), None)
+
+    @property
+    def zeros(self) -> ZeroInflation | None:
+        """Of counts with structural zeros, what is learned of these; the kernels are those of the others."""
+        return next((own for own in self.parameters if isinstance(own, ZeroInflation)), None)
+
+    def with_parameter(self, new: Parameter[Any]) -> Likelihood:
+        """The likelihood with this parameter in the place of the one of its kind."""
+        return self._replace(parameters=tuple(new if type(own) is type(new) else own for own in self.parameters))
 
     @property
     def mean_field(self) -> Augmentation | None:

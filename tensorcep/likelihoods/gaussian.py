@@ -15,7 +15,7 @@ from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, newt
 from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import NOISE_PRECISION
+from tensorcep.likelihoods.parameters.precision import NoisePrecision
 
 # Halley's steps stop below this fraction of the narrowest component: the error left is about its cube.
 QUANTILE_TOL = 1e-4
@@ -203,7 +203,7 @@ def gaussian_about(level: float) -> Likelihood:
         quantile_about,
         logpdf,
         sample,
-        parameter=NOISE_PRECISION,
+        parameters=(NoisePrecision(),),
         normal=Augmentation(),
         mixture_quantile=mixture_quantile_about,
         observes="values",

@@ -33,8 +33,7 @@ from tensorcep.likelihoods.counts import (
     quantile_of_components,
     tails_of_counts,
 )
-from tensorcep.likelihoods.parameters import dispersion
-from tensorcep.likelihoods.parameters.dispersion import expected_logistic
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter, expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
@@ -280,7 +279,7 @@ NEGBINOMIAL = Likelihood(
     quantile,
     logpdf,
     sample,
-    parameter=dispersion.DISPERSION,
+    parameters=(DispersionParameter(),),
     observes="counts",
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
     matched=Augmentation(matched, weighted=True, matched=True),

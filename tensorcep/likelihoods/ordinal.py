@@ -21,6 +21,7 @@ from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.thresholds import (
     Levels,
+    ThresholdParameter,
     logistic_loglik,
     logistic_tilted,
     normal_drawn,
@@ -132,7 +133,7 @@ def _record(link: str, levels: Levels, worth: np.ndarray, thresholds: np.ndarray
         mixture_quantile=mixture_quantile,
         observes="levels",
         tails=tails,
-        levels=levels,
+        parameters=(ThresholdParameter(levels),),
         by_component=lambda values: _record(link, levels, worth, values),
     )
 

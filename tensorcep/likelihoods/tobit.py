@@ -24,7 +24,7 @@ from tensorcep.likelihoods.arrays import aligned, tilted_moments
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.parameters.base import NOISE_PRECISION
+from tensorcep.likelihoods.parameters.precision import NoisePrecision
 
 # Where measured values lie: above a lower limit, below an upper one.
 LOWER, UPPER = 1.0, -1.0
@@ -225,7 +225,7 @@ def censored_at(limit: float, side: float = LOWER) -> Likelihood:
         quantile_within,
         logpdf_within,
         sample,
-        parameter=NOISE_PRECISION,
+        parameters=(NoisePrecision(),),
         normal=normal,
         mixture_quantile=quantile_of_mixture,
         limit=limit,

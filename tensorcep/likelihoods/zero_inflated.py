@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from tensorcep.core.checks import check_fraction
 from tensorcep.likelihoods.arrays import aligned
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import CountCDF, dispersed_cdf, mixture_cdf_of, mixture_quantile
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros, with_zeros
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, with_zeros
 
 
 class Rates(NamedTuple):
@@ -28,7 +29,7 @@ RATES = {
 }
 
 
-def zero_inflated(counts: Likelihood, zeros: Zeros) -> Likelihood:
+def zero_inflated(counts: Likelihood, zeros: ZeroInflation) -> Likelihood:
     """Return the record of counts some of which are structural zeros.
 
     Its kernels are those of the other counts: methods that know of `zeros` weigh entries. The numbers that are learned
@@ -38,9 +39,10 @@ def zero_inflated(counts: Likelihood, zeros: Zeros) -> Likelihood:
     ----------
     counts : Likelihood
         "poisson" or "negbinomial".
-    zeros : Zeros
+    zeros : ZeroInflation
     """
-    return counts._replace(zeros=zeros, by_component=lambda values: _record(counts, values))
+    learned = (*counts.parameters, replace(zeros, loglik=counts.loglik))
+    return counts._replace(parameters=learned, by_component=lambda values: _record(counts, values))
 
 
 def _record(counts: Likelihood, values: np.ndarray) -> Likelihood:

@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value, warn_user
-from tensorcep.ep.function_space import Functions, functions_of
-from tensorcep.ep.gaussian import EPResult, GaussianEP
+from tensorcep.ep.gaussian import EPResult, Functions, GaussianEP, functions_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.glm import FeatureClassifier, two_classes, with_constant

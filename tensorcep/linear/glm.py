@@ -16,7 +16,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.checks import (
     check_flag,
     check_int,
@@ -27,11 +26,10 @@ from tensorcep.core.checks import (
     warn_user,
     word_or_range,
 )
-from tensorcep.core.executor import n_threads
+from tensorcep.core.executor import n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
-from tensorcep.core.scored import ScoresUnmasked
-from tensorcep.core.settings import TakesMethod
+from tensorcep.core.settings import ScoresUnmasked, TakesMethod
 from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood

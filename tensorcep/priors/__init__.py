@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorcep.priors.ard import ARDPrior
-from tensorcep.priors.normal_wishart import LearnedPrior
+from tensorcep.priors.by_mode import PriorByMode
 
 # Priors with parameters that are learned: made from (Lam, eta, mean, scale, free, strength).
-LEARNED = {"learned": LearnedPrior, "ard": ARDPrior}
+LEARNED = {"learned": PriorByMode, "ard": ARDPrior}

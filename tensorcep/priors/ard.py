@@ -10,14 +10,14 @@ are in units of the prior scale, and rows without entries are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma
 
-from tensorcep.core.gammas import divergences
-from tensorcep.priors.base import Coupled, columns_of
-from tensorcep.priors.laws import ModePrior
+from tensorcep.likelihoods.parameters.base import divergences
+from tensorcep.priors.base import Coupled, LearnedPrior, ModePrior
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3
@@ -31,29 +31,17 @@ class PosteriorOfComponents(NamedTuple):
     counts: tuple[int, ...]
 
 
-class ARDPrior(NamedTuple):
-    """Rows whose precision is learned component by component (see `base.RowPrior`).
+@dataclass(frozen=True, eq=False)
+class ARDPrior(LearnedPrior):
+    """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`).
 
     Attributes
     ----------
-    Lam, eta, scale, free
-        As of a `LearnedPrior`.
-    mean : (K, R) float64
-        mu_k.
-    strength : float
-        How many times as much as by default the prior of the precisions counts.
     component : (K, R) int64 or None
         The component that each column of a mode belongs to, where that is not the column's number.
     """
 
-    Lam: np.ndarray
-    eta: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
-    free: np.ndarray
-    strength: float = 1.0
     component: np.ndarray | None = None
-    learned: bool = True
 
     @property
     def components(self) -> np.ndarray:
@@ -92,25 +80,9 @@ class ARDPrior(NamedTuple):
         a, b = posterior.a, posterior.b
         return float((0.5 * used * (digamma(a) - np.log(a)) - divergences(a, b, shape, shape)).sum())
 
-    def for_rows(self, seen: Sequence[np.ndarray]) -> ARDPrior:
-        """The prior itself: it does not depend on which rows have entries."""
-        return self
-
-    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
-        """Rows have no features."""
-
-    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
-        """Rows have no features."""
-
-    def axis(self, k: int) -> None:
-        """Rows do not depend on each other."""
-
-    def links(self, k: int, modes: ModePrior) -> None:
-        """Rows do not depend on each other."""
-
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
         """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        return ARDPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength, np.maximum(index, 0))
+        return replace(super().in_columns(Lam, eta, index), component=np.maximum(index, 0))
 
     def _with_diagonal(self, now: ModePrior, relative: np.ndarray) -> ModePrior:
         """The prior with these precisions, in units of the prior scale."""

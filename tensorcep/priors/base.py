@@ -1,16 +1,77 @@
-"""What a prior of the rows is made of, and the prior that every row has at present."""
+"""What a prior of the rows is made of, what of it results keep, and the prior that every row has at present."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from tensorcep.core.arrays import sum_of_lines
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.priors.laws import ModePrior, Slopes
+from tensorcep.core.persist.records import Sized
+from tensorcep.kernels.rows import row_moments
+
+
+class Slopes(NamedTuple):
+    """How the prior mean of a mode's rows depends on their F features.
+
+    Attributes
+    ----------
+    coef : (F, R) float64
+        The mean of a row with the features x is that of its mode plus x coef.
+    strength : float
+        Precision of coef beside that of the rows.
+    """
+
+    coef: Annotated[np.ndarray, Sized("_ R")]
+    strength: float
+
+
+class Drift(NamedTuple):
+    """How the rows of a mode that is a series depend on each other.
+
+    Attributes
+    ----------
+    length : (R,) float64
+        Of the process of each column, in steps of the axis; 0 where rows do not depend on each other.
+    season : (P, R) float64
+        What rows of each phase are expected to have above the mean of their mode; none without a season.
+    """
+
+    length: Annotated[np.ndarray, Sized("R")]
+    season: Annotated[np.ndarray, Sized("_ R")]
+
+
+class RowSites(NamedTuple):
+    """What the entries say of the rows of a mode that depend on each other, in its D free columns.
+
+    Attributes
+    ----------
+    place : (m,) int64
+        These rows of the mode; entries say nothing of others.
+    Lam, eta : (m, D (D + 1) / 2), (m, D) float64
+        Natural parameters.
+    """
+
+    place: Annotated[np.ndarray, Sized("_", "i")]
+    Lam: Annotated[np.ndarray, Sized("_ _")]
+    eta: Annotated[np.ndarray, Sized("_ _")]
+
+
+class ModePrior(NamedTuple):
+    """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R).
+
+    The mean is that of a row without features; `slopes` has an item for each mode where a mode has some. Of a series
+    both are those of a row far from others; `drifts` has an item for each mode where a mode is one.
+    """
+
+    mean: Annotated[np.ndarray, Sized("K R")]
+    precision: Annotated[np.ndarray, Sized("K R R")]
+    slopes: tuple[Slopes | None, ...] = ()
+    drifts: tuple[Drift | None, ...] = ()
 
 
 class Coupled(NamedTuple):
@@ -20,12 +81,11 @@ class Coupled(NamedTuple):
     cross: np.ndarray
 
 
-class RowPrior(Protocol):
-    """What is known of the rows of all modes before their data; a file of this room each.
+@dataclass(frozen=True, eq=False)
+class RowPrior:
+    """What is known of the rows of all modes before their data: one Gaussian each, in natural parameters for methods.
 
-    A prior may have parameters of its own, which are learned from the rows that have entries: their posterior follows
-    from the rows' moments (`learn`) and gives the prior that the rows should have (`expectation`, or `draw` for
-    samplers) and what it adds to a lower bound (`bound`). A prior without them is as it begins.
+    Its methods say here what holds of rows that neither differ by features nor depend on each other.
 
     Attributes
     ----------
@@ -34,65 +94,142 @@ class RowPrior(Protocol):
         `per_row`).
     learned : bool
         Whether it has parameters that are learned.
+    clocks : tuple
+        Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one.
     """
 
+    Lam: np.ndarray
+    eta: np.ndarray
+    learned: ClassVar[bool] = False
+
     @property
-    def Lam(self) -> np.ndarray: ...
-    @property
-    def eta(self) -> np.ndarray: ...
-    @property
-    def learned(self) -> bool: ...
+    def clocks(self) -> tuple[Any, ...]:
+        return ()
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
-        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
-
-        `coupled` has an item for each mode whose rows have an axis.
-        """
-
-    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
-        """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
-
-    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """A draw of the rows' prior given draws of the rows, (n_k, R) per mode."""
-
-    def bound(self, posterior: Any) -> float:
-        """What the parameters add to a lower bound that takes their expectation for the rows' prior."""
-
-    def for_rows(self, seen: Sequence[np.ndarray]) -> RowPrior:
+    def for_rows(self, seen: Sequence[np.ndarray]) -> Any:
         """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
+        return self
 
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
         """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
 
         With `natural` the same of natural means, precision times mean.
         """
+        return None
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
         """What the prior means of some rows (n_k,) bool of mode k vary by, in units of the rows' own covariance, (n,).
 
         None where their prior does not depend on features.
         """
+        return None
 
     def axis(self, k: int) -> Any:
         """Mode k as a series (`ou_process.Axis`) or a graph (`gmrf.Field`); None where its rows are independent."""
+        return None
 
     def links(self, k: int, modes: ModePrior) -> Any:
         """The prior of the rows with entries of mode k where they are coupled (`coupled.Joint`); None where not."""
+        return None
 
-    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> RowPrior:
+    def chained(self, k: int, posterior: Any) -> Any:
+        """The expected one of these under the posterior of the parameters (`coupled.Chained`)."""
+        return None
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> Any:
         """The same prior for the columns index (K, Q) of each mode, -1 being padding; Lam and eta are theirs."""
+        return replace(self, Lam=Lam, eta=eta)
 
 
-def columns_of(mean: np.ndarray, scale: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, scale and what is free of the columns index (K, Q) of arrays (K, R); padding (-1) is N(0, 1), not free."""
-    used, take = index >= 0, np.maximum(index, 0)
-    mean, scale = (np.take_along_axis(a, take, axis=1) for a in (mean, scale))
-    return mean * used, np.where(used, scale, 1.0), used
+@dataclass(frozen=True, eq=False)
+class LearnedPrior(RowPrior):
+    """A prior with parameters of its own, which are learned from the rows that have entries.
+
+    Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
+    (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
+
+    Attributes
+    ----------
+    mean, scale : (K, R) float64
+        What is expected of a row of each mode before any entry, and the deviation from it.
+    free : (K, R) bool
+        Columns that are inferred; the others keep the prior that they have.
+    strength : float
+        How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    free: np.ndarray
+    strength: float = 1.0
+    learned: ClassVar[bool] = True
+
+    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
+        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
+
+        `coupled` has an item for each mode whose rows have an axis.
+        """
+        raise NotImplementedError
+
+    def update(
+        self,
+        now: ModePrior,
+        means: list[np.ndarray],
+        covs: list[np.ndarray],
+        coupled: Sequence[Coupled | None] = (),
+        step: float = 1.0,
+    ) -> tuple[ModePrior, Any]:
+        """The rows' prior the fraction `step` of the way to its expectation, and the posterior of the parameters."""
+        posterior = self.learn(means, covs, coupled)
+        return damped(now, self.expectation(now, posterior), step), posterior
+
+    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
+        """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
+        raise NotImplementedError
+
+    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
+        """A draw of the rows' prior given draws of the rows, (n_k, R) per mode."""
+        raise NotImplementedError
+
+    def bound(self, posterior: Any) -> float:
+        """What the parameters add to a lower bound that takes their expectation for the rows' prior."""
+        raise NotImplementedError
+
+    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> Any:
+        """The same prior for the columns index (K, Q) of each mode; padding (-1) is N(0, 1), and not free."""
+        used, take = index >= 0, np.maximum(index, 0)
+        mean, scale = (np.take_along_axis(part, take, axis=1) for part in (self.mean, self.scale))
+        return replace(self, Lam=Lam, eta=eta, mean=mean * used, scale=np.where(used, scale, 1.0), free=used)
 
 
-def clocks_of(prior: RowPrior) -> tuple[Any, ...]:
-    """Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one."""
-    return tuple(getattr(prior, "clocks", ()))
+class ModeParameters(NamedTuple):
+    """What is learned of the prior of a mode's rows, in D columns: mean (D,), precision (D, D), slopes or a drift."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    slopes: Slopes | None = None
+    drift: Drift | None = None
+
+
+class ModeLaw(Protocol):
+    """The law of the parameters of one mode's prior; `learned.LearnedPrior` has one for each mode.
+
+    Their posterior `q` is a record of its own. A law has the fields free (R,) bool, the columns that are inferred;
+    centre and width (D,), what is expected of a row before any entry and the deviation from it, in these columns; and
+    weight, how many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
+    """
+
+    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any:
+        """Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours."""
+
+    def expectation(self, q: Any) -> ModeParameters:
+        """The prior that the rows should have."""
+
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
+        """A draw given draws (n, R) of the rows with entries; `now` is the one before, where that matters."""
+
+    def bound(self, q: Any) -> float:
+        """What the parameters add to a lower bound that takes the `expectation`."""
 
 
 class Conditional(NamedTuple):
@@ -199,3 +336,14 @@ def _damped_slopes(k: int, old: ModePrior, new: ModePrior, precision: np.ndarray
     if before is not None:
         natural = natural + (1.0 - step) * before.coef @ old.precision[k]
     return found._replace(coef=np.linalg.solve(precision, natural.T).T)
+
+
+def moments_of(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means (m, R) and packed covariances (m, P) of rows, and good (m,), 0 where a row is no Gaussian.
+
+    Of a covariance in place of the precision, and a mean, these are natural mean and precision.
+    """
+    Lam, eta = np.ascontiguousarray(Lam), np.ascontiguousarray(eta)
+    mean, cov, good = np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta))
+    row_moments(0, len(eta), Lam, eta, mean, cov, good)
+    return mean, cov, good

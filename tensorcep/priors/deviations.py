@@ -6,14 +6,69 @@ A pair of a row and a time that has no entries follows from its neighbours in ti
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from tensorcep.priors.laws import Deviations
+from tensorcep.core.persist.records import Sized
 
 # The least distance of two rows, in steps.
 SAME_TIME = 1e-9
+
+
+class Deviations(NamedTuple):
+    """How each row of a mode deviates along the axis of another: a number for every pair of rows that occurs.
+
+    It is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components.
+
+    Attributes
+    ----------
+    modes : (int, int)
+        The mode whose rows deviate, and the one that is a series.
+    first : (int, int)
+        Their first packed rows.
+    size : int
+        Rows of the mode whose rows deviate.
+    row, time : (p,) int64, (p,) float64
+        Of each pair, in the order of both.
+    times : (m,) float64
+        The times of the rows of the series.
+    mean : (C, p)
+    variance : (C, p) or None
+        None where components are draws.
+    precision, length : (C,) float64
+        Of the processes.
+    told : (2, p) float64 or None
+        What the entries say of each pair, as natural parameters: precision, and precision times mean; of one component.
+    """
+
+    modes: tuple[int, int]
+    first: tuple[int, int]
+    size: int
+    row: Annotated[np.ndarray, Sized("p", "i")]
+    time: Annotated[np.ndarray, Sized("p")]
+    times: Annotated[np.ndarray, Sized("_")]
+    mean: Annotated[np.ndarray, Sized("c p")]
+    variance: Annotated[np.ndarray, Sized("c p")] | None
+    precision: Annotated[np.ndarray, Sized("c")]
+    length: Annotated[np.ndarray, Sized("c")]
+    told: Annotated[np.ndarray, Sized("two p")] | None = None
+
+
+def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
+    """The deviations in the components of several beliefs; None where there are none."""
+    some = [part for part in parts if part is not None]
+    if not some:
+        return None
+    variances = [one.variance for one in some if one.variance is not None]
+    return some[0]._replace(
+        mean=np.concatenate([one.mean for one in some]),
+        variance=np.concatenate(variances) if variances else None,
+        precision=np.concatenate([one.precision for one in some]),
+        length=np.concatenate([one.length for one in some]),
+        told=None,
+    )
 
 
 class Near(NamedTuple):

@@ -13,11 +13,11 @@ from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
 from tensorcep.entries.convert import stored_cells
 from tensorcep.entries.labels import Labels
-from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
+from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 
 # The features of a mode's rows as a matrix: centred without being filled in, with the products that priors need.
 
-# Columns up to which products are those of `kernels.narrow`.
+# Columns up to which products are those of `kernels.rank_update`.
 NARROW = 64
 
 
@@ -82,6 +82,18 @@ class Design(NamedTuple):
     def some(self, rows: np.ndarray) -> Design:
         """The features of some rows, (n,) bool."""
         return self if rows.all() else self._replace(matrix=self.matrix[rows], described=self.described[rows])
+
+    def at(self, rows: np.ndarray) -> Design:
+        """The features of rows (m,), of which those beyond the design have none."""
+        inside = rows < len(self.described)
+        take = np.where(inside, rows, 0)
+        matrix: Any = self.matrix[take]
+        if not inside.all() and isinstance(matrix, np.ndarray):
+            matrix = matrix * inside[:, None]
+        elif not inside.all():
+            matrix = matrix.copy()
+            matrix.data = matrix.data * np.repeat(inside, np.diff(matrix.indptr))
+        return self._replace(matrix=matrix, described=self.described[take] & inside)
 
 
 def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design:

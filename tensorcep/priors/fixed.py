@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.priors.base import Coupled
-from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.base import RowPrior
 
 ArrayPerMode = Sequence[ArrayLike]
 
@@ -70,44 +70,6 @@ def natural_lines(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.nda
     return Lam, np.ascontiguousarray(np.concatenate(eta))
 
 
-class FixedPrior(NamedTuple):
-    """A prior that stays as it is given (see `base.RowPrior`): Lam (n, P) and eta (n, R)."""
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    learned: bool = False
-
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> None:
-        """Nothing is learned."""
-
-    def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
-        """The prior as it is."""
-        return now
-
-    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """The prior as it is."""
-        return now
-
-    def bound(self, posterior: Any) -> float:
-        """A prior without parameters adds nothing."""
-        return 0.0
-
-    def for_rows(self, seen: Sequence[np.ndarray]) -> FixedPrior:
-        """The prior itself: it does not depend on which rows have entries."""
-        return self
-
-    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
-        """Rows have no features."""
-
-    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
-        """Rows have no features."""
-
-    def axis(self, k: int) -> None:
-        """Rows do not depend on each other."""
-
-    def links(self, k: int, modes: ModePrior) -> None:
-        """Rows do not depend on each other."""
-
-    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FixedPrior:
-        """The prior of other columns."""
-        return FixedPrior(Lam, eta)
+@dataclass(frozen=True, eq=False)
+class FixedPrior(RowPrior):
+    """A prior that stays as it is given: Lam (n, P) and eta (n, R)."""

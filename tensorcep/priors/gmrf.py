@@ -9,10 +9,11 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
+from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import ModePrior
 from tensorcep.priors.normal_wishart import MEAN_ROWS
+from tensorcep.priors.ou_process import SHAPE, Chained, SeriesSums
 from tensorcep.priors.solvers.chain import Marginals
 from tensorcep.priors.solvers.sparse import (
     EliminationOrder,
@@ -42,8 +43,6 @@ from tensorcep.priors.solvers.sparse import (
 
 # Lengths of the grid beside 0, in edges the least and the largest, which is at most so many times the rows of a part.
 LENGTHS, LEAST_EDGES, MOST_EDGES, MOST_RANGES = 12, 0.3, 300.0, 3.0
-# The prior shape of a precision, as of a series.
-SHAPE = 0.5
 # Products that a factor of numbers may take: some seconds.
 MOST_WORK = 2e9
 
@@ -105,6 +104,43 @@ class Field(NamedTuple):
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The ends of all edges."""
         return self.left, self.right
+
+    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
+        """The sums of rows (n, D), with their variances (n, D) and covariances of neighbours (E, D)."""
+        near = rows[self.left] * rows[self.right] + cross
+        squares = self.own @ (rows * rows + variance) - 2.0 * (self.between @ near)
+        return SeriesSums(np.asarray(squares), np.asarray(self.total @ rows)[:, None])
+
+    def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Bonds:
+        """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1, D)."""
+        own, between, rest = (np.ascontiguousarray(part.T @ scale) for part in (self.own, self.between, self.rest))
+        return Bonds(self, own, self.total.T @ (level[:, 0] + scale * centre), between, rest, scale.argmax(axis=0))
+
+    def chained(self, prior: Bonds) -> Chained:
+        """Such a prior without its means and determinants, of which a bound needs none."""
+        return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
+
+    def unseen(
+        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given the others.
+
+        All rows at once at the parameters `modes`, each column at one length; `told` as `Bonds.marginals` was, of the
+        first columns, or None.
+        """
+        drift: Any = modes.drifts[k]
+        net, R = self.clock, len(drift.length)
+        out = np.ones(net.n, dtype=bool)
+        out[self.place] = False
+        scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
+        Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
+        if told is not None:
+            P, D = told[0].shape[1], told[1].shape[1]
+            Lam[self.place, :P] = told[0]
+            eta[self.place, :D] += told[1]
+        law = FieldLaw(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
+        found = moments_of_all(net, self.whole, law, Lam, eta)
+        return found.mean[out], found.cov[out]
 
 
 def check_graph(net: Net, name: Any) -> None:
@@ -169,6 +205,14 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     )
 
 
+def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+    """The moments of all rows of a graph, in D columns, at the parameters of a `coupled.Chain`."""
+    whole: Any = ordered(clock.n, clock.left, clock.right)
+    distinct, which = np.unique(law.length, return_inverse=True)
+    scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
+    return moments_of_all(clock, whole, FieldLaw(law.mean, law.precision, law.length, scale), Lam, eta)
+
+
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
     scale, log_det = zip(*(_scaled(net, whole, length) for length in lengths.tolist()), strict=True)
@@ -228,8 +272,34 @@ class Bonds(NamedTuple):
     rest: np.ndarray
     which: np.ndarray
 
+    def draw(
+        self,
+        Lam: np.ndarray,
+        eta: np.ndarray,
+        key: tuple[int, int, int],
+        precision: float = 1.0,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """A draw (n, D) of the rows, at one length, given `precision` times what entries say (see `chain.Links`)."""
+        of, D = self.of, self.own.shape[1]
+        Lam, eta = precision * Lam, precision * eta
+        Lam, right = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + self.field
+        scale = np.ascontiguousarray(of.scale[:, of.place][self.which].T)
+        if not perturb(Lam, self.rest, of.left, of.right, self.between, scale, key, right):
+            raise FloatingPointError(NOT_POSITIVE)
+        return _solution(_with_prior(Lam, self.own), of.left, of.right, self.between, right)
 
-class Law(NamedTuple):
+    def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+        """The moments of the rows given `precision` times what entries say (see `chain.Links`)."""
+        D = self.own.shape[1]
+        Lam, eta = precision * Lam, precision * eta
+        Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D]
+        of, right = self.of, eta + self.field
+        found = _moments(of.pattern, (of.left, of.right), _with_prior(Lam, self.own), self.between, right)
+        return found._replace(told=(Lam, eta))
+
+
+class FieldLaw(NamedTuple):
     """The law of all rows of a graph: mean, precision and length (D,) of each column, and its S (N, D)."""
 
     mean: np.ndarray
@@ -238,65 +308,7 @@ class Law(NamedTuple):
     scale: np.ndarray
 
 
-def bonds(of: Field, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Bonds:
-    """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1, D)."""
-    own, between, rest = (np.ascontiguousarray(part.T @ scale) for part in (of.own, of.between, of.rest))
-    return Bonds(of, own, of.total.T @ (level[:, 0] + scale * centre), between, rest, scale.argmax(axis=0))
-
-
-def draw(prior: Bonds, Lam: np.ndarray, eta: np.ndarray, key: tuple[int, int, int]) -> np.ndarray:
-    """A draw (n, D) of the rows whose entries say Lam (n, P), eta (n, D), at one length; the same for the same key.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    of, D = prior.of, prior.own.shape[1]
-    Lam, right = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + prior.field
-    scale = np.ascontiguousarray(of.scale[:, of.place][prior.which].T)
-    if not perturb(Lam, prior.rest, of.left, of.right, prior.between, scale, key, right):
-        raise FloatingPointError(NOT_POSITIVE)
-    return _solution(_with_prior(Lam, prior.own), of.left, of.right, prior.between, right)
-
-
-def marginals(prior: Bonds, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
-    """The moments of the rows whose entries say Lam (n, P), eta (n, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    D = prior.own.shape[1]
-    Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D]
-    of, right = prior.of, eta + prior.field
-    found = _moments(of.pattern, (of.left, of.right), _with_prior(Lam, prior.own), prior.between, right)
-    return found._replace(told=(Lam, eta))
-
-
-def gap_moments(of: Field, modes: ModePrior, k: int, told: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given what others are told.
-
-    All rows at once at the parameters `modes`, each column at one length; `told` as `marginals` was, of the first
-    columns, or None.
-    """
-    drift: Any = modes.drifts[k]
-    net, R = of.clock, len(drift.length)
-    out = np.ones(net.n, dtype=bool)
-    out[of.place] = False
-    scale = of.scale[np.argmin(np.abs(of.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
-    Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
-    if told is not None:
-        P, D = told[0].shape[1], told[1].shape[1]
-        Lam[of.place, :P] = told[0]
-        eta[of.place, :D] += told[1]
-    law = Law(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
-    found = moments_of_all(net, of.whole, law, Lam, eta)
-    return found.mean[out], found.cov[out]
-
-
-def moments_of_all(net: Net, whole: EliminationOrder, law: Law, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+def moments_of_all(net: Net, whole: EliminationOrder, law: FieldLaw, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
     """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
 
     Raises
@@ -316,7 +328,7 @@ def moments_of_all(net: Net, whole: EliminationOrder, law: Law, Lam: np.ndarray,
 def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Packed blocks with this on their diagonals."""
     D, out = own.shape[1], Lam.copy()
-    out[:, np.arange(D) * (np.arange(D) + 3) // 2] += own
+    out[:, diagonal(D)] += own
     return out
 
 

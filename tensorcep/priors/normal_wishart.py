@@ -1,10 +1,9 @@
-"""The learned prior: a Gaussian of each mode's rows, with a Normal-Wishart law of its mean and precision."""
+"""The law of a learned prior: a Gaussian of a mode's rows, with a Normal-Wishart law of its mean and precision."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, multigammaln
@@ -12,8 +11,7 @@ from scipy.special import digamma, multigammaln
 from tensorcep.core.compile import block_kernel
 from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rank_update import add_outer_products, padded
-from tensorcep.priors.base import Coupled, columns_of
-from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.base import Coupled, ModeParameters
 
 # Draws of the mean and the precision of normal vectors, of which a chain makes one for every mode in every sweep.
 #
@@ -148,6 +146,14 @@ def draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
 MEAN_ROWS = 0.1
 
 
+class Expected(NamedTuple):
+    """What was expected of rows whose prior is learned, before any entry (see `learned.LearnedPrior`)."""
+
+    mean: Annotated[np.ndarray, Sized("K R")]
+    scale: Annotated[np.ndarray, Sized("K R")]
+    strength: float
+
+
 class NormalWishart(NamedTuple):
     """mu | Lam ~ N(mean, (rows * Lam)^-1) and Lam ~ Wishart(df, scatter^-1)."""
 
@@ -157,140 +163,59 @@ class NormalWishart(NamedTuple):
     scatter: np.ndarray
 
 
-class PosteriorOfModes(NamedTuple):
-    """Posterior of (mu_k, Lam_k) per mode, None where no column is free, and how many rows it was learned from."""
+class NormalWishartLaw(NamedTuple):
+    """A mode whose mean and precision are learned, one of each for all its rows (see `base.ModeLaw`)."""
 
-    modes: tuple[NormalWishart | None, ...]
-    counts: tuple[int, ...]
-
-
-class LearnedPrior(NamedTuple):
-    """Rows whose mean and precision are learned, one of each per mode (see `base.RowPrior`).
-
-    Attributes
-    ----------
-    Lam, eta : (n_rows, P), (n_rows, R) float64
-        What they begin with.
-    mean : (K, R) float64
-        Centre of the prior of mu_k.
-    scale : (K, R) float64
-        Standard deviation of a factor element to expect.
-    free : (K, R) bool
-        Columns that are inferred; the others keep the prior that they have.
-    strength : float
-        How many times as much as by default it counts. Without bound, the rows' prior stays at its expectation.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
     free: np.ndarray
-    strength: float = 1.0
-    learned: bool = True
+    centre: np.ndarray
+    width: np.ndarray
+    weight: float
 
-    def learn(
-        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
-    ) -> PosteriorOfModes:
-        """Posterior of (mu_k, Lam_k) given the moments of the rows that have entries."""
-        q = (self.posterior(k, means[k], covs[k]) if free.any() else None for k, free in enumerate(self.free))
-        return PosteriorOfModes(tuple(q), tuple(len(mean) for mean in means))
+    def posterior(
+        self, mean: np.ndarray, cov: np.ndarray | None = None, coupled: Coupled | None = None
+    ) -> NormalWishart:
+        """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
+        n, D = len(mean), len(self.centre)
+        free = np.flatnonzero(self.free)
+        average, scatter = scatter_of(mean[:, free]) if n else (self.centre, np.zeros((D, D)))
+        rows = self.weight * MEAN_ROWS
+        scatter = scatter + rows * n / (rows + n) * np.outer(average - self.centre, average - self.centre)
+        if cov is not None:
+            scatter += cov[np.ix_(free, free)]
+        scatter[np.diag_indices(D)] += self.weight * self.width**2
+        return NormalWishart((rows * self.centre + n * average) / (rows + n), rows + n, self.weight * D + n, scatter)
 
-    def expectation(self, now: ModePrior, posterior: PosteriorOfModes) -> ModePrior:
-        """E[Lam_k] and E[Lam_k]^-1 E[Lam_k mu_k] of the free columns; the others keep their present prior `now`."""
-        mean, precision = now.mean.copy(), now.precision.copy()
-        for k, q in enumerate(posterior.modes):
-            if q is not None:
-                free = self.free[k]
-                mean[k, free] = q.mean
-                precision[k][np.ix_(free, free)] = q.df * inverse(q.scatter)
-        return ModePrior(mean, precision)
+    def expectation(self, q: NormalWishart) -> ModeParameters:
+        """E[Lam] and E[Lam]^-1 E[Lam mu]."""
+        return ModeParameters(q.mean, q.df * inverse(q.scatter))
 
-    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """Draw (mu_k, Lam_k) of the free columns given draws of the rows."""
-        mean, precision = now.mean.copy(), now.precision.copy()
-        for k, own in enumerate(self.free):
-            (free,) = own.nonzero()
-            if not len(free):
-                continue
-            drawn = self._drawn(k, free, rows[k], rng)
-            if len(free) == len(own):
-                mean[k], precision[k] = drawn
-            else:
-                mean[k, free], precision[k][np.ix_(free, free)] = drawn
-        return ModePrior(mean, precision)
-
-    def _drawn(
-        self, k: int, free: np.ndarray, rows: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """A draw of (mu_k, Lam_k) in the free columns from its `posterior` given draws of the rows.
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
+        """Draw (mu, Lam) from their posterior given draws of the rows.
 
         Raises
         ------
         numpy.linalg.LinAlgError
             If the scatter is not positive definite.
         """
-        n, D = len(rows), len(free)
-        whole = rows.shape[1] == D
-        average, gram = sums_of(rows if whole else rows[:, free])
-        centre, width = (self.mean[k], self.scale[k]) if whole else (self.mean[k, free], self.scale[k, free])
-        prior = np.ascontiguousarray(centre), np.ascontiguousarray(width), self.strength * MEAN_ROWS, self.strength
-        lower, z = _bartlett(self.strength * D + n, D, rng), rng.standard_normal(D)
+        n, D = len(rows), len(self.centre)
+        average, gram = sums_of(rows if rows.shape[1] == D else rows[:, self.free])
+        prior = self.centre, self.width, self.weight * MEAN_ROWS, self.weight
+        lower, z = _bartlett(self.weight * D + n, D, rng), rng.standard_normal(D)
         scatter, mean, precision = np.empty((D, D)), np.empty(D), np.empty((D, D))
         if not draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
             raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
-        return mean, precision
+        return ModeParameters(mean, precision)
 
-    def bound(self, posterior: PosteriorOfModes) -> float:
+    def bound(self, q: NormalWishart) -> float:
         """What learning adds to a lower bound that takes the expectation for the rows' prior.
 
-        The rows' expected log prior is that of the expectation plus (E[log|Lam_k|] - log|E[Lam_k]| - E[(mu_k - E mu_k)'
-        Lam_k (mu_k - E mu_k)]) / 2 per row; the divergence of the posterior from its own prior comes off. This holds
+        The rows' expected log prior is that of the expectation plus (E[log|Lam|] - log|E[Lam]| - E[(mu - E mu)'
+        Lam (mu - E mu)]) / 2 per row; the divergence of the posterior from its own prior comes off. This holds
         for any posterior, whether or not the rows have changed since.
         """
-        total, R = 0.0, self.free.shape[1]
-        for k, (q, n) in enumerate(zip(posterior.modes, posterior.counts, strict=True)):
-            if q is not None:
-                before, D = self.posterior(k, np.zeros((0, R))), len(q.mean)
-                dispersed = expected_log_det(q) - np.linalg.slogdet(q.df * inverse(q.scatter))[1]
-                total += 0.5 * n * (dispersed - D / q.rows) - _divergence(q, before)
-        return total
-
-    def for_rows(self, seen: Sequence[np.ndarray]) -> LearnedPrior:
-        """The prior itself: it learns from any rows alike."""
-        return self
-
-    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> None:
-        """All rows of a mode have one prior."""
-
-    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> None:
-        """Rows have no features."""
-
-    def axis(self, k: int) -> None:
-        """Rows do not depend on each other."""
-
-    def links(self, k: int, modes: ModePrior) -> None:
-        """Rows do not depend on each other."""
-
-    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> LearnedPrior:
-        """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        return LearnedPrior(Lam, eta, *columns_of(self.mean, self.scale, index), self.strength)
-
-    def posterior(self, k: int, mean: np.ndarray, cov: np.ndarray | None = None) -> NormalWishart:
-        """Posterior of (mu_k, Lam_k), free columns only, from n rows: means (n, R) and the sum of their covariances.
-
-        Draws of rows have none.
-        """
-        free = np.flatnonzero(self.free[k])
-        centre, width = self.mean[k, free], self.scale[k, free]
-        n, D = len(mean), len(free)
-        average, scatter = scatter_of(mean[:, free]) if n else (centre, np.zeros((D, D)))
-        rows, strength = self.strength * MEAN_ROWS, self.strength
-        scatter = scatter + rows * n / (rows + n) * np.outer(average - centre, average - centre)
-        if cov is not None:
-            scatter += cov[np.ix_(free, free)]
-        scatter[np.diag_indices(D)] += strength * width**2
-        return NormalWishart((rows * centre + n * average) / (rows + n), rows + n, strength * D + n, scatter)
+        before, D = self.posterior(np.zeros((0, len(self.free)))), len(q.mean)
+        dispersed = expected_log_det(q) - np.linalg.slogdet(q.df * inverse(q.scatter))[1]
+        return 0.5 * round(q.rows - before.rows) * (dispersed - D / q.rows) - _divergence(q, before)
 
 
 def expected_log_det(q: NormalWishart) -> float:
@@ -336,18 +261,3 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     """Inverse of a positive definite matrix, symmetric to the last bit."""
     found = np.linalg.inv(matrix)
     return 0.5 * (found + found.T)
-
-
-class Expected(NamedTuple):
-    """What was expected of rows whose prior is learned, before any entry (see `LearnedPrior`)."""
-
-    mean: Annotated[np.ndarray, Sized("K R")]
-    scale: Annotated[np.ndarray, Sized("K R")]
-    strength: float
-
-
-def expected_of(prior: Any) -> Expected:
-    """What a learned prior expects of rows before any entry."""
-    plain: LearnedPrior = getattr(prior, "plain", prior)
-    mean, scale = (np.array(part, order="C") for part in (plain.mean, plain.scale))  # as a file brings them back
-    return Expected(mean, scale, float(plain.strength))

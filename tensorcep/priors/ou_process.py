@@ -9,14 +9,15 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.packing import pack, unpack
+from tensorcep.priors.base import ModePrior
 from tensorcep.priors.deviations import SAME_TIME, neighbours
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import ModePrior
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.neighbours import (
+from tensorcep.priors.solvers.chain import (
+    Links,
     expected_parts,
-    moments_of,
+    kernel_moments,
     neighbour_lines,
     neighbour_sums,
     solve_banded,
@@ -126,6 +127,41 @@ class Axis(NamedTuple):
         """Which rows are neighbours, (E,) and (E,)."""
         return ends(len(self.place), self.closed)
 
+    def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
+        """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
+        P, grid, (L, D) = self.n_phases, self.grid, scale.shape
+        each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
+        each = each + scale[:, None] * centre
+        tables = [grid.own @ scale, grid.near.T @ scale, grid.between.T @ scale, np.einsum("l,lpd->pd", grid.own, each)]
+        tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (grid.near, -grid.between)]
+        n, E = len(self.place), len(self.which)
+        own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
+        neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
+        return Links(self, own, field, between)
+
+    def chained(self, prior: Links) -> Chained:
+        """Such a prior with its means and determinants, column by column."""
+        mean, log_det = solved(prior.own, prior.between, prior.field, self.closed)
+        return Chained(prior, log_det, mean)
+
+    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
+        """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
+        grid = self.grid
+        found = neighbour_sums(
+            kernel_moments(rows, variance, cross), self.which, self.phase, self.n_phases, grid.near.shape[1]
+        )
+        square, near, between = found[0]
+        squares: np.ndarray = grid.own[:, None] * square[0]
+        squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
+        return SeriesSums(squares, times_k(self, *found[1]))
+
+    def unseen(
+        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means (u, R) and packed covariances of the rows of mode k that are not `seen`, given those that are."""
+        known = self.clock.at(seen), mean[seen], cov[seen]
+        return moments_at(self.clock, *known, laws_of_mode(modes, k), self.clock.at(~seen))
+
 
 def weights(lengths: np.ndarray, distances: np.ndarray, circle: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """v (L,), w1 and w2 (L, J)."""
@@ -227,35 +263,32 @@ def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) ->
     return np.asarray(grid.own[:, None, None] * own + apart)
 
 
-class Links(NamedTuple):
-    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
+class Line(NamedTuple):
+    """Rows (n,) of a mode in the order of their times, and whether the last is a neighbour of the first."""
 
-    Attributes
-    ----------
-    of : Axis
-    own, field : (n, D) float64
-        The diagonal of the precision, and precision times mean, in the order of the times.
-    between : (E, D) float64
-        Less the precision's element of two neighbours.
-    """
-
-    of: Axis
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
+    place: np.ndarray
+    closed: bool
 
 
-def links(of: Axis, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
-    """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
-    P, grid, (L, D) = of.n_phases, of.grid, scale.shape
-    each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
-    each = each + scale[:, None] * centre
-    tables = [grid.own @ scale, grid.near.T @ scale, grid.between.T @ scale, np.einsum("l,lpd->pd", grid.own, each)]
-    tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (grid.near, -grid.between)]
-    n, E = len(of.place), len(of.which)
-    own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
-    neighbour_lines(of.which, of.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
-    return Links(of, own, field, between)
+def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
+    """The prior of some rows (n,) of a mode together, in D columns, at the parameters of a `coupled.Chain`."""
+    order, apart, closed = in_time(clock, rows)
+    place = rows[order]
+    times, n = clock.times[place], len(place)
+    if closed:
+        apart = np.append(apart, clock.circle - times[-1] + times[0])
+    v, *others = weights(law.length, apart, clock.circle if closed else 0.0)
+    near, between = (part.T * law.precision for part in others)
+    own, (left, right) = np.repeat((v * law.precision)[None], n, axis=0), ends(n, closed)
+    for side in (left, right):
+        own[side] += near
+    level = np.repeat(law.mean[None], n, axis=0)
+    if len(law.season):
+        level += law.season[clock.phase_of(times)]
+    field = own * level
+    field[left] -= between * level[right]
+    field[right] -= between * level[left]
+    return Links(Line(place, closed), own, field, between)
 
 
 def folded(n: int) -> np.ndarray:
@@ -291,16 +324,10 @@ class Chained(NamedTuple):
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        prior, moments = self.links, moments_of(rows, variance, cross)
+        prior, moments = self.links, kernel_moments(rows, variance, cross)
         given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
         square, linear = expected_parts(*given, *moments)
         return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
-
-
-def chained(prior: Links) -> Chained:
-    """The prior with its means and determinants, column by column."""
-    mean, log_det = solved(prior.own, prior.between, prior.field, prior.of.closed)
-    return Chained(prior, log_det, mean)
 
 
 # What the rows of a series say of its parameters: level, season, scale and length of every column.
@@ -310,7 +337,7 @@ def chained(prior: Links) -> Chained:
 # draw from it, and mean-field methods have it as a factor, exactly.
 
 
-class Sums(NamedTuple):
+class SeriesSums(NamedTuple):
     """Sums over the rows of a mode less the centre of their level, in D columns.
 
     Attributes
@@ -323,16 +350,6 @@ class Sums(NamedTuple):
 
     squares: np.ndarray
     in_phase: np.ndarray
-
-
-def sums(of: Axis, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> Sums:
-    """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
-    grid = of.grid
-    found = neighbour_sums(moments_of(rows, variance, cross), of.which, of.phase, of.n_phases, grid.near.shape[1])
-    square, near, between = found[0]
-    squares: np.ndarray = grid.own[:, None] * square[0]
-    squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
-    return Sums(squares, times_k(of, *found[1]))
 
 
 class SeriesTable(NamedTuple):
@@ -368,7 +385,7 @@ class SeriesTable(NamedTuple):
         return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
 
 
-def table(of: Any, found: Sums, rate: np.ndarray) -> SeriesTable:
+def table(of: Any, found: SeriesSums, rate: np.ndarray) -> SeriesTable:
     """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
     whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)

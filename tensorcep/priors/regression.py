@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from tensorcep.priors.base import Coupled
+from tensorcep.core.packing import pack, unpack
+from tensorcep.core.persist.records import Sized
+from tensorcep.priors.base import Coupled, ModeParameters, Slopes, moments_of
 from tensorcep.priors.features import Design
-from tensorcep.priors.laws import ModePrior, Slopes
 from tensorcep.priors.normal_wishart import (
     MEAN_ROWS,
-    LearnedPrior,
     NormalWishart,
-    PosteriorOfModes,
     divergence_of_wisharts,
     draw_root,
     expected_log_det,
@@ -88,8 +86,8 @@ def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.nd
     return np.maximum(values, 0.0), vectors
 
 
-class Sums(NamedTuple):
-    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns.
+class FeatureSums(NamedTuple):
+    """FeatureSums over the rows of a mode about the centre of their mean's prior, in the free columns.
 
     Attributes
     ----------
@@ -108,15 +106,22 @@ class Sums(NamedTuple):
     df: float
 
 
-def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: float) -> Sums:
+def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: float) -> FeatureSums:
     """The sums of rows (n, D) less the centre; `scatter` and `df` are the prior's, with the rows' covariances."""
-    total = apart.sum(axis=0)
-    square = scatter + apart.T @ apart - np.outer(total, total) / have.rows
-    cross = have.design.transposed(apart) - np.outer(have.total, total) / have.rows
-    return Sums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df + len(apart))
+    square, cross = scatter + apart.T @ apart, have.design.transposed(apart)
+    return with_level_out(have, apart.sum(axis=0), square, cross, df + len(apart))
 
 
-def scatter_at(have: PreparedFeatures, known: Sums, strength: float) -> np.ndarray:
+def with_level_out(
+    have: PreparedFeatures, total: np.ndarray, square: np.ndarray, cross: np.ndarray, df: float
+) -> FeatureSums:
+    """The sums with mu integrated out, of those of rows, of their products and of these with features."""
+    square = square - np.outer(total, total) / have.rows
+    cross = cross - np.outer(have.total, total) / have.rows
+    return FeatureSums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df)
+
+
+def scatter_at(have: PreparedFeatures, known: FeatureSums, strength: float) -> np.ndarray:
     """The scatter of Lam given the strength."""
     found = known.square - known.cross.T @ (known.cross / (have.values + strength)[:, None])
     return np.asarray(0.5 * (found + found.T))
@@ -128,7 +133,7 @@ def leverage(have: PreparedFeatures, rows: Design, strength: float) -> np.ndarra
     return np.asarray(1.0 / have.rows + (apart**2 / (have.values + strength)).sum(axis=1))
 
 
-def log_density(have: PreparedFeatures, known: Sums, log_strength: float) -> float:
+def log_density(have: PreparedFeatures, known: FeatureSums, log_strength: float) -> float:
     """Log posterior density of the log of the strength, all else integrated out, but for a constant."""
     strength, (a, b) = np.exp(log_strength), have.prior
     sign, log_det = np.linalg.slogdet(scatter_at(have, known, strength))
@@ -139,7 +144,12 @@ def log_density(have: PreparedFeatures, known: Sums, log_strength: float) -> flo
 
 
 def draw(
-    have: PreparedFeatures, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
+    have: PreparedFeatures,
+    known: FeatureSums,
+    now: Slopes,
+    precision: np.ndarray,
+    apart: np.ndarray,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, Slopes]:
     """Draw mu less its centre (D,), Lam (D, D), and B with its strength, given the rows less the centre (n, D).
 
@@ -159,7 +169,7 @@ def draw(
     return mean, root @ root.T, Slopes(coef, strength)
 
 
-def _slice(have: PreparedFeatures, known: Sums, at: float, rng: np.random.Generator) -> float:
+def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random.Generator) -> float:
     """The next value of a slice sampler of the log of the strength (Neal 2003, figs 3 and 5)."""
     unit = float(np.log(have.design.size))
     level = log_density(have, known, at) - rng.exponential()
@@ -183,7 +193,12 @@ def _slice(have: PreparedFeatures, known: Sums, at: float, rng: np.random.Genera
 
 
 def _draw_many(
-    have: PreparedFeatures, known: Sums, now: Slopes, precision: np.ndarray, apart: np.ndarray, rng: np.random.Generator
+    have: PreparedFeatures,
+    known: FeatureSums,
+    now: Slopes,
+    precision: np.ndarray,
+    apart: np.ndarray,
+    rng: np.random.Generator,
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Draw the strength given B and Lam, Lam given B, and B by injected noise: Lam = root root'."""
     (a, b), (F, D), n = have.prior, now.coef.shape, len(apart)
@@ -227,11 +242,10 @@ def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.
     return x
 
 
-# A learned prior whose row means depend on features of the rows: N(mu_k + B_k'x_i, Lam_k^-1) in modes that have some.
+# A learned prior whose row means depend on features of the rows: N(mu + B'x_i, Lam^-1).
 #
-# Samplers draw (mu_k, Lam_k, B_k) and its strength given the rows (above). Mean-field methods have the posterior of
-# (mu_k, Lam_k, B_k) as a factor, and of the strength the value at which the lower bound is highest. Modes without
-# features have the prior of `normal_wishart`.
+# Samplers draw (mu, Lam, B) and its strength given the rows (above). Mean-field methods have the posterior of
+# (mu, Lam, B) as a factor, and of the strength the value at which the lower bound is highest.
 
 # Values of the log of the strength among which the best one is sought first.
 GRID = 31
@@ -248,179 +262,90 @@ class PosteriorOfSlopes(NamedTuple):
         Mean of B, and the strength.
     wishart : NormalWishart
         The law of Lam; its other fields are not used.
-    before : NormalWishart
-        The same before any row.
-    known : Sums
     """
 
     mean: np.ndarray
     slopes: Slopes
     wishart: NormalWishart
-    before: NormalWishart
-    known: Sums
 
 
-class Posteriors(NamedTuple):
-    """Of the modes without features, and per mode of those with some."""
+class FeaturesLaw(NamedTuple):
+    """A mode whose mean, precision and dependence on features are learned (see `base.ModeLaw`).
 
-    plain: PosteriorOfModes
-    slopes: tuple[PosteriorOfSlopes | None, ...]
-
-
-class FeaturesPrior(NamedTuple):
-    """Rows whose mean, precision and dependence on features are learned (see `base.RowPrior`).
-
-    Attributes
-    ----------
-    Lam, eta, plain
-        The learned prior, and what it begins with.
-    designs : tuple of Design or None
-        The features of the rows of each mode.
-    have : tuple of PreparedFeatures or None
-        What is made of the features of the rows with entries; none before `for_rows`.
-    strength : tuple of float
-        Prior shape and rate of the strength, in units of the features' mean square length.
+    `have` is what is made of the features of its rows with entries.
     """
 
-    Lam: np.ndarray
-    eta: np.ndarray
-    plain: LearnedPrior
-    designs: tuple[Design | None, ...]
-    have: tuple[PreparedFeatures | None, ...] = ()
-    strength: tuple[float, float] = STRENGTH
-    learned: bool = True
+    free: np.ndarray
+    centre: np.ndarray
+    width: np.ndarray
+    weight: float
+    have: PreparedFeatures
 
     @property
-    def _others(self) -> LearnedPrior:
-        """The prior of the modes without features."""
-        none = np.array([design is None for design in self.designs])
-        return self.plain._replace(free=self.plain.free & none[:, None])
+    def before(self) -> tuple[np.ndarray, float]:
+        """Scatter and degrees of freedom of Lam before any row."""
+        return self.weight * np.diag(self.width**2), self.weight * len(self.width)
 
-    def for_rows(self, seen: Sequence[np.ndarray]) -> FeaturesPrior:
-        """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
-        rows = self.plain.strength * MEAN_ROWS
-        parts = zip(self.designs, seen, strict=True)
-        return self._replace(
-            have=tuple(None if d is None else ready(d.some(own), rows, self.strength) for d, own in parts)
-        )
+    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None = None) -> PosteriorOfSlopes:
+        """The best posterior given the moments of the rows with entries, and the strength that goes with it."""
+        scatter, df = self.before
+        own = cov[np.ix_(self.free, self.free)]
+        return self.from_sums(sums(self.have, mean[:, self.free] - self.centre, scatter + own, df))
 
-    def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R), or natural ones."""
-        design, slopes = self.designs[k], modes.slopes[k] if modes.slopes else None
-        if design is None or slopes is None:
-            return None
-        return design.times(slopes.coef @ modes.precision[k] if natural else slopes.coef)
+    def from_sums(self, known: FeatureSums) -> PosteriorOfSlopes:
+        """The same given sums over the rows."""
+        strength = best_strength(self.have, known)
+        coef, level = solution(self.have, known, strength)
+        at = self.centre + level
+        wishart = NormalWishart(at, self.have.rows, known.df, scatter_at(self.have, known, strength))
+        return PosteriorOfSlopes(at, Slopes(coef, strength), wishart)
 
-    def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
-        """What the prior means of some rows (n_k,) bool of mode k vary by, beside the rows' own covariance."""
-        design, have, slopes = self.designs[k], self.have[k], modes.slopes[k] if modes.slopes else None
-        if design is None or have is None or slopes is None:
-            return None
-        return leverage(have, design.some(rows), slopes.strength)
+    def expectation(self, q: PosteriorOfSlopes) -> ModeParameters:
+        """E[Lam], and the means of mu and B."""
+        return ModeParameters(q.mean, q.wishart.df * inverse(q.wishart.scatter), q.slopes)
 
-    def learn(
-        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
-    ) -> Posteriors:
-        """Posteriors of (mu_k, Lam_k, B_k) given the moments of the rows that have entries."""
-        parts = zip(self.have, means, covs, strict=True)
-        slopes = (None if have is None else self._posterior(k, have, *own) for k, (have, *own) in enumerate(parts))
-        return Posteriors(self._others.learn(means, covs), tuple(slopes))
+    def draw(self, now: Any, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
+        """Draw (mu, Lam, B) and the strength given draws of the rows."""
+        apart = (rows if self.free.all() else rows[:, self.free]) - self.centre
+        old: Slopes | None = now.slopes
+        if old is None:
+            old = Slopes(np.zeros((self.have.design.n_features, len(self.centre))), self.have.design.size)
+        known = sums(self.have, apart, *self.before)
+        mean, precision, new = draw(self.have, known, old, now.precision, apart, rng)
+        return ModeParameters(self.centre + mean, precision, new)
 
-    def expectation(self, now: ModePrior, posterior: Posteriors) -> ModePrior:
-        """E[Lam_k], and the means of mu_k and B_k, in the free columns."""
-        modes = self._others.expectation(now, posterior.plain)
-        slopes: list[Slopes | None] = []
-        for k, q in enumerate(posterior.slopes):
-            if q is not None:
-                expected = q.wishart.df * inverse(q.wishart.scatter)
-                self._set(k, modes, q.mean, expected)
-            slopes.append(None if q is None else self._in_row(k, q.slopes))
-        return modes._replace(slopes=tuple(slopes))
+    def bound(self, q: PosteriorOfSlopes) -> float:
+        """What the mode adds to the bound.
 
-    def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """Draw (mu_k, Lam_k, B_k) of the free columns, and the strengths, given draws of the rows."""
-        modes = self._others.draw(now, rows, rng)
-        slopes: list[Slopes | None] = [None] * len(self.designs)
-        for k, (have, free) in enumerate(zip(self.have, self.plain.free, strict=True)):
-            if have is None or not free.any():
-                continue
-            centre, (scatter, df) = self.plain.mean[k, free], self._before(k)
-            apart = (rows[k] if free.all() else rows[k][:, free]) - centre
-            old = now.slopes[k] if now.slopes else None
-            if old is None:
-                old = Slopes(np.zeros((have.design.n_features, len(free))), have.design.size)
-            known = sums(have, apart, scatter, df)
-            precision = now.precision[k][np.ix_(free, free)]
-            mean, precision, new = draw(have, known, old._replace(coef=old.coef[:, free]), precision, apart, rng)
-            self._set(k, modes, centre + mean, precision)
-            slopes[k] = self._in_row(k, new)
-        return modes._replace(slopes=tuple(slopes))
-
-    def bound(self, posterior: Posteriors) -> float:
-        """What learning adds to a lower bound that takes the expectation for the rows' prior."""
-        total = self._others.bound(posterior.plain)
-        for q, have in zip(posterior.slopes, self.have, strict=True):
-            if q is not None and have is not None:
-                total += _bound(q, have)
-        return total
-
-    def axis(self, k: int) -> None:
-        """Rows do not depend on each other."""
-
-    def links(self, k: int, modes: ModePrior) -> None:
-        """Rows do not depend on each other."""
-
-    def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> FeaturesPrior:
-        """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
-        return self._replace(Lam=Lam, eta=eta, plain=self.plain.in_columns(Lam, eta, index))
-
-    def _before(self, k: int) -> tuple[np.ndarray, float]:
-        """Scatter and degrees of freedom of Lam_k before any row."""
-        width = self.plain.scale[k, self.plain.free[k]]
-        return self.plain.strength * np.diag(width**2), self.plain.strength * len(width)
-
-    def _posterior(self, k: int, have: PreparedFeatures, mean: np.ndarray, cov: np.ndarray) -> PosteriorOfSlopes | None:
-        """The best posterior of mode k, and the strength that goes with it."""
-        free = self.plain.free[k]
-        if not free.any():
-            return None
-        centre, (scatter, df) = self.plain.mean[k, free], self._before(k)
-        known = sums(have, mean[:, free] - centre, scatter + cov[np.ix_(free, free)], df)
-        strength = best_strength(have, known)
-        coef, level = solution(have, known, strength)
-        at = centre + level
-        wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
-        before = NormalWishart(centre, have.rows - len(mean), df, scatter)
-        return PosteriorOfSlopes(at, Slopes(coef, strength), wishart, before, known)
-
-    def _set(self, k: int, modes: ModePrior, mean: np.ndarray, precision: np.ndarray) -> None:
-        """Put what was learned of the free columns of mode k in its place."""
-        free = self.plain.free[k]
-        modes.mean[k, free] = mean
-        modes.precision[k][np.ix_(free, free)] = precision
-
-    def _in_row(self, k: int, slopes: Slopes) -> Slopes:
-        """Slopes of the free columns as slopes of all columns."""
-        free = self.plain.free[k]
-        coef = np.zeros((len(slopes.coef), len(free)))
-        coef[:, free] = slopes.coef
-        return slopes._replace(coef=coef)
+        With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V -
+        V0)), less the divergence of q from what was before, and the log prior of the strength.
+        """
+        have, (scatter, df) = self.have, self.before
+        (a, b), strength, D, F = have.prior, q.slopes.strength, len(q.mean), len(have.values)
+        n = have.design.matrix.shape[0]
+        before = NormalWishart(self.centre, have.rows - n, df, scatter)
+        expected = q.wishart.df * inverse(q.wishart.scatter)
+        shares = strength / (have.values + strength)
+        projected = (have.vectors.T @ have.total) ** 2 / (have.values + strength)
+        of_mean = before.rows * (1.0 / have.rows + float(projected.sum()) / have.rows**2)
+        inside = of_mean + float(shares.sum())  # tr(V0 V^-1)
+        apart = q.mean - before.mean
+        square = before.rows * apart @ expected @ apart
+        square += strength * float(np.einsum("fd,de,fe->", q.slopes.coef, expected, q.slopes.coef))
+        log_det = np.log(have.rows / before.rows) - float(np.log(shares).sum())
+        gaussians = 0.5 * (D * (inside - (F + 1) + log_det) + square)
+        dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
+        rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
+        return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
 
 
-def with_features(
-    plain: LearnedPrior, designs: Sequence[Design | None], strength: tuple[float, float] = STRENGTH
-) -> FeaturesPrior:
-    """The learned prior whose means depend on the features of each mode's rows, None where a mode has none."""
-    return FeaturesPrior(plain.Lam, plain.eta, plain, tuple(designs), strength=strength)
-
-
-def solution(have: PreparedFeatures, known: Sums, strength: float) -> tuple[np.ndarray, np.ndarray]:
+def solution(have: PreparedFeatures, known: FeatureSums, strength: float) -> tuple[np.ndarray, np.ndarray]:
     """Means of B (F, D) and of mu less its centre (D,), given the strength."""
     coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
     return coef, (known.total - have.total @ coef) / have.rows
 
 
-def best_strength(have: PreparedFeatures, known: Sums) -> float:
+def best_strength(have: PreparedFeatures, known: FeatureSums) -> float:
     """The strength at which the lower bound is highest."""
     unit = np.log(have.design.size)
     grid = unit + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
@@ -430,25 +355,133 @@ def best_strength(have: PreparedFeatures, known: Sums) -> float:
     return float(np.exp(found.x))
 
 
-def _bound(q: PosteriorOfSlopes, have: PreparedFeatures) -> float:
-    """What a mode with features adds to the bound.
+# The same in a stream, from sums.
 
-    With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V - V0)),
-    less the divergence of q from what was before, and the log prior of the strength.
+NaturalRows = tuple[np.ndarray, np.ndarray]  # packed precisions (m, P) and natural means (m, R) of rows
+
+
+class MapOfFeatures(NamedTuple):
+    """What is known of the map from the F features of a mode to the prior means of its rows, in D free columns.
+
+    Its law needs sums over the rows with entries alone: a stream takes what some rows said before out of them, and puts
+    what they say now in.
+
+    Attributes
+    ----------
+    free : (R,) bool
+    centre, width : (D,) float64
+        What was expected of a row before any entry, and the deviation from it.
+    weight : float
+        How many times as much as by default that counts.
+    rows : int
+        Rows with entries.
+    total, gram : (F,), (F, F) float64
+        FeatureSums of their features, and of products of these.
+    apart, cross, square : (D,), (F, D), (D, D) float64
+        FeatureSums of the rows less the centre, of these times features, and of their second moments.
+    mean, precision : (D,), (D, D) float64
+        The prior of a row without features that has entries.
+    coef : (F, D) float64
+    strength : float
+        Precision of coef beside that of the rows.
+    root : (F, F) float64
+        Of what coef varies by, in units of the rows' own covariance.
     """
-    values = have.values
-    (a, b), strength, D, F = have.prior, q.slopes.strength, len(q.mean), len(values)
-    n, before = have.design.matrix.shape[0], q.before
-    expected = q.wishart.df * inverse(q.wishart.scatter)
-    shares = strength / (values + strength)
-    projected = (have.vectors.T @ have.total) ** 2 / (values + strength)
-    of_mean = before.rows * (1.0 / have.rows + float(projected.sum()) / have.rows**2)
-    inside = of_mean + float(shares.sum())  # tr(V0 V^-1)
-    apart = q.mean - before.mean
-    square = before.rows * apart @ expected @ apart
-    square += strength * float(np.einsum("fd,de,fe->", q.slopes.coef, expected, q.slopes.coef))
-    log_det = np.log(have.rows / before.rows) - float(np.log(shares).sum())
-    gaussians = 0.5 * (D * (inside - (F + 1) + log_det) + square)
-    dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
-    rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
-    return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
+
+    free: Annotated[np.ndarray, Sized("R", "b")]
+    centre: Annotated[np.ndarray, Sized("D")]
+    width: Annotated[np.ndarray, Sized("D")]
+    weight: float
+    rows: int
+    total: Annotated[np.ndarray, Sized("F")]
+    gram: Annotated[np.ndarray, Sized("F F")]
+    apart: Annotated[np.ndarray, Sized("D")]
+    cross: Annotated[np.ndarray, Sized("F D")]
+    square: Annotated[np.ndarray, Sized("D D")]
+    mean: Annotated[np.ndarray, Sized("D")]
+    precision: Annotated[np.ndarray, Sized("D D")]
+    coef: Annotated[np.ndarray, Sized("F D")]
+    strength: float
+    root: Annotated[np.ndarray, Sized("F F")]
+
+    @property
+    def weight_of_mean(self) -> float:
+        """Rows, and as how many the prior mean counts."""
+        return self.rows + self.weight * MEAN_ROWS
+
+    def with_rows(self, some: Design, new: NaturalRows, old: NaturalRows | None) -> MapOfFeatures:
+        """The map with sums that hold rows with features `some`, `new` in place of `old`; None: of nothing.
+
+        Its law stays.
+        """
+        known = self._summed(some, new, 1.0)
+        if old is not None:
+            return known._summed(some, old, -1.0)
+        n = some.matrix.shape[0]
+        total = some.transposed(np.ones((n, 1)))[:, 0]
+        return known._replace(rows=known.rows + n, total=known.total + total, gram=known.gram + some.gram())
+
+    def _summed(self, some: Design, rows: NaturalRows, sign: float) -> MapOfFeatures:
+        """The map with the sums over rows, times `sign`."""
+        mean, cov, _ = moments_of(*rows)
+        apart, own = mean[:, self.free] - self.centre, np.ix_(self.free, self.free)
+        square = apart.T @ apart + unpack(cov.sum(axis=0), mean.shape[1])[own]
+        return self._replace(
+            apart=self.apart + sign * apart.sum(axis=0),
+            cross=self.cross + sign * some.transposed(apart),
+            square=self.square + sign * square,
+        )
+
+    def learn(self, design: Design) -> MapOfFeatures:
+        """The map with its law given the rows that it holds."""
+        count, (a, b) = self.weight_of_mean, STRENGTH
+        values, vectors = decomposed(self.gram, self.total, count)
+        have = PreparedFeatures(design, self.total, count, values, vectors, (a, b / design.size))
+        law = FeaturesLaw(self.free, self.centre, self.width, self.weight, have)
+        scatter, df = law.before
+        q = law.from_sums(with_level_out(have, self.apart, scatter + self.square, self.cross, df + self.rows))
+        found, root = law.expectation(q), vectors / np.sqrt(values + q.slopes.strength)
+        return self._replace(mean=found.mean, precision=found.precision, **q.slopes._asdict(), root=root)
+
+    def with_root(self) -> MapOfFeatures:
+        """The map with what coef varies by, given its strength and the rows that it holds."""
+        values, vectors = decomposed(self.gram, self.total, self.weight_of_mean)
+        return self._replace(root=vectors / np.sqrt(values + self.strength))
+
+    def prior_of(self, some: Design, seen: np.ndarray) -> NaturalRows:
+        """The prior, in the free columns, of rows with features `some`, of which those `seen` (m,) bool have entries.
+
+        The others are as unsure as the map, too.
+        """
+        mean = self.mean + some.times(self.coef)
+        apart = some.times(self.root) - (self.total @ self.root) / self.weight_of_mean
+        unsure = np.where(seen, 0.0, 1.0 / self.weight_of_mean + (apart**2).sum(axis=1))
+        share = 1.0 / (1.0 + unsure)
+        return share[:, None] * pack(self.precision)[None], share[:, None] * (mean @ self.precision)
+
+
+def map_of_fit(
+    free: np.ndarray, expected: tuple[np.ndarray, np.ndarray, float], found: ModeParameters, n_features: int
+) -> MapOfFeatures:
+    """The map that a fit has found of a mode, without any row; `expected` has centre and width (R,), and weight."""
+    (centre, width, weight), slopes = expected, found.slopes
+    if slopes is None:
+        raise ValueError("the fit found no map of the features of a mode")
+    F, D = n_features, int(free.sum())
+    return MapOfFeatures(
+        free=free,
+        centre=centre[free],
+        width=width[free],
+        weight=weight,
+        rows=0,
+        total=np.zeros(F),
+        gram=np.zeros((F, F)),
+        apart=np.zeros(D),
+        cross=np.zeros((F, D)),
+        square=np.zeros((D, D)),
+        mean=found.mean[free],
+        precision=found.precision[np.ix_(free, free)],
+        coef=slopes.coef[:, free],
+        strength=slopes.strength,
+        root=np.eye(F) / np.sqrt(slopes.strength),
+    )

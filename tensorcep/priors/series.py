@@ -137,6 +137,31 @@ class Clock(NamedTuple):
         read, raw = _read(labels, self.order)
         return raw / self.step if read == self.reads else np.full(len(labels), np.nan)
 
+    def with_times(self, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
+        """The axis with the times (q,) of new rows, which errors call by these labels.
+
+        One that has no time, or that of another row, or lies beyond a circle is refused.
+        """
+        if not np.isfinite(times).all():
+            bad = labels[int(np.argmin(np.isfinite(times)))]
+            fail_value(f"{what} needs labels that are times as those before them; got {bad!r}.")
+        both = np.append(self.times, times)
+        first = np.unique(both, return_index=True)[1]
+        if len(first) < len(both):
+            bad = labels[int(np.setdiff1d(np.arange(len(both)), first)[0]) - len(self.times)]
+            fail_value(f"{what} needs rows at times of their own; got {bad!r}, at the time of another row.")
+        if self.circle and not self.circle > float(both.max() - both.min()):
+            fail_value(f"{what} is cyclic; its labels must lie within one period, of {self.circle * self.step:g}.")
+        phases = self.phases
+        for time in times[self.phase_of(times) < 0].tolist():
+            phase = time % self.period
+            apart = np.abs(phases - phase)
+            if np.minimum(apart, self.period - apart).min() > SAME_PHASE:
+                phases = np.append(phases, phase)
+        if len(phases) > MOST_PHASES:
+            fail_value(f"{what} has {len(phases)} phases in its period, at most {MOST_PHASES} can be learned.")
+        return self._replace(times=both, phases=phases)
+
 
 def clock(series: Series, mode: Mode) -> Clock:
     """The axis of a mode.

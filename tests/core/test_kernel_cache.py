@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorcep.core import cpu
+from tensorcep.core import kernel_cache as cpu
 from tensorcep.core.kernel_cache import KEPT, PACKAGE, PREFIX, compiled_sources
 
 KERNEL = """

@@ -92,7 +92,7 @@ def test_free_columns_give_what_clamped_ones_do(rng, name, likelihood, shape, ki
     engine, (K, free) = ENGINES[name], SHAPES[shape]
     p, whole = structured(rng, K, likelihood, kind, free=free, precision=engine.precision)
     run, other = (fit(x, 6, method=engine.method, **engine.options) for x in (p, whole))
-    width = run.state.small.rank if hasattr(run.state, "small") else run.state.rows.eta.shape[1]
+    width = run.state.rows.eta.shape[1]
     assert width == p.free.sum(axis=1).max()
     assert run.posterior.rank == other.posterior.rank == whole.rank
     # of counts clamping costs digits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from helpers.cases import each
 from helpers.problems import build, cells, fit, means, settings_of
@@ -16,13 +18,10 @@ from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.entries.labels import Labels
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.priors.base import damped, per_row
-from tensorcep.priors.coupled import with_series
+from tensorcep.priors.base import Drift, ModePrior, Slopes, damped, per_row
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Mode, design
 from tensorcep.priors.graph import Graph, net
-from tensorcep.priors.laws import Drift, ModePrior, Slopes
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.regression import with_features
 from tensorcep.priors.series import Series, clock
 
 ENGINES = each(("method", "options"), [("cep", {}), ("cep", {"messages": "averaged"}), ("laplace", {})])
@@ -37,7 +36,7 @@ def known_problem(rng, R=1, likelihood="gaussian", seen=N, n=30):
     p = build(coords, y, (N, M), R, likelihood, noise=GammaNoise(1e12 * TAU, 1e12))
     whole = np.ones((2, R))
     lines = pack(np.stack([np.eye(R) / WIDTH**2] * 2)), np.full((2, R), CENTRE / WIDTH**2)
-    plain = LearnedPrior(*lines, CENTRE * whole, WIDTH * whole, whole > 0.0, strength=1e12)
+    plain = PriorByMode(*lines, CENTRE * whole, WIDTH * whole, whole > 0.0, strength=1e12)
     Lam = np.concatenate([np.zeros((N, R * (R + 1) // 2)), np.tile(pack(KNOWN * np.eye(R)), (M, 1))])
     eta = np.concatenate([np.zeros((N, R)), KNOWN * V])
     fixed = FixedRows((False, True), np.ones(N + M, dtype=bool), Lam, eta, np.zeros((1, N + M, R)))
@@ -51,7 +50,7 @@ def test_rows_with_features_are_a_ridge_regression(rng, method, options):
     X = rng.standard_normal((N, 2))
     described = np.arange(N) != 4
     X[~described] = 0.0
-    prior = with_features(p.prior, [design(X, described, ("a", "b")), None], (3e3, 3e3))
+    prior = replace(p.prior, designs=[design(X, described, ("a", "b")), None], feature_strength=(3e3, 3e3))
     posterior = fit(p._replace(prior=prior), 400, method=method, **options).posterior
     Z, lam = prior.designs[0].matrix, WIDTH**-2
     slopes = posterior.mode_prior.slopes[0]
@@ -95,17 +94,17 @@ def coupled_state(rng, kind, R, likelihood, method, options):
     """A state whose first mode is coupled at parameters that stay, and dense covariances (R, N, N) of its columns."""
     coords, y, V, p = known_problem(rng, R, likelihood)
     known, covariance = kind(rng, R)
-    prior = with_series(p.prior, [known, None])
+    prior = replace(p.prior, clocks=[known, None])
     p = p._replace(prior=prior)
     settings = settings_of(method, **{"anneal": 10_000, "anneal_power": 1.0, "damping": 0.0, **options})
     state = METHODS[method].init(p, settings, ThreadExecutor(1))
-    of = state.row_prior.axis(0)
+    of = state.own.prior.axis(0)
     scale, length = 0.5 + rng.random(R), of.lengths[np.arange(R) * 3 + len(of.lengths) // 2]
     modes = ModePrior(np.tile(rng.standard_normal(R), (2, 1)), np.stack([np.diag(scale)] * 2))
     modes = modes._replace(drifts=(Drift(length, np.zeros((0, R))), None))
-    lines = (per_row(part, p.shape) for part in (state.prior.Lam, state.prior.eta))
-    now = state.prior._replace(**dict(zip(("Lam", "eta"), lines, strict=True)))
-    state = state._replace(prior=now, joint=(state.row_prior.links(0, modes), None))
+    lines = (per_row(part, p.shape) for part in (state.hyper.now.Lam, state.hyper.now.eta))
+    now = state.hyper.now._replace(**dict(zip(("Lam", "eta"), lines, strict=True)))
+    state = state._replace(hyper=state.hyper._replace(now=now, joint=(state.own.prior.links(0, modes), None)))
     state.rows.Lam[:N], state.rows.eta[:N] = 0.0, 0.0
     state = with_joint_rows(state, 0, slice(0, N))
     refresh_rows(state.rows, 0, N + M, ThreadExecutor(1))
@@ -190,7 +189,7 @@ def test_columns_of_a_large_graph_keep_the_exact_means(rng, monkeypatch, method,
     S = np.linalg.inv(np.linalg.inv(K) + TAU * Z.T @ Z)
     wanted = S @ (np.linalg.solve(K, centre) + TAU * Z.T @ y)
     np.testing.assert_allclose(state.rows.mean[:N].ravel(), wanted, atol=1e-8)
-    assert (np.linalg.eigvalsh(unpack(state.prior.Lam[:N], 2)) > 0.0).all()
+    assert (np.linalg.eigvalsh(unpack(state.hyper.now.Lam[:N], 2)) > 0.0).all()
 
 
 def test_damping_goes_along_the_natural_slopes(rng):

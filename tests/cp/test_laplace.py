@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.laplace.method import LAPLACE
+from tensorcep.cp.laplace import LAPLACE
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -184,7 +184,9 @@ def test_laplace_posterior_is_prior_times_messages_that_are_never_negative(rng, 
     prior_Lam, prior_eta = p.prior.Lam, p.prior.eta
     if kind is not None:
         p = p._replace(
-            prior=LEARNED[kind](*p.prior[:2], np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool))
+            prior=LEARNED[kind](
+                p.prior.Lam, p.prior.eta, np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)
+            )
         )
     result = fit(p, 6, damping=0.3, anneal=2, **options)
     if kind is not None:

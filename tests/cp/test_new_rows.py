@@ -11,7 +11,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, drawn_rows, new_entries, new_rows
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 # Three columns, of which the last is clamped in the mode of the new rows.
@@ -19,7 +19,7 @@ FREE = np.array([True, True, False])
 OTHERS = np.array([[1.0, 0.2, 0.3], [0.4, 1.5, -0.5], [1.2, -0.3, 0.2]])
 PRECISION, NATURAL = np.array([[0.5, 0.1], [0.1, 0.4]]), np.array([0.2, -0.1])
 PRIOR = Natural(pack(PRECISION)[None], NATURAL[None])
-ZEROS = zero_inflated(get_likelihood("poisson"), Zeros())
+ZEROS = zero_inflated(get_likelihood("poisson"), ZeroInflation())
 CASES = [
     ("logit", [1.0, 1.0, 1.0], 1.0),
     ("probit", [1.0, -1.0, 1.0], 1.0),

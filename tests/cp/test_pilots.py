@@ -196,7 +196,7 @@ def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, m
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
     np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
     assert one.state.held.beside[0] == 0.0  # no pair of modes is left over
-    assert one.state.chains.factors.shape[2] <= 3  # of the CP component alone
+    assert one.state.rows.shape[2] <= 3  # of the CP component alone
     assert one.posterior.rank == plan.problem.rank
     first, clamped = plan.problem.entries.offsets, ~plan.problem.free
     for k in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from helpers.cases import each
@@ -33,7 +34,7 @@ def learning(rng, kind, likelihood="gaussian", K=3, R=2, n=60, strength=1.0, **h
     precision = (R if kind == "learned" else 1.0) / WIDTH**2
     p = build(coords, y, p.shape, R, likelihood, Prior([CENTRE] * K, [precision] * K), p.start, NOISE)
     whole = np.ones((K, R))
-    prior = LEARNED[kind](*p.prior[:2], CENTRE * whole, WIDTH * whole, whole > 0.0, strength=strength)
+    prior = LEARNED[kind](p.prior.Lam, p.prior.eta, CENTRE * whole, WIDTH * whole, whole > 0.0, strength=strength)
     return coords, y, p._replace(prior=prior)
 
 
@@ -77,7 +78,7 @@ def test_bound_with_a_learned_prior_never_falls(rng, method, likelihood, kind, a
 def test_a_prior_of_the_prior_without_width_leaves_the_fixed_one(rng, method, likelihood, kind):
     # more digits are lost where Normal-Wisharts are compared, and an ARD prior starts weaker
     _, _, p = learning(rng, kind, likelihood, strength=1e7 if kind == "learned" else 1e10)
-    tight, fixed = (fit(q, 6, method=method) for q in (p, p._replace(prior=FixedPrior(*p.prior[:2]))))
+    tight, fixed = (fit(q, 6, method=method) for q in (p, p._replace(prior=FixedPrior(p.prior.Lam, p.prior.eta))))
     assert fixed.posterior.mode_prior is None
     np.testing.assert_allclose(tight.trace["lower_bound"], fixed.trace["lower_bound"], rtol=1e-5)
     np.testing.assert_allclose(tight.posterior.eta, fixed.posterior.eta, rtol=1e-5, atol=1e-5)
@@ -93,7 +94,7 @@ def test_rows_without_entries_have_the_learned_prior_and_teach_it_nothing(rng, m
     )
     Lam, eta = natural_prior(Prior([CENTRE] * 3, [unpack(p.prior.Lam, 2)[0]] * 3), bigger, 2)
     empty = build(coords, y, bigger, 2, likelihood, Prior([0.0] * 3, [1.0] * 3), start, NOISE)
-    empty = empty._replace(prior=p.prior._replace(Lam=Lam, eta=eta))
+    empty = empty._replace(prior=replace(p.prior, Lam=Lam, eta=eta))
     one, other = (fit(q, 6, method=method) for q in (p, empty))
     np.testing.assert_allclose(other.trace["lower_bound"], one.trace["lower_bound"], rtol=1e-10)
     prior = other.posterior.mode_prior

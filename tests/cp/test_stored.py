@@ -12,7 +12,6 @@ from helpers import problems
 from helpers.cases import each
 
 from tensorcep.core.arrays import Scratch, on_scratch
-from tensorcep.cp.meanfield import stored
 from tensorcep.cp.messages import sites
 from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
@@ -21,6 +20,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.gaussian import gaussian_about
+from tensorcep.likelihoods.parameters import base, dispersion
 
 SHAPES = {2: (50, 40), 3: (40, 30, 20), 4: (9, 8, 7, 6)}
 
@@ -30,7 +30,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many pieces of few entries as many entries would have."""
     monkeypatch.setattr(memmap, "PIECE", 4 * LANES)
     monkeypatch.setattr(memmap, "READ", 100)
-    monkeypatch.setattr(stored, "BLOCKS", 7)
+    monkeypatch.setattr(memmap, "BLOCKS", 7)
     monkeypatch.setattr(sites, "BLOCKS", 7)
 
 
@@ -65,7 +65,9 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
     for late in (None, np.array([700, 3, 40])):
         for values in (False, True):
             one = entries_by_row(memory.entries, late, values)
-            other = memmap.by_row_stored(scratch.entries, late, values)
+            other = memmap.by_row_of(scratch, late, values)
+            stored = memmap.StoredTargets(other.value, memmap.offset_of_values(scratch.likelihood))
+            other = other._replace(value=stored.at(0, len(other.value)))
             for name in EntriesByRow._fields:
                 assert same(getattr(one, name), getattr(other, name)), name
     assert on_scratch(scratch.entries.y)
@@ -93,17 +95,17 @@ def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.
     problem = problems.build(coords, y, shape, 2, "negbinomial")
     values = rng.random(problem.entries.y.shape)
     for mode in (None, 1):
-        learned = parameters.learned_parameter(problem, PGVB(dispersion_mode=mode))
-        assert learned is not None
+        learned: Any = parameters.parameters_of(problem, PGVB(dispersion_mode=mode))[0]
         groups, used = learned.groups, problem.entries.weight > 0
         pairs = np.stack([groups.of_entry[used], problem.entries.y[used]])
         expected, times = np.unique(pairs, axis=1, return_counts=True)
         sums = np.bincount(groups.of_entry.ravel(), values.ravel(), minlength=groups.size)
         with monkeypatch.context() as patch:
-            patch.setattr(parameters, "LINES", 7)
+            patch.setattr(base, "LINES", 7)
+            patch.setattr(dispersion, "LINES", 7)
             assert same(groups.totals(lambda at: values[at]), sums)
             assert same(
-                parameters.distinct_counts(learned, problem),
+                learned.with_observations(problem.entries.y, problem.entries.weight).counts,
                 (expected[0].astype(int), expected[1], times.astype(float)),
             )
 

@@ -16,12 +16,12 @@ from sklearn.base import clone
 import tensorcep as tc
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles
-from tensorcep.cp.model.parameters import ENOUGH_OF_ROW, groups_of, sampled_entries
+from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
-from tensorcep.cp.workers.host import _why_not
+from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.base import Gamma
+from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
 from tensorcep.likelihoods.parameters.dispersion import first_pool, law_of_dispersion, pooled, told
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, log_evidence
 
@@ -163,9 +163,9 @@ def test_the_common_law_is_the_most_likely_one_and_laws_move_with_it():
 def test_a_row_of_many_entries_is_known_by_some_and_one_of_few_by_all(rng):
     coords = np.stack([np.repeat([0, 1], [3000, 40]), rng.integers(0, 9, 3040)], axis=1)
     p = build(coords, np.ones(3040), (2, 9), 1, "negbinomial")
-    index = sampled_entries(p, groups_of(p, 0))
+    index = groups_of(p, 0).sample(3040)
     assert np.bincount(groups_of(p, 0).of_entry.ravel()[index]).tolist() == [ENOUGH_OF_ROW, 40]
-    assert len(sampled_entries(p, groups_of(p, None))) == 3040
+    assert len(groups_of(p, None).sample(3040)) == 3040
 
 
 def test_predictions_of_unknown_rows_are_mixed_over_the_common_law():

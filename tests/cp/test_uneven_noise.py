@@ -14,25 +14,31 @@ from sklearn.base import clone
 from tensorcep import CPRegressor, Series, load
 from tensorcep.core.random import generator
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
-from tensorcep.cp.gibbs.state import _draw_factors_of_rows, even_draws
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, GroupSums, log_evidence, sums_of_squares
+from tensorcep.likelihoods.parameters.scale_mixture import (
+    ALPHAS,
+    FactorDraw,
+    GroupSums,
+    draw_factors_of_groups,
+    log_evidence,
+    sums_of_squares,
+)
 
 GAUSSIAN = get_likelihood("gaussian")
 PRIOR = (0.5, 0.3)
 MODES = each("mode", [None, 0, 2])
 
 
-def chain_of_noise(groups, p, bug=0.0, n=1300):
+def chain_of_noise(groups, bug=0.0, n=1300):
     """Draws of log precision, shape and log of the first factor, residuals fixed."""
-    uneven, out = even_draws(p, 1, 1.0, False), np.empty((n, 3))
+    state, out = FactorDraw.even(np.ones(5), 1.0, 5), np.empty((n, 3))
     seen = groups._replace(n=groups.n + bug)
     for sweep in range(n):
-        _draw_factors_of_rows(0, uneven, seen, PRIOR, generator(0, 4, sweep))
-        out[sweep] = np.log(uneven.own[0]), np.log(ALPHAS[uneven.place[0]]), np.log(uneven.factor[0, 0])
+        state = draw_factors_of_groups(state, seen, PRIOR, generator(0, 4, sweep))
+        out[sweep] = np.log([state.own, state.alpha, state.factor[0]])
     return out[100:]
 
 
@@ -55,13 +61,12 @@ def exact_noise(groups):
     return float((mass * grid).sum()), float((mass.sum(axis=1) * np.log(ALPHAS)).sum())
 
 
-def test_draws_of_precision_and_shape_of_rows_have_their_exact_law(rng):
-    p = problem(rng, 3, 1)[2]._replace(uneven=Uneven(0))
+def test_draws_of_precision_and_shape_of_rows_have_their_exact_law():
     groups = GroupSums(np.array([3.0, 6.0, 2.0, 8.0, 5.0]), np.array([9.0, 1.0, 4.0, 20.0, 0.5]))
-    draws, exact = chain_of_noise(groups, p), exact_noise(groups)
+    draws, exact = chain_of_noise(groups), exact_noise(groups)
     error = draws[:, :2].reshape(30, -1, 2).mean(axis=1).std(axis=0) / np.sqrt(30)
     assert (np.abs(draws[:, :2].mean(axis=0) - exact) < 5.0 * error + 1e-3).all()
-    planted = chain_of_noise(groups, p, bug=1.0)[:, :2].mean(axis=0)  # an entry too many in every row
+    planted = chain_of_noise(groups, bug=1.0)[:, :2].mean(axis=0)  # an entry too many in every row
     assert np.abs(planted - exact)[0] > 6.0 * error[0]
 
 

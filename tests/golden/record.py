@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.cpu import target
+from tensorcep.core.kernel_cache import target
 
 FOLDER = Path(__file__).parent / "record"
 # Numbers of an array that are kept beside its hash; how far they may be on another kind of machine.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from helpers.problems import settings_of
 from helpers.samplers import (
@@ -23,8 +25,7 @@ from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.priors.coupled import with_series
-from tensorcep.priors.laws import ModePrior
+from tensorcep.priors.base import ModePrior
 
 
 def process_covariance(of, times, length):
@@ -66,14 +67,14 @@ def coupled_z(free, known, of, column, n):
         rows, theta = direct_rows(free, of, column, rng), rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(along_the_axis(rows, theta, new_data("gaussian", rows, theta, rng)))
     threads, options = ThreadExecutor(1), settings_of("gibbs", 200, burn_in=0, n_chains=1)
-    prior, by_turns = with_series(learned_prior(free), [known, None, None]), []
+    prior, by_turns = replace(learned_prior(free), clocks=[known, None, None]), []
     for sweep in range(n):
         y = new_data("gaussian", rows, theta, rng)
         entries, likelihood = pack_entries(COORDS, y, SHAPE), get_likelihood("gaussian")
         p = Problem(entries, SHAPE, free.shape[1], likelihood, prior, rows, GammaNoise(*THETA_PRIOR), sweep)
         state = samplers.GIBBS.init(p._replace(free=None if free.all() else free), options, threads)
-        state.chains.theta[:] = theta
+        state = state.with_theta(np.full(state.theta.shape, theta))
         state, _ = samplers.GIBBS.step(state, p._replace(free=None if free.all() else free), options, threads)
-        rows, theta = state.chains.factors[0].copy(), float(state.chains.theta[0, 0])
+        rows, theta = state.rows[0].copy(), float(state.theta[0, 0])
         by_turns.append(along_the_axis(rows, theta, y))
     return z_of_means(found, by_turns)

@@ -12,8 +12,7 @@ from helpers.problems import fit, problem
 
 from tensorcep.core.packing import pack
 from tensorcep.kernels import lanes
-from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
-from tensorcep.kernels.rank_update import add_outer_products, padded
+from tensorcep.kernels.rank_update import add_outer_products, padded, times_narrow, transposed_times_narrow
 from tensorcep.kernels.rows import row_moments, scatter_add
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.solvers.chain import eliminate, marginals_back, nothing_before

@@ -116,5 +116,7 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, y, shape, R, likelihood, Prior(list(mean), list(precision)), start, NOISE)
     if kind is not None:
-        p = p._replace(prior=LEARNED[kind](*p.prior[:2], mean, np.full(free.shape, 0.8), free, strength=3.0))
+        p = p._replace(
+            prior=LEARNED[kind](p.prior.Lam, p.prior.eta, mean, np.full(free.shape, 0.8), free, strength=3.0)
+        )
     return p._replace(free=free), p

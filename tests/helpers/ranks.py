@@ -62,13 +62,13 @@ def rank_z(simulate, statistics, likelihood="gaussian", n=90, sweeps=SWEEPS, **g
         p = Problem(entries, SHAPE, R, get_likelihood(likelihood), drawn.prior, drawn.rows, noise, seed)
         p = p._replace(uneven=drawn.uneven)
         state = METHODS[method].init(p, options, threads)
-        state.chains.factors[:] = drawn.rows
-        state.chains.theta[:] = drawn.theta
-        for c in range(CHAINS if state.f.size else 0):
-            state.f[c] = latent_of_chain(state.chains, c, p, threads)
+        state.rows[:] = drawn.rows
+        state = state.with_theta(np.broadcast_to(drawn.theta, state.theta.shape))
+        for c in range(CHAINS if state.own.f.size else 0):
+            state.own.f[c] = latent_of_chain(state, c, p, threads)
         for _ in range(sweeps):
             state, _ = METHODS[method].step(state, p, options, threads)
-        each = zip(state.chains.factors, state.chains.theta, strict=True)
+        each = zip(state.rows, state.theta, strict=True)
         found = np.array([statistics(rows, theta, drawn.y) for rows, theta in each])
         ranks.append((found < statistics(drawn.rows, drawn.theta, drawn.y)).sum(axis=0))
     levels = np.arange(CHAINS + 1.0)

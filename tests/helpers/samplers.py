@@ -17,8 +17,8 @@ from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
+from tensorcep.priors.base import ModePrior
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
-from tensorcep.priors.laws import ModePrior
 
 SHAPE = (3, 2, 2)
 COORDS = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0], [2, 1, 1], [0, 0, 1], [1, 1, 1]])
@@ -120,13 +120,14 @@ def chained(method, options, name, n, rng, free, learned, extent):
         )
         p = p._replace(free=None if free.all() else free)
         state = method.init(p, options, threads)
-        state.chains.theta[:] = theta
-        if state.around is not None:  # what proposals are made of must not be made of the present rows
-            state.around.mean[:], state.around.variance[:] = AROUND
-            state = state._replace(chains=state.chains._replace(sweeps=LATE))
+        state = state.with_theta(np.full(state.theta.shape, theta))
+        around = state.own.around
+        if around is not None:  # what proposals are made of must not be made of the present rows
+            around.mean[:], around.variance[:] = AROUND
+            state = state._replace(sweeps=LATE)
         state, _ = method.step(state, p, options, threads)
-        rows = state.chains.factors[0].copy()
-        theta = float(state.chains.theta[0, 0])
+        rows = state.rows[0].copy()
+        theta = float(state.theta[0, 0])
         if parameter is None:  # keep the two laws comparable
             theta = rng.gamma(THETA_PRIOR[0]) / THETA_PRIOR[1]
         found.append(statistics(rows, theta, y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.kernels.digest import digest
+from tensorcep.kernels.sorting import digest
 
 
 def of(values: np.ndarray) -> int:

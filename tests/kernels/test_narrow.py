@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.kernels.narrow import times_narrow, transposed_times_narrow
+from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 
 
 @each("n", [0, 1, 7, 8, 131])

@@ -9,10 +9,15 @@ from scipy.special import gammaln
 
 from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
+from tensorcep.likelihoods import LIKELIHOODS
 from tensorcep.likelihoods.parameters.base import Gamma
-
-COUNTING = get_likelihood("negbinomial").parameter.counting
+from tensorcep.likelihoods.parameters.dispersion import (
+    DispersionLaw,
+    DispersionParameter,
+    draw_tables,
+    expected_tables,
+    softplus,
+)
 
 
 def test_likelihoods_say_what_is_learned_of_them():
@@ -46,33 +51,33 @@ def test_tables_of_counts_are_drawn_with_their_expected_number():
     y, r = 9.0, 1.7
     shape = (2000, LANES)
     tables = np.empty(shape)
-    COUNTING.draw_tables(0, 2000, np.full(shape, y), np.ones(shape), np.full(shape, r), (1, 2, 3), tables, new_stream())
+    draw_tables(0, 2000, np.full(shape, y), np.ones(shape), np.full(shape, r), (1, 2, 3), tables, new_stream())
     wanted = sum(r / (r + n) for n in range(9))
-    assert COUNTING.tables(np.array([y]), np.array([r]))[0] == pytest.approx(wanted, rel=1e-12)
+    assert expected_tables(np.array([y]), np.array([r]))[0] == pytest.approx(wanted, rel=1e-12)
     assert abs(tables.mean() - wanted) < 6.0 * tables.std() / np.sqrt(tables.size)
 
 
 def test_softplus_of_a_known_value_is_a_special_case_of_the_expected_one():
     f = np.linspace(-30.0, 30.0, 13)
-    np.testing.assert_allclose(COUNTING.softplus(f), np.log1p(np.exp(f)), rtol=1e-12)
-    np.testing.assert_allclose(COUNTING.softplus(f, f * f), COUNTING.softplus(f), rtol=1e-12, atol=1e-14)
-    spread = COUNTING.softplus(f, f * f + 1.0)
-    assert (spread > COUNTING.softplus(f)).all()
+    np.testing.assert_allclose(softplus(f), np.log1p(np.exp(f)), rtol=1e-12)
+    np.testing.assert_allclose(softplus(f, f * f), softplus(f), rtol=1e-12, atol=1e-14)
+    spread = softplus(f, f * f + 1.0)
+    assert (spread > softplus(f)).all()
 
 
 def test_every_round_of_the_expected_update_raises_the_bound():
     """With known latent values the bound in the law of r alone is that of a coordinate ascent."""
-    parameter, prior = get_likelihood("negbinomial").parameter, (1.0, 0.3)
+    prior = (1.0, 0.3)
     y, f = np.array([0.0, 3.0, 11.0, 1.0]), np.array([0.2, -0.4, 0.9, 0.1])
     counts = np.zeros(4, dtype=np.int64), y, np.ones(4)
-    rate = np.array([COUNTING.softplus(f).sum()])
+    rate, parameter = np.array([softplus(f).sum()]), DispersionParameter(prior, counts=counts)
 
     def bound(law):
-        return parameter.bound_of_counts(prior, law, counts) - float(rate[0] * law.mean[0])
+        return parameter.bound(DispersionLaw(law, None)) - float(rate[0] * law.mean[0])
 
     laws = [Gamma(np.array([1.0]), np.array([2.0]))]
     for _ in range(3):
-        laws.append(parameter.law_of_counts(prior, laws[-1], rate, counts))
+        laws.append(parameter.law_of_counts(DispersionLaw(laws[-1], None), rate))
     bounds = [bound(law) for law in laws]
     assert bounds[1] > bounds[0]
     assert (np.diff(bounds) > -1e-9).all()

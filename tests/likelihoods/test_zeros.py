@@ -9,7 +9,7 @@ from scipy.integrate import quad
 
 from tensorcep.cp.posterior.components import EntryTheta, joined
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.parameters.zero_inflation import Beta, Zeros, presence, weigh, with_zeros
+from tensorcep.likelihoods.parameters.zero_inflation import Beta, ZeroInflation, presence, with_zeros
 from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 R, SHARE, F = 1.7, 0.3, 0.8
@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("name", KINDS)
 
 
 def record(name, *lines):
-    return zero_inflated(get_likelihood(name), Zeros()).by_component(np.array(lines or [(R, SHARE)]))
+    return zero_inflated(get_likelihood(name), ZeroInflation()).by_component(np.array(lines or [(R, SHARE)]))
 
 
 @EVERY
@@ -66,8 +66,8 @@ def test_draws_have_the_mass(name):
 
 
 def test_given_dispersion_is_kept_whatever_stands_beside_the_share():
-    given = get_likelihood("negbinomial")._replace(default_theta=R, parameter=None)
-    found = zero_inflated(given, Zeros()).by_component(np.array([[99.0, SHARE]]))
+    given = get_likelihood("negbinomial")._replace(default_theta=R, parameters=())
+    found = zero_inflated(given, ZeroInflation()).by_component(np.array([[99.0, SHARE]]))
     np.testing.assert_array_equal(
         found.logpdf([0.0, 4.0], [F, F], [0.1, 0.1], [0.0, 0.0]),
         record("negbinomial").logpdf([0.0, 4.0], [F, F], [0.1, 0.1], [0.0, 0.0]),
@@ -82,7 +82,8 @@ def test_presence_is_bayes_rule_and_the_bound_is_tight_at_a_known_share():
     np.testing.assert_allclose(presence(y, log_mass, SHARE), present)
     # as much certainty as makes the law a number; f = 1, E[f^2] = 2: weight 0.4 and target 0.7 leave the constant
     parts = np.full(3, 0.4), np.full(3, 0.7), np.zeros(3), log_mass - 0.7 + 0.4
-    found = weigh(y, (np.ones(3), np.full(3, 2.0)), Beta(1e9 * SHARE, 1e9 * (1.0 - SHARE)), parts)
+    law = Beta(1e9 * SHARE, 1e9 * (1.0 - SHARE))
+    found = ZeroInflation().weigh_expected(law, y, (np.ones(3), np.full(3, 2.0)), parts)
     np.testing.assert_allclose(found, present, rtol=1e-6)
     np.testing.assert_allclose(parts[0], 0.4 * present, rtol=1e-6)
     np.testing.assert_allclose(parts[3] + parts[1] - parts[0], np.log(whole), rtol=1e-6)  # the log evidence of each

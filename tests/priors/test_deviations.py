@@ -7,12 +7,10 @@ import pytest
 
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import ou_process
-from tensorcep.priors.deviations import drawn, moments
+from tensorcep.priors.deviations import Deviations, drawn, joined_deviations, moments
 from tensorcep.priors.features import Mode
-from tensorcep.priors.laws import Deviations, joined_deviations
-from tensorcep.priors.ou_process import axis, links, sums, table
+from tensorcep.priors.ou_process import axis, table
 from tensorcep.priors.series import Series, clock
-from tensorcep.priors.solvers import chain
 
 TIMES = np.array([0.0, 1.0, 2.5, 4.0, 9.0])
 ROW, TIME = np.array([0, 0, 0, 0, 2, 2, 3]), np.array([0.0, 1.0, 2.5, 9.0, 1.0, 4.0, 2.5])
@@ -48,14 +46,14 @@ def told(rng):
 
 def links_of_law(of):
     at = np.where(np.isclose(of.lengths, LAW[1]), LAW[0], 0.0)[:, None]
-    return links(of, at, 0.0 * at[:, None], np.zeros(1))
+    return of.joint(at, 0.0 * at[:, None], np.zeros(1))
 
 
 def test_pairs_have_the_moments_of_dense_processes(rng, monkeypatch):
     monkeypatch.setattr("tensorcep.priors.ou_process.lengths_of", lambda *_: np.array([LAW[1], 7.0]))
     Lam, eta, mean, cov = told(rng)
     of = axis(clock_of_pairs(), np.ones(7, dtype=bool))
-    found = chain.marginals(links_of_law(of), Lam[:, None].copy(), eta[:, None])
+    found = links_of_law(of).marginals(Lam[:, None].copy(), eta[:, None])
     np.testing.assert_allclose(found.mean[:, 0], mean[:7], atol=1e-8)
     np.testing.assert_allclose(found.cov[:, 0], np.diag(cov)[:7], atol=1e-8)
     at = of_pairs(found.mean.T, found.cov.T)
@@ -108,7 +106,7 @@ def test_gaps_among_groups_are_filled_group_by_group(rng):
 def test_table_of_pairs_is_the_evidence_of_dense_processes_about_zero(rng):
     of = axis(clock_of_pairs("auto"), np.ones(7, dtype=bool))
     u, rate = rng.standard_normal((7, 1)), np.array([0.4])
-    known = table(of, sums(of, u), rate)
+    known = table(of, of.sums(u), rate)
     for i, length in enumerate(of.lengths):
         K = np.eye(7) if length == 0.0 else kernel(ROW, TIME, 1.0, length)
         square = u[:, 0] @ np.linalg.solve(K, u[:, 0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +13,10 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import regression
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Features, Mode, design, designed, warn_of_rows_without
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.normal_wishart import MEAN_ROWS, LearnedPrior, draw_root
-from tensorcep.priors.regression import with_features
+from tensorcep.priors.normal_wishart import MEAN_ROWS, draw_root
 
 FEW_OR_MANY = pytest.mark.parametrize("most_direct", [2000, 0])
 STRONG, STRENGTH = 10.0, (4.0, 4.0)
@@ -24,8 +26,9 @@ def prior_of(X, D, seen=None, centre=0.3, width=0.7, strong=1.0, strength=regres
     """The prior of the only mode, of D columns, given which rows have entries."""
     X = np.asarray(X) if not sparse.issparse(X) else X
     nothing, whole = np.zeros((0, D)), np.ones((1, D))
-    plain = LearnedPrior(nothing, nothing, centre * whole, width * whole, whole > 0.0, strong)
-    found = with_features(plain, [design(X, np.ones(X.shape[0], dtype=bool), ("x",) * X.shape[1])], strength)
+    plain = PriorByMode(nothing, nothing, centre * whole, width * whole, whole > 0.0, strong)
+    of = design(X, np.ones(X.shape[0], dtype=bool), ("x",) * X.shape[1])
+    found = replace(plain, designs=[of], feature_strength=strength)
     return found.for_rows([np.ones(X.shape[0], dtype=bool) if seen is None else seen])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,13 +14,11 @@ from scipy.stats import multivariate_t
 from tensorcep.core.packing import pack, unpack
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import gmrf
-from tensorcep.priors.base import Coupled
-from tensorcep.priors.coupled import expected, sums_of, with_series
+from tensorcep.priors.base import Coupled, Drift, ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Mode
 from tensorcep.priors.gmrf import check_graph, field
 from tensorcep.priors.graph import Graph, net, warn_of_nodes
-from tensorcep.priors.laws import Drift, ModePrior
-from tensorcep.priors.normal_wishart import LearnedPrior
 from tensorcep.priors.ou_process import table
 
 N = 14
@@ -46,7 +46,7 @@ def some_bonds(of, rng, D=2):
     at = (np.arange(len(of.lengths))[:, None] == which) * scale
     covs = [covariance(of.clock, of.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
     modes = ModePrior(mean[None], np.diag(scale)[None], drifts=(Drift(of.lengths[which], np.zeros((0, D))),))
-    return gmrf.bonds(of, at, (at * mean)[:, None], np.zeros(D)), covs, mean, modes
+    return of.joint(at, (at * mean)[:, None], np.zeros(D)), covs, mean, modes
 
 
 def dense(covs, mean, Lam, eta):
@@ -75,7 +75,7 @@ def test_field_is_that_of_dense_matrices_and_its_table_their_evidence(rng, seen)
     assert of.place.tolist() == np.flatnonzero(seen).tolist()
     n, rate = len(of.place), np.array([0.3, 0.7])
     u = rng.standard_normal((n, 2))
-    known = table(of, sums_of(of, u), rate)
+    known = table(of, of.sums(u), rate)
     for i, length in enumerate(of.lengths):
         cov = covariance(of.clock, length)[np.ix_(seen, seen)]
         np.testing.assert_allclose(np.diag(cov), 1.0)
@@ -96,7 +96,7 @@ def test_rows_have_the_moments_of_a_dense_gaussian(rng):
     prior, covs, mean, _ = some_bonds(of, rng)
     Lam, eta = told(rng, N)
     exact, cov, log_z = dense(covs, mean, Lam, eta)
-    found = gmrf.marginals(prior, pack(Lam), eta)
+    found = prior.marginals(pack(Lam), eta)
     np.testing.assert_allclose(found.mean, exact, atol=1e-8)
     np.testing.assert_allclose(unpack(found.cov, 2), [cov[t, :, t] for t in range(N)], atol=1e-8)
     cross = [np.diag(cov[a, :, b]) for a, b in zip(*of.pairs, strict=True)]
@@ -105,7 +105,7 @@ def test_rows_have_the_moments_of_a_dense_gaussian(rng):
     whole, variance = np.einsum("nd,nd->", eta, found.mean), found.cov[:, [0, 2]]
     whole -= 0.5 * np.einsum("nde,nde->", Lam, unpack(found.cov, 2) + found.mean[:, :, None] * found.mean[:, None])
     whole += 0.5 * (found.mean.size * (1.0 + np.log(2.0 * np.pi)) - found.log_det)
-    whole += expected(prior).expected(found.mean, variance, found.cross)
+    whole += of.chained(prior).expected(found.mean, variance, found.cross)
     constant = sum(-np.linalg.slogdet(c)[1] - m * m * np.linalg.inv(c).sum() for c, m in zip(covs, mean, strict=True))
     assert whole + 0.5 * constant == pytest.approx(log_z, abs=1e-8)
 
@@ -117,7 +117,7 @@ def errors_of_draws(rng):
     Lam, eta = told(rng, N)
     Lam[3] = 0.0  # a row of which entries say nothing
     exact, cov, _ = dense(covs, mean, Lam, eta)
-    draws = np.array([gmrf.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
+    draws = np.array([prior.draw(pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
     cov = cov.reshape(2 * N, -1)
     scale = np.sqrt(np.diag(cov))
     of_mean = np.abs((draws.mean(axis=0) - exact.ravel()) / scale).max() * np.sqrt(4000)
@@ -144,7 +144,7 @@ def test_columns_by_themselves_have_the_exact_means(rng, monkeypatch):
     prior, covs, mean, _ = some_bonds(of, rng)
     Lam, eta = told(rng, N)
     monkeypatch.setattr(gmrf, "MOST_BOND_WORK", 0.0)
-    found = gmrf.marginals(prior, pack(Lam), eta)
+    found = prior.marginals(pack(Lam), eta)
     np.testing.assert_allclose(found.mean, dense(covs, mean, Lam, eta)[0], atol=1e-8)
     for d, cov in enumerate(covs):  # the best law of a column by itself has its conditional precision
         own = np.linalg.inv(np.linalg.inv(cov) + np.diag(Lam[:, d, d]))
@@ -163,9 +163,9 @@ def test_rows_without_entries_have_their_conditional_law(rng, monkeypatch, most)
     Lam, eta = (part * seen.reshape(-1, *(part.ndim - 1) * [1]) for part in told(rng, N))
     exact, cov, _ = dense(covs, mean, Lam, eta)
     out = np.setdiff1d(np.arange(N), of.place)
-    found = gmrf.marginals(prior, pack(Lam)[of.place], eta[of.place])
+    found = prior.marginals(pack(Lam)[of.place], eta[of.place])
     np.testing.assert_allclose(found.mean, exact[of.place], atol=1e-8)
-    means, packed = gmrf.gap_moments(of, modes, 0, found.told)
+    means, packed = of.unseen(modes, 0, None, None, None, found.told)
     np.testing.assert_allclose(means, exact[out], atol=1e-8)
     np.testing.assert_allclose(unpack(packed, 2), [cov[t, :, t] for t in out], atol=1e-8)
     rows = np.repeat(rng.standard_normal((1, N, 2)), 6000, axis=0)
@@ -203,12 +203,12 @@ def test_a_path_and_a_ring_have_their_closed_forms():
 
 def test_bound_of_known_rows_is_their_evidence(rng):
     full = np.ones((1, 2), dtype=bool)
-    plain = LearnedPrior(np.ones((1, 3)), np.zeros((1, 2)), np.full((1, 2), 0.3), np.full((1, 2), 0.7), full)
-    prior, u = with_series(plain, [net_of()]).for_rows([np.ones(N, dtype=bool)]), rng.standard_normal((N, 2))
+    plain = PriorByMode(np.ones((1, 3)), np.zeros((1, 2)), np.full((1, 2), 0.3), np.full((1, 2), 0.7), full)
+    prior, u = replace(plain, clocks=[net_of()]).for_rows([np.ones(N, dtype=bool)]), rng.standard_normal((N, 2))
     of = prior.axis(0)
     q = prior.learn([u], [np.zeros((2, 2))], [Coupled(np.zeros((N, 2)), np.zeros((len(of.left), 2)))])
-    known = table(of, sums_of(of, u - 0.3), of.shape * np.full(2, 0.49))
-    total = q.drifts[0].chained.expected(u) + prior.bound(q)
+    known = table(of, of.sums(u - 0.3), of.shape * np.full(2, 0.49))
+    total = q[0].chained.expected(u) + prior.bound(q)
     assert total == pytest.approx(float(known.log_sum.sum()), abs=1e-9)
 
 
@@ -219,7 +219,7 @@ def test_names_and_order_of_rows_do_not_matter(rng):
     u = rng.standard_normal((len(one.place), 2))
     v = np.empty((N, 2))
     v[order[one.place]] = u
-    for found, other in zip(sums_of(one, u), sums_of(two, v[two.place]), strict=True):
+    for found, other in zip(one.sums(u), two.sums(v[two.place]), strict=True):
         np.testing.assert_allclose(found, other, rtol=1e-9)
     np.testing.assert_allclose(one.log_det, two.log_det, atol=1e-8)
 

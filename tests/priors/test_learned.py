@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,8 @@ from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors import LEARNED
 from tensorcep.priors.ard import ARD_SHAPE
-from tensorcep.priors.base import damped, per_row
+from tensorcep.priors.base import ModePrior, damped, per_row
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.laws import ModePrior
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 
 EVERY_KIND = pytest.mark.parametrize("kind", LEARNED)
@@ -57,7 +57,7 @@ def test_normal_wishart_is_the_posterior_density(rng):
     """log p(rows | mu, Lam) + log prior - log posterior is the same constant at every (mu, Lam)."""
     learned = prior_of(R=2, mean=0.3, scale=0.7)
     rows = 0.5 + rng.standard_normal((6, 2))
-    found = learned.posterior(0, rows, no_cov([rows])[0])
+    found = learned.laws[0].posterior(rows, no_cov([rows])[0])
 
     def log_nw(mu, Lam, mean, count, df, scatter):
         density = wishart.logpdf(Lam, df, np.linalg.inv(scatter))
@@ -75,7 +75,7 @@ def test_normal_wishart_is_the_posterior_density(rng):
 def test_normal_wishart_counts_the_covariance_of_the_rows(rng):
     """Expected rows give the average, over draws of the rows, of what draws give (the scatter is quadratic in them)."""
     (mean, *_), (cov, *_) = random_moments(rng)
-    found = prior_of().posterior(0, mean, cov.sum(axis=0))
+    found = prior_of().laws[0].posterior(mean, cov.sum(axis=0))
     roots = np.linalg.cholesky(cov + 1e-12 * np.eye(2))
     scatter = np.eye(2) + sum(np.outer(m, m) + r @ r.T for m, r in zip(mean, roots, strict=True))
     total = mean.sum(axis=0)
@@ -107,7 +107,7 @@ def test_learned_prior_without_rows_is_finite_and_at_the_centre(kind):
 def test_learned_prior_leaves_columns_that_are_not_free_alone(rng, kind):
     means, covs = random_moments(rng, R=3)
     free = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=bool)
-    learned = prior_of(kind, R=3)._replace(free=free)
+    learned = replace(prior_of(kind, R=3), free=free)
     now = ModePrior(np.full((3, 3), 1.5), np.tile(7.0 * np.eye(3), (3, 1, 1)))
     for prior in (expected_prior(learned, now, means, summed(covs)), learned.draw(now, means, rng)):
         np.testing.assert_array_equal(prior.mean[~free], 1.5)
@@ -153,7 +153,7 @@ def test_damped_prior_moves_in_natural_parameters():
 
 def learning(p, kind="learned", scale=1.0):
     return p._replace(
-        prior=prior_of(kind, len(p.shape), p.rank, scale=scale)._replace(Lam=p.prior.Lam, eta=p.prior.eta)
+        prior=replace(prior_of(kind, len(p.shape), p.rank, scale=scale), Lam=p.prior.Lam, eta=p.prior.eta)
     )
 
 
@@ -196,13 +196,13 @@ def test_cep_learns_nothing_while_it_anneals(rng):
     state = CEP.init(learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
     for sweep in range(3):
         state, _ = CEP.step(state, learning(p), settings_of("cep", anneal=2), ThreadExecutor(1))
-        assert (per_row(state.prior.Lam, p.shape) == p.prior.Lam).all() == (sweep < 2)
+        assert (per_row(state.hyper.now.Lam, p.shape) == p.prior.Lam).all() == (sweep < 2)
 
 
 def test_cep_without_a_learned_prior_keeps_the_arrays_of_the_problem(rng):
     _, _, p = problem(rng, 3, 2, 30)
     run = fit(p, 3)
-    assert run.state.prior.Lam is p.prior.Lam
+    assert run.state.hyper.now.Lam is p.prior.Lam
     assert run.posterior.mode_prior is None
 
 
@@ -242,7 +242,7 @@ def test_cep_shrinks_messages_that_the_new_prior_cannot_carry(rng):
     assert state.rows.good.all()
     state, shrunk = with_learned_prior(state, p, ThreadExecutor(1))
     assert shrunk > 0
-    total, _ = natural_prior(Prior(state.prior.modes.mean, state.prior.modes.precision), p.shape, 2)
+    total, _ = natural_prior(Prior(state.hyper.now.modes.mean, state.hyper.now.modes.precision), p.shape, 2)
     total = unpack(total, 2)
     rows = coords + offsets(p.shape)[:-1]
     for k in range(3):

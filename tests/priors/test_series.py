@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,11 @@ from scipy.stats import multivariate_normal, multivariate_t
 from tensorcep.core.packing import pack, unpack
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import ou_process
-from tensorcep.priors.base import Coupled
-from tensorcep.priors.coupled import with_series
+from tensorcep.priors.base import Coupled, ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Mode
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.ou_process import Chained, axis, chained, ends, links, sums, table
+from tensorcep.priors.ou_process import Chained, axis, ends, table
 from tensorcep.priors.series import Series, clock
-from tensorcep.priors.solvers import chain
 
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 9.5, 12.0, 13.0])
 EVERY = each("how", [{}, {"period": 4.0}, {"cyclic": True, "period": 16.0}, {"kind": "rw"}])
@@ -52,7 +50,7 @@ def some_links(of, rng, D=2):
     means = np.repeat(mean[None], len(times), axis=0) + (level[1:][of.clock.phase_of(times)] if len(level) > 1 else 0.0)
     covs = [process_covariance(of.clock, times, of.grid.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
     laws = ou_process.Laws(mean[None], scale[None], of.grid.lengths[which][None], level[None, 1:])
-    return links(of, at * scale, (at * scale)[:, None] * level, np.zeros(D)), covs, means, laws
+    return of.joint(at * scale, (at * scale)[:, None] * level, np.zeros(D)), covs, means, laws
 
 
 def dense(covs, means, Lam, eta):
@@ -77,7 +75,7 @@ def test_table_is_the_evidence_of_dense_processes(rng, how):
     c = clock_of(**how)
     of = axis(c, np.arange(8) != 2)
     u, rate, phase = rng.standard_normal((7, 2)), np.array([0.3, 0.7]), c.phase_of(c.times[of.place])
-    known = table(of, sums(of, u), rate)
+    known = table(of, of.sums(u), rate)
     for i, length in enumerate(of.grid.lengths):
         for s, strength in enumerate(of.strengths):
             cov = process_covariance(c, c.times[of.place], length) + 1.0 / of.mean_rows
@@ -94,7 +92,7 @@ def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     roots, eta = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 2))
     Lam = roots @ roots.swapaxes(1, 2)
     mean, cov, log_z = dense(covs, means, Lam, eta)
-    found, of_prior = chain.marginals(prior, pack(Lam), eta), chained(prior)
+    found, of_prior = prior.marginals(pack(Lam), eta), of.chained(prior)
     np.testing.assert_allclose(of_prior.mean, means, atol=1e-8)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(unpack(found.cov, 2), [cov[t, :, t] for t in range(n)], atol=1e-8)
@@ -102,7 +100,7 @@ def test_rows_have_the_moments_of_dense_processes(rng, how, n):
     cross = [np.diag(cov[a, :, b]) for a, b in zip(left, right, strict=True)]
     np.testing.assert_allclose(found.cross, cross, atol=1e-8)
     assert evidence(of_prior, found, Lam, eta) == pytest.approx(log_z, abs=1e-8)
-    draws = np.array([chain.draw(prior, pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
+    draws = np.array([prior.draw(pack(Lam), eta, (1, s, 0)) for s in range(4000)]).reshape(4000, -1)
     scale = np.sqrt(np.diag(cov.reshape(2 * n, 2 * n)))
     assert np.abs((draws.mean(axis=0) - mean.ravel()) / scale).max() < 6.0 / np.sqrt(4000)
     np.testing.assert_allclose(np.corrcoef(draws.T) * np.outer(scale, scale), cov.reshape(2 * n, -1), atol=0.1)
@@ -121,26 +119,26 @@ def test_gaussian_noise_gives_the_evidence_of_the_process(rng):
     of = axis(clock_of(kind="ou"), np.ones(8, dtype=bool))
     prior, (cov,), means, _ = some_links(of, rng, 1)
     y, noise = rng.standard_normal(8), 0.3
-    found = chain.marginals(prior, np.full((8, 1), 1.0 / noise), y[:, None] / noise)
+    found = prior.marginals(np.full((8, 1), 1.0 / noise), y[:, None] / noise)
     shift = -0.5 * (y @ y / noise + 8 * np.log(2.0 * np.pi * noise))
     variance = found.cov
     said = (y[:, None] * found.mean - 0.5 * (found.mean**2 + variance)).sum() / noise + shift
     entropy = 0.5 * (8 * (1.0 + np.log(2.0 * np.pi)) - found.log_det)
-    bound = said + chained(prior).expected(found.mean, variance, found.cross) + entropy
+    bound = said + of.chained(prior).expected(found.mean, variance, found.cross) + entropy
     exact = multivariate_normal.logpdf(y, means[:, 0], cov + noise * np.eye(8))
     assert bound == pytest.approx(exact, abs=1e-8)
 
 
 def test_bound_of_known_rows_is_their_evidence(rng):
     c = clock_of(period=4.0)
-    plain = LearnedPrior(
+    plain = PriorByMode(
         np.ones((1, 3)), np.zeros((1, 2)), np.full((1, 2), 0.3), np.full((1, 2), 0.7), np.ones((1, 2), dtype=bool)
     )
-    prior, u = with_series(plain, [c]).for_rows([np.ones(8, dtype=bool)]), rng.standard_normal((8, 2))
+    prior, u = replace(plain, clocks=[c]).for_rows([np.ones(8, dtype=bool)]), rng.standard_normal((8, 2))
     of = prior.axis(0)
     q = prior.learn([u], [np.zeros((2, 2))], [Coupled(np.zeros((8, 2)), np.zeros((7, 2)))])
-    known = table(of, sums(of, u - 0.3), of.shape * np.full(2, 0.49))
-    total = q.drifts[0].chained.expected(u) + prior.bound(q)
+    known = table(of, of.sums(u - 0.3), of.shape * np.full(2, 0.49))
+    total = q[0].chained.expected(u) + prior.bound(q)
     assert total == pytest.approx(float(known.log_sum.sum()), abs=1e-9)
 
 
@@ -173,7 +171,7 @@ def test_moments_at_other_times_are_exact_on_a_line(rng):
     prior, _, means, laws = some_links(of, rng)
     roots, eta = rng.standard_normal((8, 2, 3)), rng.standard_normal((8, 2))
     Lam = roots @ roots.swapaxes(1, 2)
-    found = chain.marginals(prior, pack(Lam), eta)
+    found = prior.marginals(pack(Lam), eta)
     mean, cov = ou_process.moments_at(c, c.times, found.mean, found.cov, laws, new)
     every = np.append(c.times, new)
     covs = [
@@ -189,10 +187,10 @@ def test_draws_of_parameters_have_their_table(rng):
     """The share of each length among draws is that of the table, and the level has its exact mean."""
     c = clock_of(period=4.0)
     full = np.ones((1, 1), dtype=bool)
-    plain = LearnedPrior(np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.3), np.full((1, 1), 0.7), full)
-    prior, u = with_series(plain, [c]).for_rows([np.ones(8, dtype=bool)]), rng.standard_normal((8, 1)).cumsum(axis=0)
+    plain = PriorByMode(np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.3), np.full((1, 1), 0.7), full)
+    prior, u = replace(plain, clocks=[c]).for_rows([np.ones(8, dtype=bool)]), rng.standard_normal((8, 1)).cumsum(axis=0)
     of, now = prior.axis(0), ModePrior(np.zeros((1, 1)), np.ones((1, 1, 1)))
-    known = table(of, sums(of, u - 0.3), of.shape * np.array([0.49]))
+    known = table(of, of.sums(u - 0.3), of.shape * np.array([0.49]))
     draws = [prior.draw(now, [u], rng) for _ in range(500)]
     lengths = np.array([modes.drifts[0].length[0] for modes in draws])
     share = known.shares.sum(axis=1)[:, 0]

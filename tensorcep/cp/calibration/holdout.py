@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import expit, gammainc, gammaincc, logsumexp
 
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.random import RandomStream, generator
@@ -16,10 +17,18 @@ from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.components import EVEN
+from tensorcep.cp.posterior.belief import Draws
+from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.scale_mixture import log_likelihoods
+from tensorcep.likelihoods.parameters.base import Parameter
+from tensorcep.likelihoods.parameters.scale_mixture import (
+    EVEN,
+    GOLDEN,
+    nodes,
+    same_size,
+    student_logpdf,
+    tau_seen_through,
+)
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -111,6 +120,9 @@ LEAST_SHARE = 0.25
 TRIALS, LEAST_TO_TRY_EARLY = ((1.0 / 9.0, 0.1), (1.0 / 3.0, 0.5)), 2000
 # Logs of what the noise variance of a fit beside chains may be multiplied by where values are hidden by a limit.
 LOG_RATIOS = (-2.0, 2.0)
+# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
+# is told by entries that the burn-in leaves out: by so many at most, every so many sweeps.
+TELLING, EVERY = 1000, 4
 # The steps that find the weights, at most; the log score within which they find the best; and the least weight with
 # which a chain goes on.
 STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
@@ -181,6 +193,11 @@ class HeldOut(NamedTuple):
         return 1.0 if self.weights is None else float(max(self.weights.max(), self.beside.max(initial=0.0)))
 
     @property
+    def shares(self) -> np.ndarray | None:
+        """What each chain that goes on counts beside the heaviest; None before they are weighed."""
+        return None if self.weights is None else self.weights[self.alive] / self.heaviest
+
+    @property
     def alive(self) -> np.ndarray:
         """The chains that go on."""
         return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
@@ -199,6 +216,9 @@ class HeldNoise(NamedTuple):
 
     factor: np.ndarray
     shape: np.ndarray | None
+
+
+EVEN_NOISE = HeldNoise(np.ones(1), None)
 
 
 class Beside(NamedTuple):
@@ -254,7 +274,8 @@ def update_held(
     factors: np.ndarray,
     given: tuple[np.ndarray, np.ndarray],
     likelihood: Likelihood,
-    uneven: HeldNoise | None = None,
+    uneven: HeldNoise = EVEN_NOISE,
+    mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
     """The estimates after the sweep of this number, counted from 0.
 
@@ -267,6 +288,8 @@ def update_held(
         What kernels take as y and theta of the entries left out.
     likelihood : Likelihood
     uneven : HeldNoise, optional
+    mixed : callable
+        ``mixed(log_density)``: log densities (C, n) by those of the kernels.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
@@ -274,8 +297,7 @@ def update_held(
     share = 1.0 / min(sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    factor = held.factor if uneven is None else held.factor + share * (uneven.factor - held.factor)
-    now = factor if uneven is None else uneven.factor
+    factor, now = held.factor + share * (uneven.factor - held.factor), uneven.factor
     unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
     telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
     telling /= telling.sum(axis=1, keepdims=True)
@@ -283,11 +305,77 @@ def update_held(
     noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if sweep >= burn_in // 2:
-        shape = None if uneven is None else uneven.shape
-        density = np.logaddexp(density, log_likelihoods(likelihood, *given, f, shape))
-    share = share if uneven is None or uneven.shape is None else 0.0  # told in another way: `gibbs.state`
+        density = np.logaddexp(density, mixed(log_likelihoods(likelihood, *given, f, uneven.shape)))
+    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
     noise = held.noise + share * (noise - held.noise)
     return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
+
+
+def log_likelihoods(
+    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
+) -> np.ndarray:
+    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
+    if shape is not None and not likelihood.censored:
+        return student_logpdf(y - f, theta, shape)
+    if shape is not None:
+        factors, log_weight = nodes(shape)
+        each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
+        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
+    flat = y.ravel(), f.ravel(), theta.ravel()
+    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
+    likelihood.loglik(*flat, value, d1, d2)
+    return value.reshape(f.shape)
+
+
+class ChainsDrawn(NamedTuple):
+    """Chains after a sweep of the burn-in: rows (C, n_rows, R), and the draws of parameters in each of C chains.
+
+    `even`: noise is taken to be the same everywhere.
+    """
+
+    sweep: int
+    rows: np.ndarray
+    parameters: tuple[Parameter[Any], ...]
+    draws: tuple[tuple[Any, ...], ...]
+    even: bool
+
+
+def learn_from_held(
+    held: HeldOut,
+    now: ChainsDrawn,
+    given: tuple[np.ndarray, np.ndarray],
+    problem: Problem,
+    options: Any,
+    told_noise: bool,
+) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
+    """The estimates after a sweep, and the draws of parameters where these entries tell them.
+
+    `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
+    """
+    C, parameters = len(now.rows), now.parameters
+    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
+    for c, i in np.ndindex(C, 0 if now.even else len(parameters)):
+        own, of_shape = parameters[i].factors(now.draws[c][i], held.place)
+        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
+
+    def mixed(log_density: np.ndarray) -> np.ndarray:
+        for c, i in np.ndindex(C, len(parameters)):
+            log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
+        return log_density
+
+    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    held = update_held(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    if not told_noise or now.even or now.sweep % EVERY:
+        return held, now.draws
+    noise, every = held.noise.copy(), []
+    some = slice(None, None, -(-len(held.y) // TELLING))
+    for c, draws in enumerate(now.draws):
+        squares, spread = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
+        rng, told = generator(problem.seed, RandomStream.EVENNESS, now.sweep, c), float(noise[c])
+        both = [one.follow(own, squares, spread, told, rng) for one, own in zip(parameters, draws, strict=True)]
+        noise[c] = next((new for _, new in both if not np.isnan(new)), told)
+        every.append(tuple(own for own, _ in both))
+    return held._replace(noise=noise), tuple(every)
 
 
 def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
@@ -334,12 +422,6 @@ def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: 
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
 
 
-def law_of_noise(held: HeldOut, chain: int, prior: tuple[float, float]) -> Gamma:
-    """The noise precision of a chain given what the entries left out say."""
-    half = 0.5 * len(held.place)
-    return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * held.noise[chain]]))
-
-
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
     """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best.
 
@@ -383,3 +465,122 @@ def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
         return before
     weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
     return weights / weights.sum()
+
+
+# The law of new observations about their latent values, as the entries tell it that the burn-in leaves out.
+#
+# Residuals are often more peaked than a normal law of their variance, with longer tails: of outliers, of noise that
+# differs from entry to entry, and of latent values that are known better in some cells than in others, or not at all (a
+# product of factors that are not known is peaked itself). Draws of the rows take the noise for normal all the same.
+# What is predicted is then a mixture: a factor multiplies the precision of the noise, whose law is
+#
+# * Gamma, which makes Student noise, from 2.2 degrees of freedom on, or
+# * that of one over a Gamma variable, which makes variance-gamma noise: Laplace's is one, and that of shape 1/2 is the
+#   law of the product of two normal variables (Madan and Seneta 1990, Journal of Business 63, p. 511),
+#
+# of several shapes, and of several sizes about the variance that the residuals have. All of these are equally likely
+# beforehand, and together as likely as normal noise. Where the entries left out make them likelier than that, the mean
+# of all counts, normal noise among them, each as likely as those entries make it.
+
+# Logs of factors, evenly spaced, of which this one is 0.
+ONE, STEP = 54, 1.0 / 6.0
+LOG_FACTORS = STEP * np.arange(-ONE, 43)
+# Shapes of the laws, from the longest tails and the sharpest peak to noise that is all but normal; and logs of sizes.
+GAMMA_SHAPES, INVERSE_SHAPES = 1.1 * 2.0 ** (0.5 * np.arange(13)), 2.0 ** (0.5 * np.arange(-4, 11))
+LOG_SIZES = np.linspace(-1.0, 1.0, 9)
+# Entries that tell, at most; of how many the densities are in memory at a time.
+TELLING, PIECE = 1000, 4096
+# Steps of EM of Student noise, at the end of the burn-in.
+LAST_STEPS = 200
+
+
+class NoiseLaw(NamedTuple):
+    """How new observations differ from normal ones.
+
+    Attributes
+    ----------
+    mass : (97,) float64
+        How likely each of `LOG_FACTORS` is, with all that are nearer to it than to others.
+    gain : (n,) float64
+        What it adds to the log predictive density of each entry left out.
+    """
+
+    mass: np.ndarray
+    gain: np.ndarray
+
+
+@cache
+def laws_of_factors() -> np.ndarray:
+    """The masses (M, 97) in each law."""
+    edges = 0.5 * (LOG_FACTORS[1:] + LOG_FACTORS[:-1])
+    below = [gammainc(a, (a - 1.0) * np.exp(edges - size)) for a in GAMMA_SHAPES for size in LOG_SIZES]
+    below += [gammaincc(a, a * np.exp(size - edges)) for a in INVERSE_SHAPES for size in LOG_SIZES]
+    return np.diff(np.array(below), axis=1, prepend=0.0, append=1.0)
+
+
+def noise_law_of(held: HeldOut) -> NoiseLaw | None:
+    """The law that the entries left out tell; None where they do not say that noise is not normal."""
+    square = float(np.mean((held.y - held.mean_of_all) ** 2))
+    noise = max(square - float(np.mean(held.spread_of_all)), LEAST_SHARE * square)
+    if not (np.isfinite(noise) and noise > 0.0):
+        return None
+    each = _log_densities(held, noise, slice(None, None, -(-len(held.y) // TELLING)))
+    laws, top = laws_of_factors(), each.max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):  # a law that makes an entry impossible
+        heights = np.log(np.exp(each - top) @ laws.T).sum(axis=0) + float(top.sum())
+    evidence = float(logsumexp(heights)) - np.log(len(heights)) - float(each[:, ONE].sum())
+    if not evidence > 0.0:
+        return None
+    mass = expit(evidence) * (np.exp(heights - logsumexp(heights)) @ laws)
+    mass[ONE] += expit(-evidence)
+    gain = np.empty(len(held.y))
+    for a in range(0, len(gain), PIECE):
+        each = _log_densities(held, noise, slice(a, a + PIECE))
+        gain[a : a + PIECE] = logsumexp(each, axis=1, b=mass) - each[:, ONE]
+    return NoiseLaw(mass, gain)
+
+
+def gain_of_constant(held: HeldOut, f: float) -> np.ndarray:
+    """What such a law adds to the log densities (n,) of the entries left out by a constant latent value."""
+    zeros = np.zeros_like(held.y)
+    law = noise_law_of(held._replace(mean_of_all=zeros + f, spread_of_all=zeros, share=1.0))
+    return zeros if law is None else law.gain
+
+
+def _log_densities(held: HeldOut, noise: float, some: slice) -> np.ndarray:
+    """Log densities (n, 97) of some of the entries left out, by all together and the constant, for each factor."""
+    y, mean, spread = held.y[some, None], held.mean_of_all[some, None], np.maximum(held.spread_of_all[some, None], 0.0)
+    variance = np.exp(-LOG_FACTORS)
+    own = _normal(y - mean, spread + noise * variance)
+    if held.share >= 1.0:
+        return own
+    constant = _normal(y - held.constant, variance / float(held.constant_theta))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.logaddexp(np.log(held.share) + own, np.log1p(-held.share) + constant))
+
+
+def _normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    return np.asarray(-0.5 * (np.log(variance) + residual * residual / variance) - LOG_SQRT_2PI)
+
+
+def with_factors(draws: Draws, law: NoiseLaw | None) -> Draws:
+    """The draws with what multiplies the noise precision of each; all together follow the law evenly."""
+    if law is None or draws.theta is None:
+        return draws
+    form = draws.theta.shape[:2]
+    level = np.mod((np.arange(form[0] * form[1]) + 0.5) * GOLDEN, 1.0)
+    ends = np.append(LOG_FACTORS - 0.5 * STEP, LOG_FACTORS[-1] + 0.5 * STEP)
+    factors = np.exp(np.interp(level, np.append(0.0, np.cumsum(law.mass)), ends))
+    return draws._replace(factors=factors.reshape(form))
+
+
+def ratio_of_student(held: HeldOut, shapes: np.ndarray, beside: Sequence[Beside]) -> float:
+    """The variance of Student noise given the draws of all chains, of these shapes (C,), beside that given one."""
+    weights = np.append(held.weights, held.beside)  # type: ignore[arg-type]
+    alphas = np.append(shapes, [one.alpha for one in beside])
+    noises = np.append(held.noise, [one.noise for one in beside])
+    common = float(np.exp(weights @ np.log(alphas)))
+    own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
+    noise, some = float(weights @ np.array(own)), slice(None, None, -(-len(held.y) // TELLING))
+    squares, spread = (held.y - held.mean_of_all)[some] ** 2, np.maximum(held.spread_of_all[some], 0.0)
+    return 1.0 / (noise * tau_seen_through(squares, spread, 1.0 / noise, common, LAST_STEPS))

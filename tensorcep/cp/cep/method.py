@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 
 from tensorcep.core.checks import fail_value
@@ -23,19 +24,18 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.second_order import second_order_message
-from tensorcep.cp.cep.stochastic import averaged_chunks, averaged_rows, closed_chunks, in_closed_form
+from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
+    CEP_PASS,
     Rule,
-    cep_chunks,
     cep_slots,
     likelihood_message,
     places_of_modes,
     products_with_clamped,
 )
-from tensorcep.cp.messages.columns import ProductSlots, columns_of
+from tensorcep.cp.messages.cavities import ProductSlots, product_slots
 from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
-from tensorcep.cp.model.parameters import cuts_of, first_thresholds
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
@@ -56,7 +56,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
-    columns = columns_of(problem.free, len(problem.shape), places_of_modes)
+    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
         executor,
@@ -85,7 +85,7 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
     return Rule(
         step=1.0,
         power=1.0,
-        theta=float(problem.likelihood.default_theta),
+        theta=np.nan,
         tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
         gaussian=gaussian,
         side=side,
@@ -96,7 +96,7 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         clamped=clamped_address(columns) if columns.z.size else 0,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
-        cuts=cuts_of(problem, first_thresholds(problem)),
+        cuts=np.zeros(0),
     )
 
 
@@ -131,11 +131,12 @@ def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
-    state = state._replace(rule=state.rule._replace(order=order))
+    state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
-        kernel = closed_chunks if in_closed_form(state.rule) else averaged_chunks
-        return sweep(state, problem, options, executor, kernel, averaged_rows)
-    return sweep(state, problem, options, executor, cep_chunks)
+        work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
+        return sweep(state, problem, options, executor, work, averaged_rows)
+    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
+    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
 
 
 def trial_sweeps(options: passing.CEP) -> int:
@@ -167,5 +168,6 @@ CEP = Method(
         knows_sparse_rows=True,
     ),
     trial_sweeps=trial_sweeps,
-    of_entries=lambda state: state.sums,
+    resume=resume,
+    of_entries=lambda state: state.own.sums,
 )

@@ -8,16 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
-from tensorcep.cp.meanfield.columns import Orders, orders_of
-from tensorcep.cp.meanfield.row_update import arranged
-from tensorcep.cp.messages.cavities import clear_sums, load_values
+from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
-from tensorcep.cp.model.columns import encoded
+from tensorcep.cp.model.columns import Orders, encoded, order_of, orders_of
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
+from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, damp, scale
@@ -38,7 +36,7 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.rule
+    rows, rule = state.rows, state.own.rule
     average, cavity = _average(state, problem)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
@@ -60,8 +58,8 @@ def in_closed_form(rule: Rule) -> bool:
 
 def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
     """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.prior
-    counts = np.maximum(state.sums.counts, 1.0)[:, None]
+    rows, prior = state.rows, state.hyper.now
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
     average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
@@ -135,6 +133,14 @@ def averaged_chunks(
         sums.skipped[c] = skipped
 
 
+AVERAGED_PASS = Pass(
+    averaged_chunks,
+    over="chunks",
+    reads=("others.mean", "others.cov", "cavity.Lam", "cavity.eta", "cavity.good", "average.Lam", "average.eta"),
+    sums=PASS_SUMS,
+)
+
+
 # Averaged CEP of real values: their messages have a closed form, so only sums per row are needed.
 #
 # The message of an entry of value y to a row is T = tau E[z z'] and eta = tau (y E[z] - E[z c]) (CEP eqs 14-15, see
@@ -195,7 +201,10 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
-    second, means = (arranged(k, order, numbers, problem, executor) for order in (orders.products, orders.means))
+    second, means = (
+        RowSource("", numbers, {}, order=order_of(k, order, len(free)), first=first).made(executor)
+        for order in (orders.products, orders.means)
+    )
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)
     second[own, P + R * C :] = times_in_sum(C)
@@ -298,3 +307,8 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
                     squared_errors(rule, w, at)
                     add_noise(entries.weight[b], sums.noise[c], w, at)
         sums.skipped[c] = skipped
+
+
+CLOSED_PASS = Pass(
+    closed_chunks, over="chunks", reads=tuple(f"factors.{name}" for name in Factors._fields), sums=PASS_SUMS
+)

@@ -16,15 +16,19 @@ from tensorcep.core.compile import (
     call_tilted,
     inlined,
 )
+from tensorcep.core.executor import Pass
 from tensorcep.cp.messages.cavities import (
+    PASS_SUMS,
     cavity_moments,
     clear_sums,
     kept_moments,
     load_values,
+    offset_mean,
+    offset_moments,
     store_message,
     store_noise,
+    table_products,
 )
-from tensorcep.cp.messages.columns import offset_mean, offset_moments, table_products
 from tensorcep.cp.model.columns import Places
 from tensorcep.kernels.lanes import add_outer, layout, scaled_site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.rows import gather
@@ -135,7 +139,33 @@ class Rule(NamedTuple):
 # their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S,
 # and the message is what turns the cavity into those (`first_order_message`; `second_order.tilted_message`).
 #
+# One pass visits every entry of its chunks, block by block: (a) moments of the K rows of each entry, on lanes; (b) the
+# likelihood's tilted moments, through its address; (c) new messages, damped, and their sums per row, on lanes
+# (`messages.cavities`). What follows stands in the order in which it runs.
+#
 # Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3-4 and supplement 8.1.
+
+
+@inlined
+def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at):
+    """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
+    load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
+    P, R = rows.cov.shape[1], rows.eta.shape[1]
+    for k in range(entries.rows.shape[1]):
+        index = entries.rows[b, k]
+        if k == unused:
+            continue
+        if rule.from_posterior:
+            gather(index, rows.cov, w, at.S + k * P)
+            gather(index, rows.mean, w, at.m + k * R)
+        elif modes[0] <= k < modes[1] and rule.order == 2:
+            # vt is needed as well, which takes longer to read than to compute
+            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
+        else:
+            kept_moments(b, k, entries, rows, messages, kept, w, at)
+        if rule.gaussian or modes != (k, k + 1):  # z has no part of the mode's own, only E[f^2] of real values
+            m = at.m + k * R
+            add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
 
 
 @inlined
@@ -218,6 +248,24 @@ def squared_errors(rule, w, at):
             s = v + 1.0 / theta
             apart = s + s * s * (w[at.alpha, lane] ** 2 - w[at.beta, lane])
         w[at.error, lane] = share * (share * apart + v) if rule.tilted_noise or rule.side != 0.0 else apart + v
+
+
+@inlined
+def prepare(k, columns, rule, K, R, w, at):
+    """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
+    structured = columns.z.shape[2] > 0
+    if structured:
+        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
+    else:
+        products_of_others(k, K, R, w, at)
+    copy(w, at.site_ok, at.ok, 1)
+    if not rule.gaussian:
+        return
+    if rule.side != 0.0 or k == K - 1:
+        latent_moments(k, structured, R, w, at)
+    observe(rule, w, at)
+    if k == K - 1:
+        squared_errors(rule, w, at)
 
 
 @inlined
@@ -306,53 +354,6 @@ def likelihood_message(tilted, positive, S, m, vt, R, w, at):
     first_order_message(S, m, vt, R, w, at)
 
 
-# The compiled pass of conditional expectation propagation: the loop over the blocks of entries.
-#
-# One pass visits every entry of its chunks, block by block: (a) moments of the K rows of each entry, on lanes; (b) the
-# likelihood's tilted moments, through its address; (c) new messages, damped, and their sums per row, on lanes. What the
-# messages are stands above, at CEP's update.
-
-
-@inlined
-def load_block(b, modes, unused, entries, rows, messages, kept, noise, rule, w, at):
-    """Step (a): values, likelihood parameter and moments of the modes of block b, but for the unused one."""
-    load_values(b, rule.from_posterior, entries, messages, noise, rule, w, at)
-    P, R = rows.cov.shape[1], rows.eta.shape[1]
-    for k in range(entries.rows.shape[1]):
-        index = entries.rows[b, k]
-        if k == unused:
-            continue
-        if rule.from_posterior:
-            gather(index, rows.cov, w, at.S + k * P)
-            gather(index, rows.mean, w, at.m + k * R)
-        elif modes[0] <= k < modes[1] and rule.order == 2:
-            # vt is needed as well, which takes longer to read than to compute
-            cavity_moments(index, rows.Lam, rows.eta, messages.Lam[b, k], messages.eta[b, k], w, at, k, at.ok)
-        else:
-            kept_moments(b, k, entries, rows, messages, kept, w, at)
-        if rule.gaussian or modes != (k, k + 1):  # z has no part of the mode's own, only E[f^2] of real values
-            m = at.m + k * R
-            add_outer(w, at.S + k * P, m, m, at.G + k * P, R)
-
-
-@inlined
-def prepare(k, columns, rule, K, R, w, at):
-    """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
-    structured = columns.z.shape[2] > 0
-    if structured:
-        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
-    else:
-        products_of_others(k, K, R, w, at)
-    copy(w, at.site_ok, at.ok, 1)
-    if not rule.gaussian:
-        return
-    if rule.side != 0.0 or k == K - 1:
-        latent_moments(k, structured, R, w, at)
-    observe(rule, w, at)
-    if k == K - 1:
-        squared_errors(rule, w, at)
-
-
 @inlined
 def propose(own, structured, rule, R, w, at):
     """Step (b): the message to one row, T and eta, given that its cavity is number `own` of S, m and vt."""
@@ -396,3 +397,6 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums,
                 propose(own, structured, rule, R, w, at)
                 skipped += store_message(index, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
         sums.skipped[c] = skipped
+
+
+CEP_PASS = Pass(cep_chunks, over="chunks", reads=("rows.Lam", "rows.eta"), keeps="messages", sums=PASS_SUMS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorcep.core.docs import fill_docstring
+from tensorcep.core.settings import fill_docstring
 
 _PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, at most the

@@ -18,12 +18,12 @@ from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
-from tensorcep.cp.stream.store import StoredStream, stored_stream, stream_of
+from tensorcep.cp.stream.reservoir import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels, StoredLabels, stored_labels
+from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import Deviations
 from tensorcep.priors.normal_wishart import Expected
 from tensorcep.priors.series import Clock
 

@@ -20,8 +20,9 @@ from tensorcep.cp.fitted.transform import transform as fold_in
 from tensorcep.cp.inputs.batches import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn
-from tensorcep.cp.stream.learn import Commit, learn_arrival, split_batch
-from tensorcep.cp.stream.prequential import watching
+from tensorcep.cp.stream.cold_start import Commit
+from tensorcep.cp.stream.learn import learn_arrival, split_batch
+from tensorcep.cp.stream.outliers import watching
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 

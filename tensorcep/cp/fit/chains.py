@@ -16,23 +16,20 @@ import numpy as np
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.calibration.holdout import HeldOut, held_places
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import with_constant
+from tensorcep.cp.calibration.holdout import HeldOut, held_places, with_factors
+from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
-from tensorcep.cp.gibbs.chains import taken
+from tensorcep.cp.gibbs.chains import GibbsState, taken
 from tensorcep.cp.gibbs.method import with_weights
-from tensorcep.cp.gibbs.state import GibbsState
 from tensorcep.cp.init.residual import strengths, used_columns
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.posterior.components import Components, draw_rows, room_for_draws
-from tensorcep.priors.base import clocks_of
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 # Chains in fewer columns are tried where quick fits count more than this beside chains and the constant; these then
@@ -98,7 +95,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     # no name for the run that went on: its draws are large, and it is done with them before all are joined
     if not weighted:
         return in_all_columns(continued(sampled.plan, begun), sampled, plan.problem)
-    goes_on = bool(len(begun.state.chains.factors))
+    goes_on = bool(len(begun.state.rows))
     return joined_draws(continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
 
 
@@ -246,7 +243,7 @@ def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarr
     """Parameters of series in some columns as those of all columns, of which the others are 0 for good."""
     free = problem.every_free
     places = [np.where(own[columns], columns, -1) for own in free]
-    return in_columns(lines, clocks_of(problem.prior), places, free)
+    return in_columns(lines, problem.prior.clocks, places, free)
 
 
 def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
@@ -279,17 +276,17 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     n = -(-(plan.options.max_iter - settings["burn_in"]) // settings["thin"])
     counts = np.zeros(len(plan.policy.quick_fits))  # those that did not fly count nothing
     counts[[one.number for one in results]] = held.beside
-    sampled = sampled._replace(state=state._replace(held=held._replace(beside=counts)))
+    sampled = sampled._replace(state=state.put(held=held._replace(beside=counts)))
     if not held.beside.any():
         return in_all_columns(sampled, of, plan.problem)
     if not len(held.alive):
         n *= settings["n_chains"]  # no chain has draws
     sizes = {i: max(1, round(n * held.beside[i] / held.heaviest)) for i in np.flatnonzero(held.beside)}
-    chains, own = state.chains, sampled.posterior if len(held.alive) else None
+    kept, own = state.own.kept.rows, sampled.posterior if len(held.alive) else None
     sampled = sampled._replace(posterior=None)
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
-    if own is not None and chains.kept:  # the same, of which one copy is enough
-        rows = [chains.kept[d][c] for d, c in taken(chains, held.weights[held.alive] / held.heaviest)]
+    if own is not None and kept:  # the same, of which one copy is enough
+        rows = [kept[d][c] for d, c in taken(state, held.shares)]
         unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
     draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)
@@ -362,7 +359,7 @@ def _draws_of(
     n_rows = len(posterior.eta)
     write_in(rows[:, :n_rows], columns, whole.rows_free, known)
     write_in(rows[:, n_rows:], columns, whole.every_free, unknown)
-    drifts, clocks, uneven = None, clocks_of(whole.prior), None
+    drifts, clocks, uneven = None, whole.prior.clocks, None
     if clocks:
         drifts = _lines(np.repeat(lines_of_modes(modes, clocks)[None, None], n, axis=1), columns, whole)
     if belief.theta is not None and belief.theta.uneven is not None:

@@ -2,7 +2,7 @@
 
 A pair of a row and a time is a row of that mode, with a main effect alone, whose prior is a series for each row that
 deviates: engines see a mode like others. What they find is then told apart again: the rows of the modes that there are,
-and the deviations (`tensorcep.priors.laws.Deviations`).
+and the deviations (`tensorcep.priors.deviations.Deviations`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.loop import Run
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import diagonal, offsets
 from tensorcep.cp.inputs.side_information import Local
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import Entries, chunk_starts
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.plan.plan import Plan, Policy, QuickFit
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior, Result
-from tensorcep.priors.coupled import SeriesPrior, with_series
-from tensorcep.priors.laws import Deviations, ModePrior
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.by_mode import PriorByMode
+from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.ou_process import laws_of, laws_of_mode
-from tensorcep.priors.regression import FeaturesPrior
 
 
 class Pairs(NamedTuple):
@@ -122,7 +121,7 @@ def pairs_of(problem: Problem, of: Local) -> Pairs:
     distinct = np.unique(key[used])
     of_entry = np.where(used, np.searchsorted(distinct, key), 0).astype(np.int32)
     rows, ranks = np.divmod(distinct, len(times))
-    plain: Any = getattr(problem.prior, "plain", problem.prior)
+    plain: Any = problem.prior
     return Pairs(of, rows, times[order[ranks]], of_entry, expected_size(plain.scale, plain.free))
 
 
@@ -164,7 +163,7 @@ def _with_start(start: np.ndarray | None, pairs: Pairs) -> np.ndarray | None:
     return whole
 
 
-def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> SeriesPrior:
+def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
     """The problem's prior, with that of the pairs: a series for each row that deviates."""
     prior: Any = problem.prior
     R, K = problem.rank, len(problem.shape)
@@ -178,15 +177,12 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> SeriesPrior:
         whole = np.concatenate([lines, np.tile(last, (len(lines), 1))], axis=1)
         n = 1 if len(lines) == K else len(pairs.row)
         parts.append(np.concatenate([whole, np.tile(own, (n, 1))]))
-    plain = prior.plain
     mean, scale = np.ones(free.shape), np.full(free.shape, pairs.scale)
-    mean[:K, :R], scale[:K, :R], mean[-1, -1] = plain.mean, plain.scale, 0.0
-    inner = plain._replace(Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free)
-    if isinstance(prior.inner, FeaturesPrior):
-        inner = prior.inner._replace(Lam=parts[0], eta=parts[1], plain=inner, designs=(*prior.inner.designs, None))
+    mean[:K, :R], scale[:K, :R], mean[-1, -1] = prior.mean, prior.scale, 0.0
     clock = pairs.of.clock
     own_clock = clock._replace(times=pairs.time, groups=pairs.row, period=0.0, phases=np.zeros(1), order=())
-    return with_series(inner, (*prior.clocks, own_clock))
+    known = {"designs": (*prior.designs, None) if prior.designs else (), "clocks": (*prior.clocks, own_clock)}
+    return replace(prior, Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free, **known)
 
 
 def _line(R: int, clamped: float, last: float) -> np.ndarray:

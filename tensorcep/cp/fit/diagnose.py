@@ -11,17 +11,18 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.calibration.holdout import HeldOut
+from tensorcep.cp.calibration.holdout import HeldOut, gain_of_constant
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
+    MOST_DOUBT,
     ConstantLaw,
     constant_law,
     evidence_of_shares,
+    is_of_rates,
     mean_share,
+    slope_of,
 )
-from tensorcep.cp.calibration.predictive_noise import gain_of_constant
-from tensorcep.cp.calibration.shrinkage import MOST_DOUBT, is_of_rates, slope_of
 from tensorcep.cp.fit.quick_fit import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -42,7 +43,7 @@ from tensorcep.likelihoods.gaussian import mixture_quantile
 #
 # Of few entries a fit that has found little takes what it has not found for noise, or is sure of what it found by
 # chance. Entries left out do not tell the two apart: they have the noise, too, which holds it already. They tell what
-# the fit counts beside a constant, as they do for chains (`tensorcep.cp.calibration.shrinkage`); to the other share
+# the fit counts beside a constant, as they do for chains (`tensorcep.cp.calibration.null_model`); to the other share
 # latent values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance
 # between 0 and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose
 # dispersion is not learned vary more than one of one mean would, by what latent values vary; before, every share of
@@ -153,7 +154,7 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
     with np.errstate(all="ignore"):
         told = result.left_out if held is None else held
         of_scores = place if told is None else told.place
-        tails = held is not None and state.noise_held and state.uneven is None
+        tails = held is not None and state.own.told_noise and plan.problem.uneven is None
         found = {**_scores(target, plan, of_scores, told, rows, belief, tails), **_noise(result)}
         if plan.engine.method.capabilities.sampler:
             found |= _chains(state, plan.problem, place, held)
@@ -245,16 +246,15 @@ def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:
     """R-hat, effective sizes and disagreement of the chains at some cells."""
-    kept = state.chains.kept
-    n_chains = len(state.chains.factors) if kept else 0
+    kept = state.own.kept.rows
+    n_chains = len(state.rows) if kept else 0
     if not n_chains or len(kept) < LEAST_DRAWS:
         return {"n_chains": n_chains}
-    rows = rows_of(state.chains.small.entries, place)  # in all modes of the run
+    rows = rows_of(state.setup.small.entries, place)  # in all modes of the run
     draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
-    likelihood, theta = state.predictive_at(place, problem.likelihood)
-    theta = state.given_at(place, problem)[1] if len(problem.entries.theta) else theta
+    likelihood, theta = state.predictive_at(place, problem)
     return {
         "n_chains": n_chains,
         "r_hat": found.max(),
@@ -290,7 +290,7 @@ def _noise(result: Run) -> dict[str, Any]:
         if posterior.theta is None or not state.learns_precision:
             return {}
         sd = posterior.theta.ravel() ** -0.5
-        found = _noise_of(sd.mean(), sd.std(), "held-out" if state.noise_held else "sampled")
+        found = _noise_of(sd.mean(), sd.std(), "held-out" if state.own.told_noise else "sampled")
         return found if posterior.factors is None else found | {"noise_half": _half_of_noise(posterior)}
     if isinstance(posterior, PointEstimate):
         return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")

@@ -6,7 +6,7 @@ several of them beside their chains (`tensorcep.cp.fit.chains`); another method 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,14 +35,14 @@ from tensorcep.cp.init.residual import (
     with_more_components,
     with_spectral_start,
 )
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.priors.base import clocks_of
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
 QUICK_SWEEPS, REFIT_SWEEPS = 40, 10
@@ -83,7 +83,7 @@ class FromQuickFit(MultiStart):
             return super().run(plan)
         if found.quick.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
             plan = plan._replace(problem=from_dispersion(plan.problem, found.belief))
-        alone = not any(clock is not None for clock in clocks_of(plan.problem.prior))
+        alone = not any(clock is not None for clock in plan.problem.prior.clocks)
         if not plan.engine.method.capabilities.quick and alone:
             return _by_another_method(plan, found.mean, quick)
         plan = plan.started_at(found.mean)
@@ -341,11 +341,11 @@ def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *wat
 def from_dispersion(problem: Problem, belief: Components) -> Problem:
     """The problem whose dispersion, if it learns one, starts where a fit found it: rows that go on go with it."""
     parameter = problem.likelihood.parameter
-    if parameter is None or parameter.is_precision or belief.theta is None:
+    if not isinstance(parameter, DispersionParameter) or belief.theta is None:
         return problem
     values = belief.theta.values[0]
     found = float(values[0] if belief.theta.mode is None else values.mean())
-    return problem._replace(likelihood=problem.likelihood._replace(parameter=parameter._replace(start=found)))
+    return problem._replace(likelihood=problem.likelihood.with_parameter(replace(parameter, start=found)))
 
 
 def _in_use(quick: QuickFit) -> QuickFit:

@@ -20,10 +20,9 @@ from tensorcep.cp.fitted.from_draws import MOST_LEFT, GaussianSummary, laws_of, 
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
-from tensorcep.cp.messages.sites import Messages, MessageState, latent_values
+from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, told_of_noise
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
-from tensorcep.cp.model.active_columns import free_problem
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS
@@ -157,9 +156,10 @@ def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: An
     places = np.flatnonzero(left)
     messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
     prior = initial_prior(in_free)
-    if old.prior.modes is not None:
-        prior = conditional_of_modes(old.prior.modes, prior.seen)
-        eta = of_rows(prior.eta, in_free.prior, old.prior.modes, problem.shape, natural=True)
+    modes = old.hyper.now.modes
+    if modes is not None:
+        prior = conditional_of_modes(modes, prior.seen)
+        eta = of_rows(prior.eta, in_free.prior, modes, problem.shape, natural=True)
         prior = prior._replace(eta=eta)
     rows, n = rows_at_prior(in_free), len(places)
     to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
@@ -167,12 +167,10 @@ def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: An
         part[:] = per_row(line, problem.shape)
         np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
     refresh_rows(rows, 0, len(rows.good), executor)
-    noise = old.noise
-    if problem.noise_prior is not None:
-        noise = (problem.noise_prior.a + messages.a.sum(), problem.noise_prior.b + messages.b.sum())
-    state = new._replace(messages=messages, rows=rows, prior=prior, noise=noise, law=old.law, sweeps=old.sweeps)
-    state = state._replace(cut=old.cut)
-    return state._replace(f=latent_values(rows.mean, problem, executor), max_variance=old.max_variance)
+    hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
+    laws = told_of_noise(new.own.parameters, old.parameters, float(messages.a.sum()), float(messages.b.sum()))
+    state = MessageState(rows, hyper, laws, new.own, old.sweeps)
+    return state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
 
 
 def _by_entry(part: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
-from tensorcep.priors.normal_wishart import expected_of
+from tensorcep.priors.by_mode import expected_of
 
 
 def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:

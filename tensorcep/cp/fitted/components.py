@@ -26,10 +26,9 @@ from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
 from tensorcep.entries.convert import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Design
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.regression import with_features
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
@@ -248,8 +247,9 @@ def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.n
     every = rows.reshape(-1, rows.shape[2])
     scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
     nothing, mean = np.zeros((0, len(scale))), every.mean(axis=0)[None]
-    plain = LearnedPrior(nothing, nothing, mean, scale[None], np.ones((1, len(scale)), dtype=bool))
-    prior, rng = with_features(plain, [design]).for_rows([seen]), np.random.default_rng(0)
+    free = np.ones((1, len(scale)), dtype=bool)
+    plain = PriorByMode(nothing, nothing, mean, scale[None], free, designs=(design,))
+    prior, rng = plain.for_rows([seen]), np.random.default_rng(0)
     now, found = ModePrior(mean, np.diag(scale**-2.0)[None]), []
     for s in [0] * FIRST + list(range(len(rows))):
         now = prior.draw(now, [rows[s]], rng)

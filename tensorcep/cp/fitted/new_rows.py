@@ -32,14 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.core.random import RandomStream, stream_key
 from tensorcep.cp.gibbs.row_draw import columns_of_mode, draw_rows, room_for
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.rows import arrange, row_moments

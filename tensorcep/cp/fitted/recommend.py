@@ -50,7 +50,7 @@ from tensorcep.cp.inputs.side_information import check_no_deviations
 from tensorcep.cp.posterior.components import Components, draw_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
-from tensorcep.kernels.best import best_of_rows
+from tensorcep.kernels.sorting import best_of_rows
 
 # Scores that exist at a time.
 BLOCK = 1 << 22

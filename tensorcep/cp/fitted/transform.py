@@ -33,8 +33,8 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
+from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import ModePrior
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,4 +1,4 @@
-"""What the Gibbs samplers of the CP model share: chains, their schedule, the draws of the factor rows, and the result.
+"""What the Gibbs samplers of the CP model share: their state, the draws of rows and of their prior, and the result.
 
 A sampler augments the likelihood, so that every entry says something Gaussian about its latent value; then the rows of
 one mode after the other are drawn given everything else.
@@ -12,41 +12,64 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import ALONE, Executor, Rooms
+from tensorcep.core.arrays import room_of
+from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
-from tensorcep.cp.gibbs.coupled_rows import draw_series, fill_gaps
-from tensorcep.cp.gibbs.metropolis import Judge
-from tensorcep.cp.gibbs.row_draw import ModeColumns, draw_rows, free_values, mode_columns, rooms_of
-from tensorcep.cp.gibbs.sites import DrawnSites, RowNoise, in_order, of_row_noise, weighted_sites
-from tensorcep.cp.model.active_columns import columns_of, free_problem
-from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
+from tensorcep.cp.gibbs.metropolis import Around, Judge
+from tensorcep.cp.gibbs.row_draw import (
+    NO_SITES,
+    DrawnSites,
+    ModeColumns,
+    draw_rows,
+    draw_series,
+    free_values,
+    in_order,
+    mode_columns,
+    of_row_noise,
+    rooms_of,
+    weighted_sites,
+)
+from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import latent_at
-from tensorcep.cp.model.memmap import by_row_of, in_pieces
+from tensorcep.cp.model.latent import latent_of_entries
+from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
+from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
+from tensorcep.cp.model.rows import RowSource, initial_prior, learning, seen_rows
 from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.posterior.components import stacked
+from tensorcep.cp.posterior.components import EntryTheta, stacked
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
-from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.priors.base import Conditional, clocks_of, conditional_of_modes, of_mode, per_row
-from tensorcep.priors.ou_process import in_columns, lines_of_modes
+from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import Parameter, RowPrecision
+from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
+from tensorcep.priors.gmrf import Field, draw_gaps
+from tensorcep.priors.graph import Net
+from tensorcep.priors.ou_process import draw_at, in_columns, laws_of, lines_of_modes, n_lines
+
+# Numbers of rows of a graph that gaps are filled of at a time.
+NUMBERS_AT_A_TIME = 20_000_000
+NO_PLACES = np.zeros(0, dtype=np.int64)
+NO_ENTRIES = EntriesByRow(
+    start=np.zeros(1, dtype=np.int64),
+    end=np.zeros(0, dtype=np.int64),
+    entry=np.zeros(0, dtype=np.int32),
+    value=np.zeros(0),
+    others=np.zeros((0, 0), dtype=np.int32),
+    chunks=(),
+)
 
 
-class Chains(NamedTuple):
-    """Chains of draws.
+class ChainSetup(NamedTuple):
+    """What follows from the problem.
 
     Attributes
     ----------
-    factors : (C, n_rows, R) float64
-        Current rows, clamped columns included.
-    theta : (C, m) float64
-        Current parameter of the likelihood.
-    sites : Sites or None
-        None where targets are the values.
     by_row : EntriesByRow
         Entries that the burn-in leaves out come last; chunks count whole groups of rows from the first of their mode.
     columns : tuple of ModeColumns, one per mode
@@ -54,59 +77,212 @@ class Chains(NamedTuple):
     free : FreeColumns
     small : Problem
         The problem in the free columns, whose prior the rows have.
-    priors : tuple of Conditional, one per chain
-    kept : tuple of (C, n_rows, R), kept_theta : tuple of (C, m), and kept_unknown : tuple of (C, K, R)
-        The last are rows of the present priors; none where these are not learned.
-    kept_drifts : tuple of (C, n, R)
-        Parameters of the series (`Draws.drifts`); none where there is none.
-    sweeps : int
-    uneven : (C, 2) float64 or None
-        Of noise or a dispersion that differs: its mean over rows or entries, and the shape of the law of its factors.
-    kept_uneven : tuple of (C, 2)
+    augmentation : Augmentation
+        One that is not `auxiliary` where entries are Gaussian in f as they are.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
+    weighted : bool
+        Whether what entries say has weights.
+    burn_in : int
     """
 
-    factors: np.ndarray
-    theta: np.ndarray
-    sites: DrawnSites | None
     by_row: EntriesByRow
     columns: tuple[ModeColumns, ...]
     rooms: tuple[tuple[Rooms, ...], ...]
     free: FreeColumns
     small: Problem
-    priors: tuple[Conditional, ...]
-    kept: tuple[np.ndarray, ...]
-    kept_theta: tuple[np.ndarray, ...]
-    kept_unknown: tuple[np.ndarray, ...]
-    kept_drifts: tuple[np.ndarray, ...]
-    sweeps: int
-    uneven: np.ndarray | None = None
-    kept_uneven: tuple[np.ndarray, ...] = ()
+    augmentation: Augmentation
+    parameters: tuple[Parameter[Any], ...]
+    weighted: bool
+    burn_in: int
+
+
+class KeptDraws(NamedTuple):
+    """The draws that are kept: of every part one array for each.
+
+    Attributes
+    ----------
+    rows : tuple of (C, n_rows, R), theta : tuple of (C, m), common : tuple of (C, 2)
+        The last are means and shapes of a noise or a dispersion that differs; none where there is none.
+    unknown : tuple of (C, K, R)
+        Rows of the present priors; none where these are not learned.
+    drifts : tuple of (C, n, R)
+        Parameters of the series (`Draws.drifts`); none where there is none.
+    """
+
+    rows: tuple[np.ndarray, ...] = ()
+    theta: tuple[np.ndarray, ...] = ()
+    common: tuple[np.ndarray, ...] = ()
+    unknown: tuple[np.ndarray, ...] = ()
+    drifts: tuple[np.ndarray, ...] = ()
+
+    def grows(self) -> bool:
+        """Arrays are added, and never changed: files keep each once."""
+        return True
+
+
+class ChainSums(NamedTuple):
+    """What samplers alone have.
+
+    Attributes
+    ----------
+    setup : ChainSetup
+    sites : DrawnSites
+        Without entries where targets are the values.
+    f : (C, n_blocks, LANES) float64
+        Latent values of the entries; no blocks where nothing depends on them.
+    around : Around or None
+        Of likelihoods that no variable makes Gaussian, the past of the latent values.
+    held : HeldOut or None
+        Entries that the burn-in leaves out.
+    told_noise : bool
+        Whether these tell the noise.
+    noise_law : NoiseLaw or None
+        After the burn-in, how new observations differ from normal ones; None where these are normal.
+    kept : KeptDraws
+    """
+
+    setup: ChainSetup
+    sites: DrawnSites
+    f: np.ndarray
+    around: Around | None = None
+    held: HeldOut | None = None
+    told_noise: bool = False
+    noise_law: NoiseLaw | None = None
+    kept: KeptDraws = KeptDraws()
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows, or is made before it is read."""
+        return ("setup", "sites", "f", "around")
+
+
+class GibbsState(NamedTuple):
+    """Chains of draws.
+
+    Attributes
+    ----------
+    rows : (C, n_rows, R) float64
+        Current rows, clamped columns included.
+    hyper : tuple of Conditional, one per chain
+    parameters : tuple of tuples
+        The draw of each parameter, in every chain.
+    own : ChainSums
+    sweeps : int
+    """
+
+    rows: np.ndarray
+    hyper: tuple[Conditional, ...]
+    parameters: tuple[tuple[Any, ...], ...]
+    own: ChainSums
+    sweeps: int = 0
+
+    @property
+    def setup(self) -> ChainSetup:
+        """What follows from the problem."""
+        return self.own.setup
+
+    @property
+    def held(self) -> HeldOut | None:
+        """Entries that the burn-in leaves out."""
+        return self.own.held
+
+    @property
+    def noise_law(self) -> NoiseLaw | None:
+        """After the burn-in, how new observations differ from normal ones."""
+        return self.own.noise_law
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The numbers of all parameters, (C, m)."""
+        return np.stack([np.concatenate([own.theta for own in draws]) for draws in self.parameters])
+
+    @property
+    def common(self) -> np.ndarray:
+        """Mean and shape of the law that numbers have in common, (C, 2), or (C, 0) where none do."""
+        return np.stack([np.concatenate([own.common for own in draws]) for draws in self.parameters])
+
+    @property
+    def learns_precision(self) -> bool:
+        """Whether the entries have a precision that is learned."""
+        return any(parameter.is_precision for parameter in self.setup.parameters)
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """Places of the entries that are left out at present."""
+        return NO_PLACES if self.held is None or self.sweeps >= self.setup.burn_in else self.held.place
+
+    def with_theta(self, theta: np.ndarray) -> GibbsState:
+        """The state of as many chains whose parameters have these numbers (C, m)."""
+        every = []
+        for draws, line in zip(self.parameters, theta, strict=False):
+            parts = np.split(line, np.cumsum([len(own.theta) for own in draws])[:-1])
+            every.append(tuple(own._replace(theta=part) for own, part in zip(draws, parts, strict=True)))
+        return self._replace(parameters=tuple(every))
+
+    def put(self, **changes: Any) -> GibbsState:
+        """The state with some changed of what samplers alone have."""
+        return self._replace(own=self.own._replace(**changes))
+
+    def of_chains(self, which: np.ndarray) -> GibbsState:
+        """That of these chains alone, before any draw is kept."""
+        if len(which) == len(self.rows):
+            return self
+        f, around = self.own.f, self.own.around
+        if f.size:
+            f = room_of(f).empty((len(which), *f.shape[1:]))
+            for own, c in zip(f, which, strict=True):
+                own[:] = self.own.f[c]
+        state = self.put(f=f, around=None if around is None else around.of_chains(which))
+        hyper, parameters = tuple(self.hyper[c] for c in which), tuple(self.parameters[c] for c in which)
+        return state._replace(rows=self.rows[which], hyper=hyper, parameters=parameters)
+
+    def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """What kernels take as y and theta of the entries at these places in every chain, (C, n) each."""
+        each = [kernel_arguments(self.setup.parameters, draws, problem, place) for draws in self.parameters]
+        y, theta = zip(*each, strict=True)
+        return np.stack(y), np.stack(theta)
+
+    def predictive_at(self, place: np.ndarray, problem: Problem) -> tuple[Likelihood, np.ndarray]:
+        """The likelihood of new observations at these places, and its parameter in every chain, (C, n)."""
+        likelihood, theta = with_parameter(problem.likelihood, EntryTheta(self.theta))
+        if likelihood is problem.likelihood:
+            return likelihood, self.given_at(place, problem)[1]
+        return likelihood, np.broadcast_to(theta.values, (len(theta.values), len(place)))
+
+
+def without_lists(state: GibbsState | None) -> GibbsState | None:
+    """The state, if there is one, without the lists of the entries."""
+    return None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES))
 
 
 def start_chains(
     problem: Problem,
     options: Sampler,
-    theta: np.ndarray,
-    drawn: bool = False,
-    left_out: np.ndarray | None = None,
+    augmentation: Augmentation,
+    parameters: tuple[Parameter[Any], ...] = (),
+    held: HeldOut | None = None,
     executor: Executor = ALONE,
-) -> Chains:
+) -> GibbsState:
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
 
-    `drawn` says whether the targets of the entries are, `left_out` which entries the burn-in leaves out. Entries with
-    weights have sites, too.
+    `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
+    not set yet.
     """
     small = learning(free_problem(problem))
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains
-    drawn = drawn or problem.power is not None
-    by_row = by_row_of(problem, left_out, values=not drawn, executor=executor)
+    weighted = problem.power is not None or augmentation.weighted or any(one.weighs for one in parameters)
+    has_sites = weighted or augmentation.auxiliary
+    by_row = by_row_of(problem, None if held is None else held.place, values=not has_sites, executor=executor)
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
-    sites = weighted_sites(problem) if drawn else None
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
-    return Chains(factors, theta, sites, by_row, columns, rooms, free_columns, small, priors, (), (), (), (), 0)
+    made = by_row, columns, rooms, free_columns, small
+    setup = ChainSetup(*made, augmentation, parameters, weighted, options.burn_in)
+    sites = weighted_sites(problem) if has_sites else NO_SITES
+    nothing = np.zeros((options.n_chains, 0, 0))
+    return GibbsState(factors, priors, ((),) * options.n_chains, ChainSums(setup, sites, nothing, held=held))
 
 
 def first_rows(small: Problem, columns: tuple[ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
@@ -134,62 +310,83 @@ def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
     return rows
 
 
-def latent_of_chain(chains: Chains, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
+def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
-    factors, first = chains.factors[chain], offsets(problem.shape)
-    if not chains.free.any_clamped:
-        return latent_at(problem.entries, factors, chains.free, executor)
-    free = np.empty((len(factors), chains.small.rank))
-    for k, columns in enumerate(chains.columns):
+    factors, first, setup = state.rows[chain], offsets(problem.shape), state.setup
+    if not setup.free.any_clamped:
+        return latent_of_entries(problem.entries, factors, executor, setup.free.groups)
+    free = np.empty((len(factors), setup.small.rank))
+    for k, columns in enumerate(setup.columns):
         executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
-    return latent_at(problem.entries, free, chains.free, executor)
+    return latent_of_entries(problem.entries, free, executor, setup.free.groups)
+
+
+class RowFit(NamedTuple):
+    """Of the rows of the mode that was drawn last, (n_k,) each.
+
+    Attributes
+    ----------
+    sums : array
+        Sums of weight (target / weight - f)^2 at the new rows over the entries of each; of a series their sum comes
+        first.
+    sizes : array
+        How many entries each has.
+    """
+
+    sums: np.ndarray
+    sizes: np.ndarray
 
 
 def draw_factors(
-    chains: Chains,
+    state: GibbsState,
     chain: int,
     problem: Problem,
-    precision: float,
+    precision: float | RowPrecision,
     executor: Executor,
-    weighted: bool = False,
-    burning_in: bool = False,
-    noise: RowNoise | None = None,
     judge: Judge | None = None,
-) -> np.ndarray:
-    """Draw the rows of every mode in turn, those of a mode with `noise` of its own last; a `judge` turns some down.
+) -> RowFit:
+    """Draw the rows of every mode in turn, those of a mode whose rows have a precision last; a `judge` turns some down.
 
-    Gives the sums of weight (target / weight - f)^2 at the new rows over the entries of each row of the last mode; of a
-    series their sum comes first.
+    The precision multiplies the weights of the entries.
     """
-    prior, factors, fit = chains.priors[chain], chains.factors[chain], np.zeros(1)
-    first, by_row, rooms = offsets(problem.shape), chains.by_row, chains.rooms[chain]
-    end = by_row.end if burning_in else by_row.start[1:]
+    setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
+    first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
+    by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
+    modes_prior: Any = prior.modes
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
-        factors[own] = draws[(chains.sweeps * len(chains.factors) + chain) % len(draws)][own]
-    modes = sorted(range(len(chains.columns)), key=lambda k: noise is not None and k == noise.mode)
-    modes = [k for k in modes if not problem.is_fixed(k)]
+        factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
+    last = precision.mode if isinstance(precision, RowPrecision) else -1
+    modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
     for k in modes:
-        columns = chains.columns[k]
-        given: Any = in_order(chains.sites, k, by_row, weighted, problem, executor), np.array([precision])
-        given = given if noise is None else of_row_noise(k, noise, by_row, first, executor)
-        source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
-        executor.run(arrange, 0, len(source), factors, columns.order, source)
-        fit = np.zeros(problem.shape[k])
-        key, cuts = stream_key(problem.seed, chain, chains.sweeps, k), by_row.chunks[k]
-        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
-        coupled = None if prior.modes is None else chains.small.prior.links(k, prior.modes)
+        columns, offset = setup.columns[k], int(first[k])
+        if isinstance(precision, RowPrecision):
+            given: Any = of_row_noise(k, precision, by_row, first, executor)
+        else:
+            given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), np.array([precision])
+        source: Any = RowSource(f"factors {chain}", factors, {"factors": factors}, order=columns.order)
+        key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
+        coupled = setup.small.prior.links(k, modes_prior)
+        if coupled is not None or judge is not None:
+            source = source.made(executor)
+        data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
-            fit[0] = draw_series(coupled, cuts, data, precision, key, factors, rooms[k], executor, k == modes[-1])
+            told, tau = k == modes[-1], 1.0 if isinstance(precision, RowPrecision) else precision
+            fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
             continue
-        record = (*data, *_prior_of_mode(chains.small, prior, k), given[1], key, fit, factors)
-        old = None if judge is None else factors[first[k] : first[k + 1]].copy()
+        old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
+        entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
+        stay = not len(state.own.sites.weight) and not isinstance(precision, RowPrecision)
+        record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
-        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
-        if judge is not None and old is not None:
+        draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
+        executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])
+        if judge is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
-    return fit
+    of_last = slice(first[modes[-1]], first[modes[-1] + 1]) if modes else slice(0)
+    return RowFit(fit[of_last], by_row.end[of_last] - by_row.start[:-1][of_last])
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
@@ -197,115 +394,138 @@ def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
     return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
 
 
-def draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
-    """Draw the rows cuts[first]:cuts[last]."""
-    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *record, align=LANES)
+def draw_parts(
+    first: int,
+    last: int,
+    cuts: np.ndarray,
+    offset: int,
+    by_row: EntriesByRow,
+    source: np.ndarray,
+    columns: ModeColumns,
+    base: int,
+    weight: np.ndarray,
+    target: np.ndarray | StoredTargets,
+    prior_Lam: np.ndarray,
+    prior_eta: np.ndarray,
+    precision: np.ndarray,
+    key: tuple[int, int, int],
+    fit: np.ndarray,
+    factors: np.ndarray,
+    *room: Any,
+) -> None:
+    """Draw the rows cuts[first]:cuts[last]: see `draw_rows`."""
+    entries = target if isinstance(target, StoredTargets) else (base, weight, target)
+    data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, entries)
+    law = (prior_Lam, prior_eta, precision, key, fit, factors)
+    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *data, *law, *room, align=LANES)
+
+
+# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
+ROW_DRAWS = Pass(
+    draw_parts,
+    over="rows",
+    reads=("source",),
+    lines=("prior_Lam", "prior_eta"),
+    gives=("fit",),
+    changes=("factors",),
+    later=True,
+)
 
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of the rows of mode k; one line for all of them where they share it."""
     Lam, eta = of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
-    shift = None if prior.modes is None else small.prior.shift(k, prior.modes, natural=True)
+    modes: Any = prior.modes
+    shift = small.prior.shift(k, modes, natural=True)
     return Lam, eta if shift is None else shift + eta
 
 
-def draw_priors(chains: Chains) -> Chains:
+def draw_priors(state: GibbsState) -> GibbsState:
     """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
 
     Rows without entries are left out and drawn after it, from it.
     """
-    small, priors = chains.small, []
-    for c, prior in enumerate(chains.priors):
-        if prior.modes is None:
-            return chains
+    small, law, priors = state.setup.small, state.setup.small.prior, []
+    for c, prior in enumerate(state.hyper):
+        if prior.modes is None or not isinstance(law, LearnedPrior):
+            return state
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
-            rows.append(free_values(chains.factors[c, a:b][prior.seen[a:b]], chains.columns[k]))
-        rng = generator(small.seed, RandomStream.PRIOR, chains.sweeps, c)
-        priors.append(conditional_of_modes(small.prior.draw(prior.modes, rows, rng), prior.seen))
-    return chains._replace(priors=tuple(priors))
+            rows.append(free_values(state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]))
+        rng = generator(small.seed, RandomStream.PRIOR, state.sweeps, c)
+        priors.append(conditional_of_modes(law.draw(prior.modes, rows, rng), prior.seen))
+    return state._replace(hyper=tuple(priors))
 
 
-def keep(chains: Chains, problem: Problem, options: Sampler) -> Chains:
+def keep(state: GibbsState, problem: Problem, options: Sampler) -> GibbsState:
     """Count the sweep, and keep its draw if it is due."""
-    since = chains.sweeps - options.burn_in
+    since = state.sweeps - options.burn_in
     if since >= 0 and since % options.thin == 0:
-        chains = _with_current(chains, problem, options.dtype)
-    return chains._replace(sweeps=chains.sweeps + 1)
+        state = _with_current(state, problem, options.dtype)
+    return state._replace(sweeps=state.sweeps + 1)
 
 
-def _with_current(chains: Chains, problem: Problem, dtype: str | None) -> Chains:
-    draw = chains.factors.astype(dtype)
-    unknown = () if not problem.prior.learned else (_unknown_rows(chains, problem),)
-    drifts = () if not clocks_of(problem.prior) else (_drifts(chains, problem.every_free),)
-    return chains._replace(
-        kept=(*chains.kept, draw),
-        kept_theta=(*chains.kept_theta, chains.theta.copy()),
-        kept_unknown=(*chains.kept_unknown, *unknown),
-        kept_drifts=(*chains.kept_drifts, *drifts),
-        kept_uneven=() if chains.uneven is None else (*chains.kept_uneven, chains.uneven.copy()),
+def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> GibbsState:
+    kept, common = state.own.kept, state.common
+    now = KeptDraws(
+        rows=(state.rows.astype(dtype),),
+        theta=(state.theta,),
+        common=(common,) if common.size else (),
+        unknown=(_unknown_rows(state, problem),) if problem.prior.learned else (),
+        drifts=(_drifts(state, problem.every_free),) if problem.prior.clocks else (),
     )
+    return state.put(kept=KeptDraws(*(old + new for old, new in zip(kept, now, strict=True))))
 
 
-def _drifts(chains: Chains, free: np.ndarray) -> np.ndarray:
+def _drifts(state: GibbsState, free: np.ndarray) -> np.ndarray:
     """The present parameters of all series in every chain, (C, n, R)."""
-    modes: list[Any] = [prior.modes for prior in chains.priors]
-    clocks, places = clocks_of(chains.small.prior), [own.free for own in chains.columns]
+    modes: list[Any] = [prior.modes for prior in state.hyper]
+    clocks, places = state.setup.small.prior.clocks, [own.free for own in state.setup.columns]
     return np.stack([in_columns(lines_of_modes(own, clocks), clocks, places, free) for own in modes])
 
 
-def _unknown_rows(chains: Chains, problem: Problem) -> np.ndarray:
+def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
     """A draw of one more row of every mode from the present prior of each chain, (C, K, R).
 
     Moments over all draws would not do: signs and order of the components differ from chain to chain.
     """
-    rows = np.ones((len(chains.priors), len(problem.shape), problem.rank))
-    for c, prior in enumerate(chains.priors):
-        rng = generator(problem.seed, RandomStream.UNKNOWN_ROWS, chains.sweeps, c)
+    rows = np.ones((len(state.hyper), len(problem.shape), problem.rank))
+    for c, prior in enumerate(state.hyper):
+        rng = generator(problem.seed, RandomStream.UNKNOWN_ROWS, state.sweeps, c)
         modes: Any = prior.modes
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))
-        for k, columns in enumerate(chains.columns):
+        for k, columns in enumerate(state.setup.columns):
             mine = columns.free[columns.free >= 0]
             rows[c, k, mine] = drawn[k, : len(mine)]
     return rows
 
 
-def some_chains(chains: Chains, which: np.ndarray) -> Chains:
-    """These chains alone, before any draw is kept."""
-    if len(which) == len(chains.factors):
-        return chains
-    priors = tuple(chains.priors[c] for c in which)
-    uneven = None if chains.uneven is None else chains.uneven[which]
-    return chains._replace(factors=chains.factors[which], theta=chains.theta[which], priors=priors, uneven=uneven)
-
-
-def collect(
-    chains: Chains, problem: Problem, theta_mode: int | None, has_theta: bool, shares: np.ndarray | None = None
-) -> Draws:
+def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = None) -> Draws:
     """The kept draws; those of the last sweep when a run was stopped before any was kept.
 
     Draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly over
     the sweeps, and form one chain.
     """
-    if not chains.kept:
-        chains = _with_current(chains, problem, "float64")
-    if chains.kept_drifts:
-        fill_gaps(chains.small, chains.kept, chains.kept_drifts, chains.priors[0].seen)
-    which, D = taken(chains, shares), len(chains.kept)
-    form = (len(chains.factors), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
-    more = [chains.kept_unknown[d][c] for d, c in which] if chains.kept_unknown else []
-    rows, unknown = stacked([chains.kept[d][c] for d, c in which], more, form)
+    if not state.own.kept.rows:
+        state = _with_current(state, problem, "float64")
+    kept, parameters = state.own.kept, state.setup.parameters
+    if kept.drifts:
+        fill_gaps(state.setup.small, kept.rows, kept.drifts, state.hyper[0].seen)
+    which, D = taken(state, shares), len(kept.rows)
+    form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
+    more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []
+    rows, unknown = stacked([kept.rows[d][c] for d, c in which], more, form)
     return Draws(
         shape=problem.shape,
         rank=problem.rank,
         rows=rows,
-        theta=_in_form(chains.kept_theta, which, form) if has_theta else None,
-        theta_mode=theta_mode,
+        theta=_in_form(kept.theta, which, form) if any(one.learned for one in parameters) else None,
+        theta_mode=next((one.mode for one in parameters if one.mode is not None), None),
         seen=seen_rows(problem),
         unknown=unknown,
-        drifts=_in_form(chains.kept_drifts, which, form),
-        uneven=_in_form(chains.kept_uneven, which, form),
+        drifts=_in_form(kept.drifts, which, form),
+        uneven=_in_form(kept.common, which, form),
     )
 
 
@@ -316,8 +536,49 @@ def _in_form(
     return np.array([kept[d][c] for d, c in which]).reshape(*form, *kept[0].shape[1:]) if kept else None
 
 
-def taken(chains: Chains, shares: np.ndarray | None) -> list[tuple[int, int]]:
+def taken(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]:
     """Which of the kept draws are taken, (draw, chain), one chain after the other."""
-    C, D = len(chains.factors), len(chains.kept)
+    C, D = len(state.rows), len(state.own.kept.rows)
     sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)
     return [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
+
+
+def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
+    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
+    first, at = offsets(small.shape), 0
+    for k, clock in enumerate(small.prior.clocks):
+        if clock is None:
+            continue
+        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
+        at = lines.stop
+        if isinstance(clock, Net):
+            _fill_graph(small, k, kept, [of_draw[:, lines] for of_draw in drifts])
+            continue
+        if own.all() or not own.any():
+            continue
+        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
+        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
+        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
+        noise = generator(small.seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
+        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
+        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
+            own_rows[:, gaps] = found[a:b]
+
+
+def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: list[np.ndarray]) -> None:
+    """The same for mode k, a graph; some draws at a time."""
+    of: Field | None = small.prior.axis(k)
+    if of is None or not len(of.gaps.row):
+        return
+    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, RandomStream.GAPS, k)
+    C, n, R = len(kept[0]), of.clock.n, kept[0].shape[2]
+    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
+    for first in range(0, len(kept), some):
+        part = kept[first : first + some]
+        laws = laws_of(np.concatenate(lines[first : first + some]))
+        rows = np.concatenate([kept_draw[:, own] for kept_draw in part]).astype(np.float64)
+        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
+        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
+        draw_gaps(of.gaps, rows, which, laws.mean, noise)
+        for i, kept_draw in enumerate(part):
+            kept_draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]

@@ -143,8 +143,7 @@ def judge_of(
     climbs: bool,
 ) -> Judge:
     """That of a chain whose kernels are `given` these y and theta, and whose `sites` stand for the entries."""
-    power = problem.weights if problem.power is None else problem.power
-    each = (*given, power, problem.entries.known, *sites)
+    each = (*given, problem.weights, problem.entries.known, *sites)
     return Judge(
         ChainEntries(entry, *(np.ascontiguousarray(array).ravel() for array in each)), problem.likelihood, climbs
     )

@@ -9,22 +9,34 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 
 from __future__ import annotations
 
+import itertools
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import on_scratch, room_of
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Rooms
+from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.entries import EntriesByRow
+from tensorcep.cp.model.latent import unset
+from tensorcep.cp.model.memmap import StoredTargets, in_pieces, taken_off
+from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
-from tensorcep.kernels.rows import gather
+from tensorcep.kernels.rows import gather, squares_left
 from tensorcep.kernels.slots import LANES, axpy, dot, lane_zeros, scale, tile_in
+from tensorcep.likelihoods.parameters.base import RowPrecision
+from tensorcep.priors.coupled import Joint, as_slice, in_place
+from tensorcep.priors.solvers.chain import Links, PiecewiseDraw
 
 # Entries whose vectors z are held at a time: with the matrix they fit the first-level cache.
 CHUNK = 64
+# Numbers of sums that a cache holds.
+NUMBERS_IN_CACHE = 50_000
+NOTHING = np.zeros(0)
 
 
 class ModeColumns(NamedTuple):
@@ -223,7 +235,7 @@ def draw_rows(
     (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
     `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
     `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
-    `fit`.
+    `fit` (n_rows,).
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
@@ -268,9 +280,168 @@ def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
     trace_product(w, at.A, at.Lam, at.spare, R)
     dot(w, at.t, at.A + P, at.x, R)
     for lane in range(used):
-        fit[group + lane] = squares[lane]
+        fit[offset + group + lane] = squares[lane]
         if w[at.ok, lane] > 0.0:
             for r in range(R):
                 if free[r] >= 0:
                     factors[offset + group + lane, free[r]] = w[at.x + r, lane]
-            fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
+            fit[offset + group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
+
+
+# What the entries say of their latent values, in the order in which the rows of a mode read it. Read in the order of
+# the lanes, every number of an entry would cost as much as a row of another mode.
+
+
+class DrawnSites(NamedTuple):
+    """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight)).
+
+    Attributes
+    ----------
+    weight, target : (n,) float64
+        In the lanes, room for those of one chain.
+    ordered : (2, N) float64
+        Room for the same in the order of the rows of one mode.
+    """
+
+    weight: np.ndarray
+    target: np.ndarray
+    ordered: np.ndarray
+
+
+NO_SITES = DrawnSites(NOTHING, NOTHING, np.zeros((2, 0)))
+
+
+def weighted_sites(problem: Problem) -> DrawnSites:
+    """Room for weights and targets; where entries have weights, those of values that are Gaussian in f."""
+    entries = problem.entries
+    room = room_of(entries.y).empty((2, len(entries.permutation)))
+    if problem.power is None:
+        weight, target = unset(entries).ravel(), unset(entries).ravel()
+        weight[:], target[:] = 1.0, 0.0
+        return DrawnSites(weight, target, room)
+    return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
+
+
+def in_order(
+    sites: DrawnSites, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
+) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
+    """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
+    if not len(sites.weight):
+        stored = on_scratch(by_row.value)
+        return StoredTargets(by_row.value, taken_off(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
+    n = sites.ordered.shape[1]
+    place = by_row.entry[k * n : (k + 1) * n]
+    parts = ((sites.target, sites.ordered[1]), (sites.weight, sites.ordered[0]))
+    for source, out in parts if weighted else parts[:1]:
+        executor.run(_take, 0, n, source, place, out)
+    return k * n, (sites.ordered[0] if weighted else NOTHING), sites.ordered[1]
+
+
+def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.ndarray) -> None:
+    """out = source[place] in the range first:last."""
+    np.take(source, place[first:last], out=out[first:last], mode="clip")
+
+
+@block_kernel
+def _weigh(
+    first: int,
+    last: int,
+    own: np.ndarray,
+    others: np.ndarray,
+    j: int,
+    value: np.ndarray,
+    weight: np.ndarray,
+    target: np.ndarray,
+) -> None:
+    """Weights and targets of the entries first:last from the precisions `own` of the packed rows others[:, j]."""
+    for n in range(first, last):
+        w = own[others[n, j]]
+        weight[n] = w
+        target[n] = w * value[n]
+
+
+def of_row_noise(
+    k: int, noise: RowPrecision, by_row: EntriesByRow, first: np.ndarray, executor: Executor
+) -> tuple[tuple[int, np.ndarray, np.ndarray], np.ndarray]:
+    """What the entries say in mode k, and the precision by which that is multiplied: it weighs them in other modes."""
+    if k == noise.mode:
+        return (0, NOTHING, by_row.value), noise.precision
+    n = len(by_row.value) // (len(first) - 1)
+    mine = slice(k * n, (k + 1) * n)
+    own = np.concatenate([np.zeros(first[noise.mode]), noise.precision])
+    weight, target = np.empty(n), np.empty(n)
+    given = own, by_row.others[mine], noise.mode - (noise.mode > k), by_row.value[mine]
+    executor.run(_weigh, 0, n, *given, weight, target)
+    return (k * n, weight, target), np.ones(1)
+
+
+# The rows of a mode that is a series or a graph: one joint draw of all rows with entries, of which what the entries say
+# is summed as for rows that are drawn by themselves. Rows without entries are drawn once, with the draws that are kept.
+
+
+def draw_series(
+    prior: Joint,
+    cuts: np.ndarray,
+    record: tuple[Any, ...],
+    precision: float,
+    key: tuple[int, int, int],
+    factors: np.ndarray,
+    rooms: Rooms,
+    executor: Executor,
+    told: bool,
+) -> float:
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); `told`: give the sum of (target - f)^2.
+
+    `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
+    """
+    offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
+    own = in_place(prior.of)
+    free = as_slice(columns.free[columns.free >= 0])
+    at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
+    mine = factors[offset : offset + n]
+    if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):
+        mine[at] = _in_pieces(prior, cuts, record, precision, key, rooms, executor)
+        return 0.0
+    Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
+    rooms.start()
+    executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
+    said, linear = Lam[own], eta[own]
+    mine[at] = rows = prior.draw(said, linear, key, precision, overwrite=not told)
+    if not told:
+        return 0.0
+    fit = np.empty(len(rows))
+    executor.run(squares_left, 0, len(rows), said, linear, rows, fit)
+    return float(squares.sum() + fit.sum())
+
+
+def _in_pieces(
+    prior: Links,
+    cuts: np.ndarray,
+    record: tuple[Any, ...],
+    precision: float,
+    key: tuple[int, int, int],
+    rooms: Rooms,
+    executor: Executor,
+) -> np.ndarray:
+    """The draw, of sums over entries that stay in the cache until they are read: there are as many as of the rows."""
+    D, place, drawn = prior.own.shape[1], prior.of.place, PiecewiseDraw(prior, precision)
+    P = D * (D + 1) // 2
+    ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
+    ends = np.unique(np.append(ends, len(cuts) - 1))
+    size = int(np.diff(cuts[ends]).max())
+    Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
+    for a, b in itertools.pairwise(ends.tolist()):
+        first, last = int(cuts[a]), int(cuts[b])
+        rooms.start()
+        shifted = record[0] + first, *record[1:]
+        executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
+        mine = place[slice(*np.searchsorted(place, (first, last)))]
+        if len(mine):
+            some = as_slice(mine - first)
+            drawn.tell(Lam[some], eta[some])
+    return drawn.rows(key)
+
+
+def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
+    """Sums of the rows cuts[first]:cuts[last]."""
+    in_pieces(sum_rows, int(cuts[first]), int(cuts[last]), *record)

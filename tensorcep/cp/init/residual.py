@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arrays import RunningSum
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.executor import ALONE, Executor, one_blas_thread
 from tensorcep.cp.init.spectral import MIN_SIZE, most_vectors, spectral_start
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.latent import latent_of_entries
@@ -21,6 +20,7 @@ from tensorcep.cp.model.subsets import of_telling
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.thresholds import ThresholdParameter
 
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3
@@ -129,8 +129,8 @@ def _as_fitted(fitted: Components, likelihood: Likelihood) -> Likelihood:
     if theta is None:
         return likelihood
     if levels is not None:
-        return likelihood._replace(levels=levels._replace(start=theta.values[0]))
-    if parameter is not None and parameter.counting is not None:
+        return likelihood.with_parameter(ThresholdParameter(levels._replace(start=theta.values[0])))
+    if parameter is not None and not parameter.is_precision:
         return likelihood._replace(default_theta=float(np.exp(np.log(theta.values[0]).mean())))
     return likelihood
 

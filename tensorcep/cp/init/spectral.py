@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import LEAF, mean_square
-from tensorcep.core.blas import one_blas_thread
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.executor import ALONE, Executor, one_blas_thread
 from tensorcep.cp.init.multistart import climb
 from tensorcep.cp.init.subspaces import LEAST_OF_THREAD, core_tensor, mode_bases
 from tensorcep.cp.model.entries import entries_by_row, pack_entries, sum_chunks

@@ -3,7 +3,7 @@
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
 update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
 updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
-all. A learned prior is a factor of q too (`tensorcep.cp.model.row_prior`), updated before the rows in every sweep that
+all. A learned prior is a factor of q too (`tensorcep.cp.model.rows`), updated before the rows in every sweep that
 is not annealed. The lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
@@ -25,44 +25,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.arrays import on_scratch
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.cp.meanfield.columns import orders_of
-from tensorcep.cp.meanfield.row_update import first_square, refresh_numbers, report, update_mode, whole_second_moments
-from tensorcep.cp.meanfield.scale_mixture import even_factors, uneven_result, weigh, with_factors
+from tensorcep.cp.meanfield.row_update import (
+    MeanFieldState,
+    MeanFieldSums,
+    Setup,
+    all_second_moments,
+    first_square,
+    refresh_numbers,
+    sources,
+    update_mode,
+)
 from tensorcep.cp.meanfield.sites import (
-    ExpectedSites,
     as_observed,
     latent_squares,
     squared_targets,
     total_weight,
     update_sites,
 )
-from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.meanfield.stored import SweepReport, stored_sums
-from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
-from tensorcep.cp.model.latent import latent_at, relative_change
-from tensorcep.cp.model.memmap import by_row_of
-from tensorcep.cp.model.parameters import (
-    Learned,
-    distinct_counts,
-    first_thresholds,
-    learned_levels,
-    learned_parameter,
-    own_law,
-    sampled_entries,
-)
+from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
+from tensorcep.cp.model.latent import latent_of_entries, relative_change
+from tensorcep.cp.model.memmap import by_row_of, change_and_score
+from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
-from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
-from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
+from tensorcep.cp.model.rows import (
+    augmentation_in_use,
+    first_prior,
+    fix_rows,
+    learned_from_rows,
+    learning,
+    natural_by_mode,
+    refresh_rows,
+    rows_at_prior,
+    rows_bound,
+    train_score,
+    with_unseen_rows,
+)
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.posterior.components import Thresholds
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.thresholds import LevelEntries, law_of_thresholds, prior_of_thresholds
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameters.base import EntryStats, PrecisionStats
+from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -78,10 +85,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small, columns = learning(free_problem(problem)), columns_of(problem)
-    orders = orders_of(columns) if columns.any_clamped else None
-    augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem)
-    learned, stored = learned_parameter(problem, options), stored_sums(problem, augmentation)
+    small = learning(free_problem(problem))
+    setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, executor)
@@ -94,43 +99,49 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         rows.mean[:] = (
             rows.mean if small.start is None else np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
         )
-    P, Q, C = rows.cov.shape[1], small.rank, 0 if orders is None else orders.n_clamped
-    state = MeanFieldState(
-        small=small,
-        columns=columns,
-        orders=orders,
-        rows=rows,
-        prior=prior,
-        numbers=np.ones((n_rows, P if orders is None else P + Q + 1)),
-        by_row=problem.of_entries or by_row_of(problem, values=stored is not None, executor=executor),
+    P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
+    sums = MeanFieldSums(
+        setup,
+        sites=as_observed(problem, setup.augmentation),
+        numbers=np.ones((n_rows, P + Q + 1 if C else P)),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
-        square=0.0,
-        augmentation=augmentation,
-        sites=as_observed(problem, augmentation),
-        learned=learned,
-        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        counts=distinct_counts(learned, problem),
-        sweeps=0,
-        cut=first_thresholds(problem),
-        found=(None,) * len(problem.shape),
-        uneven=even_factors(problem),
-        stored=stored,
-        share=first_share(problem),
     )
+    laws = tuple(one.first_law(len(problem.entries.permutation)) for one in setup.parameters)
+    state = MeanFieldState(rows, prior, laws, sums, 0)
     refresh_numbers(0, n_rows, state, executor)
-    if orders is not None:
-        state = state._replace(square=first_square(state, orders, problem, executor))
+    if C:
+        state = state.put(square=first_square(state, problem, executor))
     state = _with_latent(state, problem, executor)
-    return _with_sites(state, problem, executor) if state.weighted else state
+    return _with_sites(state, problem, executor) if setup.augmentation.weighted else state
+
+
+def _setup(augmentation: Augmentation, small: Problem, problem: Problem, options: Any, executor: Executor) -> Setup:
+    """What follows from the problem, which is `small` in its free columns."""
+    augmentation, columns = augmentation_in_use(augmentation, problem) or Augmentation(), columns_of(problem)
+    y, weight = problem.entries.y, problem.entries.weight
+    stored = on_scratch(y) and augmentation.expected is None
+    return Setup(
+        small,
+        columns,
+        orders=orders_of(columns),
+        augmentation=augmentation,
+        # in the order in which they are updated
+        parameters=tuple(
+            one.with_observations(y, weight)
+            for one in sorted(parameters_of(problem, options), key=lambda one: one.stage)
+        ),
+        by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
+        squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
+    )
 
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The latent values at the present rows; of entries on scratch none are kept."""
-    if state.stored is not None:
+    if state.setup.on_scratch:
         return state
-    f = latent_at(problem.entries, state.rows.mean, state.columns, executor)
-    return state._replace(sites=state.sites._replace(f=f))
+    f = latent_of_entries(problem.entries, state.rows.mean, executor, state.setup.columns.groups)
+    return state.put(sites=state.own.sites._replace(f=f))
 
 
 def _with_sites(
@@ -145,90 +156,163 @@ def _with_sites(
     Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
     follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
     """
-    augmentation, old = state.augmentation, state.sites
-    if augmentation is None:
+    augmentation, old = state.setup.augmentation, state.own.sites
+    if not state.setup.auxiliary:
         return state
-    if augmentation.matched or not state.weighted or len(problem.entries.known):
+    if augmentation.matched or not augmentation.weighted or len(problem.entries.known):
         state = _with_latent(state, problem, executor)
     if before is not None and hold_back(before, state, problem, executor):
         state = _with_latent(state, problem, executor)
-    if state.matched and more and state.sweeps and len(problem.entries.permutation) >= MANY:
+    if augmentation.matched and more and state.sweeps and len(problem.entries.permutation) >= MANY:
         square = old.square + (state.f - old.f) * (state.f + old.f)
-        state = state._replace(sites=state.sites._replace(square=square))
-    elif state.weighted:
-        second = whole_second_moments(state, problem, executor)
-        square = latent_squares(problem, second, executor, state.f)
-        state = state._replace(sites=state.sites._replace(square=square))
-    update_sites(state.sites, augmentation, state.given(problem), problem, executor, state.share)
-    if state.uneven is not None:
-        weigh(state.sites, state.uneven)
+        state = state.put(sites=state.own.sites._replace(square=square))
+    elif augmentation.weighted:
+        square = latent_squares(problem, all_second_moments(state), executor, state.f)
+        state = state.put(sites=state.own.sites._replace(square=square))
+    update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
+
+
+def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
     """One sweep: every mode once, with the auxiliary variables and a precision after each; then the rest."""
-    annealed, old = state.sweeps < options.anneal, state.f if state.stored is None else state.rows.mean.copy()
+    setup, annealed = state.setup, state.sweeps < options.anneal
+    old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
-        state = state._replace(prior=learned_from_rows(state.prior, state.small, state.rows, state.found))
+        state = state._replace(hyper=learned_from_rows(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
-        before = before_move(k, state) if state.matched else None
+        before = before_move(k, state) if setup.augmentation.matched else None
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor, before, more=k != modes[-1])
-        if state.learns_precision:
-            state = state._replace(law=law_of_precision(k, state, problem))
-    if state.augmentation is None or state.weighted:
+        state = _with_precision(k, state, problem)
+    if not setup.auxiliary or setup.augmentation.weighted:
         state = _with_latent(state, problem, executor)
-    if state.share is not None:
-        state = with_share(state, problem)
-    if state.counts:
-        state = _with_counts(state, problem, executor)
-    elif state.share is not None:
-        state = _with_law(state, state.law, problem, executor)
-    if state.cut is not None:
-        state = _with_thresholds(state, problem, executor)
-    if state.uneven is not None and not annealed:
-        state = with_factors(state, problem, executor)
-    if state.stored is None:
-        of_all = state.augmentation is None and state.uneven is None
-        y, theta = (problem.entries.y, float(state.law.mean[0])) if of_all else state.given(problem)
-        share = None if state.share is None else state.share.mean
-        told = SweepReport(relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, share))
-    else:
-        state, told = report(state, old, problem, executor)
+    state = _with_laws(state, problem, executor)
+    if not annealed:
+        state = _with_uneven_noise(state, problem, executor)
+    state, (change, score) = _report(state, old, problem, executor)
     sweep = Sweep(
-        change=told.change,
-        noise_precision=state.precision() if state.learns_precision else np.nan,
-        train_score=told.score,
+        change=change,
+        noise_precision=state.precision() if setup.noise >= 0 else np.nan,
+        train_score=score,
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
     return state._replace(sweeps=state.sweeps + 1), sweep
 
 
-def _with_counts(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The laws of the dispersions, and the auxiliary variables that go with them."""
-    learned, law = laws_of_dispersions(state, problem)
-    return _with_law(state._replace(learned=learned), law, problem, executor)
+def _report(
+    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
+) -> tuple[MeanFieldState, tuple[float, float]]:
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries.
+
+    `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
+    are then taken for the next sweep.
+    """
+    setup, own, laws = state.setup, state.own, state.parameters
+    if setup.on_scratch:
+        seconds, means = (one.made(executor) for one in sources(0, state))
+        sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
+        known = (setup.columns, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
+        return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
+    each = setup.auxiliary or any(one.uneven for one in setup.parameters)
+    of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
+    y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
+
+    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        for one, law in zip(setup.parameters, laws, strict=True):
+            log_density = one.mixed(law, y, log_density)
+        return log_density
+
+    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, mixed))
 
 
-def _with_thresholds(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The thresholds at which the bound is highest, and the auxiliary variables that go with them."""
-    levels, law = learned_levels(problem.likelihood), state.cut
-    if levels is None or law is None:
+def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:
+    """The best law of a precision, by the sums of mode k, which was updated last."""
+    own, setup, i = state.own, state.setup, state.setup.noise
+    if i < 0:
         return state
-    used = problem.entries.weight if problem.power is None else problem.power
-    known = LevelEntries(problem.entries.y, used, state.sites.f)
-    return _with_law(
-        state._replace(cut=law_of_thresholds(levels, law.thresholds, known, executor)), state.law, problem, executor
+    chunks, sites, Q = setup.by_row.chunks[k], own.sites, state.rows.eta.shape[1]
+    mine = slice(chunks[0], chunks[-1])
+    if setup.auxiliary:  # targets have changed since the sums were taken
+        cross = float(np.einsum("bl,bl->", sites.target, state.f)) - 0.5 * float(sites.spread.sum())
+    else:
+        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
+        cross += float(own.sum_yz[mine, Q:].sum())
+    squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
+    stats = PrecisionStats(total_weight(problem), max(0.0, squared - 2.0 * cross + own.square))
+    return state.learn(i, setup.parameters[i].expect(state.parameters[i], stats))
+
+
+def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The laws that latent values tell, and the auxiliary variables that go with them.
+
+    Where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`). At where f
+    still is their weights would be wrong, and with them the next law, which then swings.
+    """
+    setup, sites = state.setup, state.own.sites
+    shift: np.ndarray | float = 0.0
+    told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
+    if not told:
+        return state
+    stats = _stats(state, problem, executor)
+    for i in told:
+        before = state.parameters[i]
+        state = state.learn(i, setup.parameters[i].expect(before, stats))
+        shift = shift + setup.parameters[i].shift(before, state.parameters[i])
+    if setup.augmentation.matched and np.any(shift):
+        sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
+    update_sites(sites, setup.augmentation, setup.parameters, state.parameters, problem, executor)
+    return state
+
+
+def _stats(state: MeanFieldState, problem: Problem, executor: Executor) -> EntryStats:
+    """What entries say of parameters; where Gaussians are matched, by the moments of some latent values."""
+    setup, (f, square, *_), present, entries = state.setup, state.own.sites, state.own.sites.present, problem.entries
+
+    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        m, second = (part if place is None else part.ravel()[place] for part in (f, square))
+        return m, np.maximum(second - m * m, 0.0)
+
+    return EntryStats(
+        y=entries.y,
+        used=present if len(present) else entries.weight,
+        f=f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(setup.parameters, state.parameters, problem)[1],
+        executor=executor,
+        square=square,
+        marginals=marginals if setup.augmentation.matched else None,
+        power=np.zeros(0) if problem.power is None else problem.power,
     )
 
 
-def _with_law(state: MeanFieldState, law: Gamma, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The law of the parameter, and the auxiliary variables that go with it, which follow what counts tell, r e^f."""
-    before, state = state.law, state._replace(law=law)
-    moved = state.sites if law is before or not state.matched else shifted(state, np.log(before.mean / law.mean))
-    update_sites(moved, state.augmentation, state.given(problem), problem, executor, state.share)  # type: ignore[arg-type]
-    return state
+def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place.
+
+    The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
+    which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
+    see the factors by their means, as weights of the entries.
+    """
+    setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
+    if i < 0 or not setup.parameters[i].uneven:
+        return state
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state), executor)
+    target, spread = problem.entries.y, np.zeros((1, 1))
+    if setup.auxiliary:
+        used = sites.weight > 0.0
+        target, spread = (np.divide(part, sites.weight, where=used, out=np.zeros(f.shape)) for part in sites[3:5])
+    squares = (target - f) ** 2 + spread + np.maximum(second - f * f, 0.0)
+    law = setup.parameters[i].expect(state.parameters[i], ExpectedSquares(power, squares))
+    sites.weight[:] = power * law.mean
+    sites.target[:] = sites.weight * target
+    if len(sites.spread):
+        sites.spread[:] = sites.weight * spread
+    return state.learn(i, law).put(square=float(np.einsum("bl,bl->", sites.weight, second)))
 
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
@@ -237,84 +321,24 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     With a learned precision, whose law is optimal given the rest, entries and precision together give the log
     normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
     """
-    rest = rows_bound(state.prior, state.rows, problem.shape, executor, state.found)
-    sites, learned = state.sites, state.learned
-    if state.uneven is not None:
-        return rest + state.uneven.evidence + float(sites.constant.sum())
-    if learned is not None and learned.parameter.is_precision:
-        (a0, b0), n = learned.prior, total_weight(problem)
-        a, b = float(state.law.a[0]), float(state.law.b[0])
-        gamma = a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
-        return rest + gamma - 0.5 * n * math.log(2.0 * math.pi) + float(sites.constant.sum())
-    square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if state.weighted else state.square
-    rest += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
-    rest -= divergence_of_share(state, problem)
-    levels = learned_levels(problem.likelihood)
-    if levels is not None and state.cut is not None:
-        return rest + prior_of_thresholds(levels, state.cut.thresholds).value
-    return rest + learned.bound(state.law, state.counts) if learned else rest
+    bound, sites, setup = rows_bound(state.hyper, state.rows, problem.shape, executor), state.own.sites, state.setup
+    if setup.noise >= 0:
+        noise, law = setup.parameters[setup.noise], state.parameters[setup.noise]
+        return bound + noise.bound(law) + noise.log_normaliser(total_weight(problem)) + float(sites.constant.sum())
+    weighted = setup.augmentation.weighted
+    square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if weighted else state.own.square
+    bound += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
+    for one, law in zip(setup.parameters, state.parameters, strict=True):
+        bound += one.bound(law)
+    return bound
 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
-    theta: dict[str, Any] = {"noise": None} if state.learned is None else state.learned.result(state.law)
-    theta["zeros"] = state.share
-    if state.cut is not None:
-        theta["thresholds"] = Thresholds(*state.cut)
-    theta = theta if state.uneven is None else uneven_result(state, problem)
-    sites = natural_by_mode(state.small, state.rows, state.found)
-    rows = with_unseen_rows(state.rows, state.small, state.prior.now, state.found)
-    return posterior_of_rows(rows, problem, state.prior.now.modes, sites=sites, **theta)
-
-
-def law_of_precision(k: int, state: MeanFieldState, problem: Problem) -> Gamma:
-    """The optimal q(tau), by the sums of mode k, which was updated last."""
-    chunks, (a, b), sites = state.by_row.chunks[k], state.learned.prior, state.sites  # type: ignore[union-attr]
-    mine, y, n, Q = slice(chunks[0], chunks[-1]), sites.target, total_weight(problem), state.small.rank
-    if state.augmentation is not None:  # targets have changed since the sums were taken
-        cross = float(np.einsum("bl,bl->", y, state.f)) - 0.5 * float(sites.spread.sum())
-    else:
-        cross = float(np.einsum("ir,ir->", state.rows.mean[mine], state.sum_yz[mine, :Q]))
-        cross += float(state.sum_yz[mine, Q:].sum())
-    squared = squared_targets(sites, problem) if state.stored is None else state.stored.squares
-    squares = squared - 2.0 * cross + state.square
-    return Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * max(0.0, squares)]))
-
-
-def laws_of_dispersions(state: MeanFieldState, problem: Problem) -> tuple[Learned, Gamma]:
-    """What rows have in common, and the laws of the dispersions."""
-    learned, sites, present = state.learned, state.sites, problem.entries.weight
-    present = present if state.share is None else sites.present
-    if state.matched:
-        index = sampled_entries(problem, learned.groups)  # type: ignore[union-attr]
-        f, square, used = (part.ravel()[index] for part in (sites.f, sites.square, present))
-        law = learned.law_of_marginals(state.law, problem, index, f, np.maximum(square - f * f, 0.0), used)  # type: ignore[union-attr]
-    else:
-        counting, groups, prior = learned.parameter.counting, learned.groups, learned.prior  # type: ignore[union-attr]
-        rate = groups.totals(lambda at: present[at] * counting.softplus(sites.f[at], sites.square[at]))  # type: ignore[union-attr]
-        law = learned.parameter.law_of_counts(prior, state.law, rate, state.counts)  # type: ignore[union-attr]
-    return learned.pooled(law)  # type: ignore[union-attr]
-
-
-def first_share(problem: Problem) -> Beta | None:
-    """The Beta law of the share of structural zeros to begin with; None where there are none."""
-    zeros = problem.likelihood.zeros
-    return None if zeros is None else zeros.first_law(len(problem.entries.permutation))
-
-
-def with_share(state: MeanFieldState, problem: Problem) -> MeanFieldState:
-    """The best law of that share given what every zero probably is: the present weights, which are not updated."""
-    zeros, present = problem.likelihood.zeros, state.sites.present
-    if zeros is None:
-        return state
-    n, n_present = len(problem.entries.permutation), float(present.sum())
-    return state._replace(share=zeros.law_of(n - n_present, n_present))
-
-
-def divergence_of_share(state: MeanFieldState, problem: Problem) -> float:
-    """What the share takes off a lower bound."""
-    zeros = problem.likelihood.zeros
-    return 0.0 if zeros is None or state.share is None else state.share.divergence(zeros.prior)
+    prior, small, theta = state.hyper, state.setup.small, results(state.setup.parameters, state.parameters)
+    sites = natural_by_mode(small, state.rows, prior.marginals)
+    rows = with_unseen_rows(state.rows, small, prior.now, prior.marginals)
+    return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
 
 
 class Before(NamedTuple):
@@ -327,7 +351,7 @@ class Before(NamedTuple):
 
 def before_move(k: int, state: MeanFieldState) -> Before:
     """What `hold_back` has to know of the present rows of mode k."""
-    chunks = state.by_row.chunks[k]
+    chunks = state.setup.by_row.chunks[k]
     return Before(k, state.rows.mean[chunks[0] : chunks[-1]].copy(), state.f)
 
 
@@ -336,7 +360,7 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor:
 
     Returns whether a row was held back; latent values are then to be computed again.
     """
-    n, first = len(problem.entries.permutation), int(state.by_row.chunks[before.mode][0])
+    n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[before.mode][0])
     moved = np.abs(state.f - before.f).ravel()[:n]
     weight = weights_of_entries(problem)
     if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
@@ -350,18 +374,6 @@ def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor:
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
     refresh_numbers(first, first + len(farthest), state, executor)
     return True
-
-
-def shifted(state: MeanFieldState, log_ratio: np.ndarray) -> ExpectedSites:
-    """The sites at the latent values f to which rows will move: f plus that, one for each dispersion or for all.
-
-    Entries tell the mean count r e^f: as log r rises, rows will take f down. At where f still is the weights of matched
-    Gaussians would be wrong, and with them the next r, which then swings.
-    """
-    sites, learned = state.sites, state.learned
-    by_mode = learned is not None and learned.groups.mode is not None
-    shift = learned.groups.per_entry(log_ratio) if by_mode else log_ratio[0]  # type: ignore[union-attr]
-    return sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
 
 
 VMP = Method(
@@ -389,7 +401,8 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
-    of_entries=lambda state: state.by_row,
+    resume=resume,
+    of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(
     VMP,

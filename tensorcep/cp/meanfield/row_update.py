@@ -1,29 +1,141 @@
-"""The mean-field update of the rows of a mode."""
+"""The state of a mean-field method, and the update of the rows of a mode.
+
+q = Gaussian rows x auxiliary variables of the entries x laws of the parameters. The precision of a row is its prior's
+plus the sum over its entries of weight times E[z z'], z being the elementwise product of the other modes' rows; its
+natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the sum over the columns that are clamped to
+1 in the mode.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
-from tensorcep.core.packing import offsets
-from tensorcep.cp.meanfield.columns import Order, Orders
-from tensorcep.cp.meanfield.sites import targets_of_rows
-from tensorcep.cp.meanfield.state import MeanFieldState
-from tensorcep.cp.meanfield.stored import SweepReport, sum_mode, tell
-from tensorcep.cp.model.entries import sum_chunks, sum_products
+from tensorcep.core.executor import Executor, Pass
+from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
+from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
+from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
+from tensorcep.cp.model.memmap import sum_rows, taken_off
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import rows_together
-from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
-from tensorcep.kernels.rows import arrange, row_moments, second_moments
+from tensorcep.cp.model.rows import (
+    DIVERGENCES,
+    PriorFactor,
+    RowSource,
+    RowState,
+    refresh_rows,
+    rows_together,
+    times_in_sum,
+)
+from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.priors.base import of_mode
-
-# What sums over the entries make of the rows of a mode: natural parameters, and moments.
 
 # Rows that are updated at a time: their numbers stay in the cache. Whole groups of LANES.
 ROWS_AT_A_TIME = 64 * LANES
+
+
+class Setup(NamedTuple):
+    """What follows from the problem.
+
+    Attributes
+    ----------
+    small : Problem
+        The problem in the free columns.
+    augmentation : Augmentation
+        Without `expected` where no entry has an auxiliary variable.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
+    squares : float or None
+        Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
+    """
+
+    small: Problem
+    columns: FreeColumns
+    orders: Orders
+    augmentation: Augmentation
+    parameters: tuple[Parameter[Any], ...]
+    by_row: EntriesByRow
+    squares: float | None
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether entries have auxiliary variables, or are matched."""
+        return self.augmentation.expected is not None
+
+    @property
+    def noise(self) -> int:
+        """The place of a precision among the parameters; -1 where there is none."""
+        return next((i for i, one in enumerate(self.parameters) if one.is_precision), -1)
+
+    @property
+    def on_scratch(self) -> bool:
+        """Whether latent values are computed piece by piece."""
+        return self.squares is not None
+
+
+class MeanFieldSums(NamedTuple):
+    """What follows from rows and parameters.
+
+    Attributes
+    ----------
+    numbers : (n_rows, P), or (n_rows, P + Q + 1) with clamped columns
+        Second moments of the rows; their means, and 1.
+    sum_Z2, sum_yz : (n_rows, W), (n_rows, Q + C)
+        Sums over the entries of a row, as of its last update (see `Orders`; W = P and C = 0 for the CP model).
+    square : float
+        E[sum of f^2] over the entries; of no meaning where entries have weights.
+    first_summed : bool
+        Whether the sums of the first mode are those of the next sweep already.
+    """
+
+    setup: Setup
+    sites: ExpectedSites
+    numbers: np.ndarray
+    sum_Z2: np.ndarray
+    sum_yz: np.ndarray
+    square: float = 0.0
+    first_summed: bool = False
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem, or is made before it is read."""
+        return ("setup", "sum_Z2", "sum_yz", *(() if self.setup.auxiliary else ("sites",)))
+
+
+class MeanFieldState(NamedTuple):
+    """Between two sweeps; rows have the free columns alone, Q of them, and `parameters` are laws."""
+
+    rows: RowState
+    hyper: PriorFactor
+    parameters: tuple[Any, ...]
+    own: MeanFieldSums
+    sweeps: int
+
+    @property
+    def setup(self) -> Setup:
+        """What follows from the problem."""
+        return self.own.setup
+
+    @property
+    def f(self) -> np.ndarray:
+        """E[f] of every entry, (n_blocks, LANES)."""
+        return self.own.sites.f
+
+    def put(self, **changes: Any) -> MeanFieldState:
+        """The state with some of its sums, or its sites, changed."""
+        return self._replace(own=self.own._replace(**changes))
+
+    def learn(self, i: int, law: Any) -> MeanFieldState:
+        """The state with another law of parameter i."""
+        return self._replace(parameters=tuple(law if i == j else old for j, old in enumerate(self.parameters)))
+
+    def precision(self, power: float = 1.0) -> float:
+        """E[tau] of the entries, by which their weights are multiplied, times `power`."""
+        i: Any = self.setup.noise
+        return power if i < 0 else self.setup.parameters[i].precision(self.parameters[i], power)
 
 
 class Update(NamedTuple):
@@ -56,13 +168,15 @@ class Update(NamedTuple):
         return Update(self.precision, Lam, eta, mean, self.n_clamped)
 
 
-def offsets_of(sum_Z2: np.ndarray, P: int, n_clamped: int) -> np.ndarray | None:
-    """Sums over the entries of E[z c], (n, Q), from sums (n, P + C Q); None where no column is clamped."""
-    if not n_clamped:
-        return None
-    n, width = sum_Z2.shape
-    found: np.ndarray = sum_Z2[:, P:].reshape(n, n_clamped, (width - P) // n_clamped).sum(axis=1)
-    return found
+def offsets_of(sum_Z2: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
+    """Sums over the entries of weight E[z c], (n, Q), from sums (n, P + C Q)."""
+    offset: np.ndarray = sum_Z2[:, -n_clamped * Q :].reshape(len(sum_Z2), n_clamped, Q).sum(axis=1)
+    return offset
+
+
+def linear_sums(sum_Z2: np.ndarray, sum_yz: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
+    """Sums over the entries of target E[z] - weight E[z c], (n, Q)."""
+    return sum_yz[:, :Q] - offsets_of(sum_Z2, Q, n_clamped) if n_clamped else sum_yz
 
 
 def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> None:
@@ -70,157 +184,156 @@ def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: 
     P, Q = Lam.shape[1], eta.shape[1]
     for a in range(0, len(Lam), ROWS_AT_A_TIME):
         b = min(len(Lam), a + ROWS_AT_A_TIME)
-        own, offset = update.of(a, b), offsets_of(sum_Z2[a:b], P, update.n_clamped)
-        linear = sum_yz[a:b, :Q] if offset is None else sum_yz[a:b, :Q] - offset
-        for sums, prior, out in ((sum_Z2[a:b, :P], own.Lam, Lam[a:b]), (linear, own.eta, eta[a:b])):
+        prior = update.of(a, b)
+        linear = linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
+        for sums, line, out in ((sum_Z2[a:b, :P], prior.Lam, Lam[a:b]), (linear, prior.eta, eta[a:b])):
             np.multiply(sums, update.precision, out=out)
-            out += prior
+            out += line
 
 
-def update_chunks(
+def update_parts(
     first: int,
     last: int,
-    chunks: np.ndarray,
-    by_row: Any,
-    sums: tuple[Any, ...],
+    cuts: np.ndarray,
+    offset: int,
+    by_row: EntriesByRow,
+    weight: np.ndarray,
+    seconds: np.ndarray,
+    sum_Z2: np.ndarray,
+    target: np.ndarray,
+    means: np.ndarray,
+    sum_yz: np.ndarray,
     update: Update,
-    rows: RowState,
+    mean: np.ndarray,
+    cov: np.ndarray,
+    good: np.ndarray,
+    divergence: np.ndarray,
     scratch: np.ndarray,
 ) -> None:
-    """`sum_chunks` of z z' and of z, and what follows of them for the rows chunks[first]:chunks[last], in place."""
-    sum_chunks(first, last, chunks, by_row, sums, scratch)
-    a, b, begin = int(chunks[first]), int(chunks[last]), int(chunks[0])
-    (_, _, sum_Z2), (_, _, sum_yz) = sums
-    update_natural(update.of(a - begin, b - begin), sum_Z2[a:b], sum_yz[a:b], rows.Lam[a:b], rows.eta[a:b])
-    row_moments(a, b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    """Sums of z z' and of z over the entries of the rows cuts[first]:cuts[last]; their moments, and divergences."""
+    (a, b), (P, Q) = (int(cuts[first]), int(cuts[last])), (cov.shape[1], mean.shape[1])
+    own, mine, Lam, eta = update.of(a, b), slice(offset + a, offset + b), np.empty((b - a, P)), np.empty((b - a, Q))
+    sum_products(mine.start, mine.stop, by_row, weight, seconds, sum_Z2, scratch)
+    sum_products(mine.start, mine.stop, by_row, target, means, sum_yz, scratch)
+    update_natural(own, sum_Z2[mine], sum_yz[mine], Lam, eta)
+    rows = RowState(Lam, eta, mean[mine], cov[mine], good[mine])
+    row_moments(0, b - a, *rows)
+    row_divergences(0, b - a, rows, own.Lam, own.mean, divergence[mine])
 
 
-# The mean-field update of the rows of one mode.
-#
-# The precision of a row is its prior's plus the sum over its entries of weight times E[z z'], z being the elementwise
-# product of the other modes' rows; its natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the
-# sum over the columns that are clamped to 1 in the mode.
+# The sums of the rows of a mode, which take long, and what follows of them.
+ROW_UPDATES = Pass(
+    update_parts,
+    over="rows",
+    reads=("seconds", "means"),
+    lines=("update.Lam", "update.eta", "update.mean"),
+    gives=("mean", "cov", "sum_Z2", "sum_yz", "good", "divergence"),
+    also=(
+        DIVERGENCES,
+        {"rows.mean": "mean", "prior_Lam": "update.Lam", "prior_mean": "update.mean", "out": "divergence"},
+    ),
+)
 
 
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
     """The optimal q of every row of mode k, every entry counting `power` times."""
-    rows, chunks, precision = state.rows, state.by_row.chunks[k], state.precision(power)
-    first, last = int(chunks[0]), int(chunks[-1])
-    mine, (P, Q) = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1])
-    series, before, at_once = state.prior.of_series(k), rows.mean[mine], False
-    update = _update_of(k, precision, state, problem)
-    seconds, means = sources(k, state, problem, executor)
-    if state.stored is not None:
-        state = _with_stored_sums(k, state, (seconds, means), executor)
-    else:
-        target, width = targets_of_rows(state.sites, problem).ravel(), state.sum_Z2.shape[1]
-        both = ((state.sites.weight.ravel(), seconds, state.sum_Z2), (target, means, state.sum_yz))
-        at_once, record = executor.updates_rows and series is None, (chunks, state.by_row, both)
-        before = before.copy() if at_once and state.orders is not None else before
-        kernel, more = (update_chunks, (update, rows)) if at_once else (sum_chunks, ())
-        executor.run(kernel, 0, len(chunks) - 1, *record, *more, scratch=lambda: (np.empty(width),))
+    rows, own, chunks, precision = state.rows, state.own, state.setup.by_row.chunks[k], state.precision(power)
+    first, last, n_clamped = int(chunks[0]), int(chunks[-1]), state.setup.orders.n_clamped
+    mine, (P, Q), series = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1]), state.hyper.of_series(k)
+    prior, now = state.hyper, state.hyper.now
+    Lam, eta, mean = (of_mode(part, k, problem.shape) for part in (now.Lam, now.eta, prior.mean))
+    update, before = Update(precision, Lam, eta, mean, n_clamped), rows.mean[mine].copy()
+    at_once = executor.updates_rows and series is None and not state.setup.on_scratch
+    if not (k == 0 and own.first_summed):
+        _sum_mode(k, state, update if at_once else None, problem, executor)
     # what the square owes to the columns that are clamped in this mode stays
-    offset = offsets_of(state.sum_Z2[mine], P, update.n_clamped)
-    rest = 0.0 if offset is None else state.square - _square_of_rows(mine, offset, before, state)
+    rest = own.square - _square_of_rows(mine, before, own) if n_clamped else 0.0
     if series is not None:
-        linear = state.sum_yz[mine, :Q] if offset is None else state.sum_yz[mine, :Q] - offset
-        found = rows_together(series.links, state.sum_Z2[mine, :P], linear, first, rows, precision)
-        state = state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
-    elif not at_once:
-        update_natural(update, state.sum_Z2[mine], state.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
-        refresh_rows(rows, first, last, executor)
+        linear = linear_sums(own.sum_Z2[mine], own.sum_yz[mine], Q, n_clamped)
+        marginals = rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
+        state = state._replace(hyper=prior.with_rows(k, marginals))
+    else:
+        update_natural(update, own.sum_Z2[mine], own.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
+        if not at_once:
+            refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state, executor)
-    return state._replace(square=rest + _square_of_rows(mine, offset, rows.mean[mine], state))
+    square = rest + _square_of_rows(mine, rows.mean[mine], own)
+    return state.put(square=square, first_summed=own.first_summed and k != 0)
 
 
-def _update_of(k: int, precision: float, state: MeanFieldState, problem: Problem) -> Update:
-    prior, shape = state.prior, problem.shape
-    Lam, eta, mean = (of_mode(lines, k, shape) for lines in (prior.now.Lam, prior.now.eta, prior.mean))
-    return Update(precision, Lam, eta, mean, 0 if state.orders is None else state.orders.n_clamped)
+def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Problem, executor: Executor) -> None:
+    """Sums over the entries of the rows of mode k, in place, and with an `update` what follows of them for the rows."""
+    own, setup, rows, (seconds, means) = state.own, state.setup, state.rows, sources(k, state)
+    chunks, scratch = setup.by_row.chunks[k], partial(room_for_products, own.sum_Z2.shape[1])
+    if setup.on_scratch:
+        sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
+        sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), sums, executor)
+        return
+    weight, target = own.sites.weight.ravel(), targets_of_rows(own.sites, problem).ravel()
+    if update is None:
+        both = (weight, seconds.made(executor), own.sum_Z2), (target, means.made(executor), own.sum_yz)
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, setup.by_row, both, scratch=scratch)
+        return
+    stays = not setup.auxiliary and problem.power is None and not len(problem.entries.known)
+    work = ROW_UPDATES.of_mode(k, ("weight", "target"), stays)
+    entries = setup.by_row, weight, seconds, own.sum_Z2, target, means, own.sum_yz
+    record = (chunks - chunks[0], int(chunks[0]), *entries, update, rows.mean, rows.cov, rows.good)
+    executor.run(work, 0, len(chunks) - 1, *record, np.empty(len(rows.good)), scratch=scratch)
 
 
-def sources(k: int, state: MeanFieldState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+def sources(k: int, state: MeanFieldState) -> tuple[RowSource, RowSource]:
     """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
-    if state.orders is None:
-        return state.numbers, state.rows.mean
-    products, means = state.orders.products, state.orders.means
-    return tuple(arranged(k, order, state.numbers, problem, executor) for order in (products, means))  # type: ignore[return-value]
+    orders, mean, K = state.setup.orders, state.rows.mean, len(state.setup.small.shape)
+    if not orders.n_clamped:
+        return _numbers(state), RowSource("means", mean, {"mean": mean})
+    products, means = (order_of(k, order, K) for order in (orders.products, orders.means))
+    return _numbers(state, products), _numbers(state, means)
 
 
-def _with_stored_sums(
-    k: int, state: MeanFieldState, given: tuple[np.ndarray, np.ndarray], executor: Executor
-) -> MeanFieldState:
-    """The sums of mode k, of entries on scratch, if they are not there already."""
-    stored: Any = state.stored
-    if k == 0 and stored.ahead:
-        return state._replace(stored=stored._replace(ahead=False))
-    sums = ((False, given[0], state.sum_Z2), (True, given[1], state.sum_yz))
-    sum_mode(k, state.by_row, stored.shift, sums, executor)
-    return state
-
-
-def report(
-    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
-) -> tuple[MeanFieldState, SweepReport]:
-    """What a sweep tells of entries on scratch, whose row means were `old`; the sums of mode 0 are then ahead."""
-    seconds, means = sources(0, state, problem, executor)
-    sums = ((False, seconds, state.sum_Z2), (True, means, state.sum_yz))
-    known = (state.columns, state.by_row, sums, float(state.law.mean[0]))
-    told = tell((state.rows.mean, old), *known, problem, executor)
-    return state._replace(stored=state.stored._replace(ahead=True)), told  # type: ignore[union-attr]
-
-
-def arranged(k: int, order: Order, numbers: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
-    """The numbers of the rows of the other modes in the order of the elements of mode k."""
-    first = offsets(problem.shape)
-    others = [j for j in range(len(problem.shape)) if j != k]
-    out = np.empty((len(numbers), len(order[k, others[0]])))
-    for j in others:
-        executor.run(arrange, int(first[j]), int(first[j + 1]), numbers, order[k, j], out)
-    return out
-
-
-def whole_second_moments(state: MeanFieldState, problem: Problem, executor: Executor) -> np.ndarray:
+def all_second_moments(state: MeanFieldState) -> RowSource:
     """Packed second moments of all columns of the rows."""
-    if state.orders is None:
-        return state.numbers
-    first, whole = offsets(problem.shape), state.orders.whole
-    out = np.empty((len(state.numbers), whole.shape[1]))
-    for k, order in enumerate(whole):
-        executor.run(arrange, int(first[k]), int(first[k + 1]), state.numbers, order, out)
-    return out
+    orders = state.setup.orders
+    return _numbers(state, tuple(orders.second) if orders.n_clamped else None)
+
+
+def _numbers(state: MeanFieldState, order: Any = None) -> RowSource:
+    rows = state.rows
+    first, of = state.setup.small.entries.offsets, {"mean": rows.mean, "cov": rows.cov}
+    return RowSource("numbers", state.own.numbers, of, numbers_of, order, first)
+
+
+def numbers_of(first: int, last: int, mean: np.ndarray, cov: np.ndarray, numbers: np.ndarray) -> None:
+    """Second moments of the rows first:last, and, where there is room, their means, and 1."""
+    if numbers.shape[1] > cov.shape[1]:
+        numbers[first:last, cov.shape[1] : -1], numbers[first:last, -1] = mean[first:last], 1.0
+    second_moments(first, last, mean, cov, numbers)
 
 
 def refresh_numbers(first: int, last: int, state: MeanFieldState, executor: Executor) -> None:
-    """Second moments, and means, of the packed rows first:last."""
-    rows, P = state.rows, state.rows.cov.shape[1]
-    if state.orders is not None:
-        state.numbers[first:last, P:-1] = rows.mean[first:last]
-    executor.run(second_moments, first, last, rows.mean, rows.cov, state.numbers, align=LANES)
+    """The numbers of the packed rows first:last."""
+    executor.run(numbers_of, first, last, state.rows.mean, state.rows.cov, state.own.numbers, align=LANES)
 
 
-def _square_of_rows(mine: slice, offset: np.ndarray | None, mean: np.ndarray, state: MeanFieldState) -> float:
+def _square_of_rows(mine: slice, mean: np.ndarray, own: MeanFieldSums) -> float:
     """E[sum of f^2] over the entries but for c^2, from the sums of the rows and their means (n, Q)."""
-    P, Q = state.rows.Lam.shape[1], state.rows.eta.shape[1]
-    square = np.einsum("ip,ip->p", state.numbers[mine, :P], state.sum_Z2[mine, :P]) @ times_in_sum(Q)
-    return float(square if offset is None else square + 2.0 * np.einsum("iq,iq->", mean, offset))
+    sum_Z2, Q, n_clamped = own.sum_Z2[mine], mean.shape[1], own.setup.orders.n_clamped
+    P = Q * (Q + 1) // 2
+    square = np.einsum("ip,ip->p", own.numbers[mine, :P], sum_Z2[:, :P]) @ times_in_sum(Q)
+    return float(square + 2.0 * np.einsum("iq,iq->", mean, offsets_of(sum_Z2, Q, n_clamped)) if n_clamped else square)
 
 
-def first_square(state: MeanFieldState, orders: Orders, problem: Problem, executor: Executor) -> float:
+def first_square(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
     """E[sum of f^2] over the entries from all elements of the first mode."""
-    chunks, ones = state.by_row.chunks[0], problem.entries.weight.ravel()
-    ones = ones if problem.power is None else problem.power.ravel()
-    sums = []
+    setup, orders = state.setup, state.setup.orders
+    chunks, ones, sums = setup.by_row.chunks[0], problem.weights.ravel(), []
     for order in (orders.products, orders.squares):
-        source = arranged(0, order, state.numbers, problem, executor)
+        source = _numbers(state, order_of(0, order, len(problem.shape))).made(executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
-        if state.stored is not None:
-            sum_mode(0, state.by_row, state.stored.shift, ((False, source, out),), executor)
+        if setup.on_scratch:
+            sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), ((False, source, out),), executor)
         else:
-            sum_products(chunks[0], chunks[-1], state.by_row, ones, source, out, scratch)
+            sum_products(chunks[0], chunks[-1], setup.by_row, ones, source, out, scratch)
         sums.append(out)
-    state = state._replace(sum_Z2=sums[0])
     mine = slice(chunks[0], chunks[-1])
     clamped = float((sums[1] @ times_in_sum(orders.n_clamped)).sum())
-    offset = offsets_of(state.sum_Z2[mine], state.rows.Lam.shape[1], orders.n_clamped)
-    return _square_of_rows(mine, offset, state.rows.mean[mine], state) + clamped
+    return _square_of_rows(mine, state.rows.mean[mine], state.own._replace(sum_Z2=sums[0])) + clamped

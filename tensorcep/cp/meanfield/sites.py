@@ -6,19 +6,22 @@ Where a likelihood is Gaussian in f as it is, that is 1 and y. Elsewhere an auxi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import copied
 from tensorcep.core.executor import Executor
-from tensorcep.cp.model.entries import sum_squares
+from tensorcep.cp.model.entries import SQUARES, room_for_products
 from tensorcep.cp.model.latent import unset
+from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import per_entry, times_in_sum
+from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.zero_inflation import Beta, weigh
+from tensorcep.likelihoods.parameters.base import Parameter
 
 
 class ExpectedSites(NamedTuple):
@@ -44,13 +47,17 @@ class ExpectedSites(NamedTuple):
     constant: np.ndarray
     present: np.ndarray = np.zeros((0, LANES))
 
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it is made before it is read."""
+        return ("f", "square", "spread", "constant", "present")
 
-def as_observed(problem: Problem, augmentation: Augmentation | None) -> ExpectedSites:
+
+def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
         y, weight = problem.power * y, problem.power
-    if augmentation is None:
+    if augmentation.expected is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return ExpectedSites(none, none, weight, y, none, none)
     spread, constant = unset(problem.entries), unset(problem.entries)
@@ -62,26 +69,28 @@ def as_observed(problem: Problem, augmentation: Augmentation | None) -> Expected
 def update_sites(
     sites: ExpectedSites,
     augmentation: Augmentation,
-    given: tuple[np.ndarray, np.ndarray],
+    parameters: Sequence[Parameter[Any]],
+    laws: Sequence[Any],
     problem: Problem,
     executor: Executor,
-    share: Beta | None = None,
 ) -> None:
-    """The best laws of the auxiliary variables at the latent values that `sites` has, in place.
-
-    `given` is what kernels take as y and theta of every entry, `share` the law of the share of structural zeros.
-    """
-    y, theta = given
+    """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
+    y, theta = kernel_arguments(parameters, laws, problem)
     square = sites.square if augmentation.weighted else sites.f
     results = (sites.weight, sites.target, sites.spread, sites.constant)
     per_entry((y, sites.f, square, theta), results, augmentation.expected, problem, executor)
-    if share is not None:
-        used = problem.entries.weight
-        np.multiply(weigh(y, (sites.f, sites.square), share, results), used, out=sites.present)
-        sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
+    for parameter, law in zip(parameters, laws, strict=True):
+        present = parameter.weigh_expected(law, y, (sites.f, sites.square), results)
+        if present is not None:
+            used = problem.entries.weight
+            np.multiply(present, used, out=sites.present)
+            sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
     if problem.power is not None:
         for part in results:
             part *= problem.power
+    for parameter, law in zip(parameters, laws, strict=True):
+        for part in results[:3] if parameter.uneven else ():
+            part *= law.mean
 
 
 def targets_of_rows(sites: ExpectedSites, problem: Problem) -> np.ndarray:
@@ -104,14 +113,14 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
     return float((y[used] ** 2 / weight[used]).sum())
 
 
-def latent_squares(problem: Problem, second: np.ndarray, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
+def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
     """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows.
 
     Where something is known of latent values beside the rows, E[f] is needed, too.
     """
-    P, twice, square = second.shape[1], times_in_sum(problem.rank), unset(problem.entries)
-    rows = problem.entries.rows
-    executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
+    rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), unset(problem.entries)
+    scratch = partial(room_for_products, len(twice))
+    executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)
     square *= problem.entries.weight
     known = problem.entries.known
     if len(known) and f is not None:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Sweep
-from tensorcep.core.packing import unpack
-from tensorcep.cp.messages.cavities import add_sums, scale_messages
-from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, unsend
-from tensorcep.cp.model.active_columns import all_covariances, all_means
+from tensorcep.core.packing import diagonal, unpack
+from tensorcep.cp.messages.cavities import SCALING, add_sums
+from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
+from tensorcep.cp.model.columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
-from tensorcep.cp.model.parameters import cuts_of, in_places_of, law_of_rows, thresholds_of_rows
+from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import chained_of, coupled_moments, natural_again, rows_together
-from tensorcep.cp.model.rows import diagonal, refresh_rows, train_score
+from tensorcep.cp.model.rows import coupled_moments, natural_again, refresh_rows, rows_together, train_score
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.parameters.base import EntryStats
 from tensorcep.priors.base import (
     Conditional,
+    LearnedPrior,
     conditional_of_modes,
-    damped,
     for_kernel,
     moments_per_mode,
     of_mode,
@@ -47,13 +48,13 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
     """
     rows = state.rows
     widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
-    if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.max_variance:
+    if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.hyper.max_variance:
         return 0
     bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
-    of_rows = (per_row(part, problem.shape)[bad] for part in (state.prior.Lam, state.prior.eta))
+    of_rows = (per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
     for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
         excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
         for _ in range(MAX_HALVINGS):
@@ -67,8 +68,9 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    Lam, eta = state.messages[:2]
-    executor.run(scale_messages, 0, len(Lam), factor, problem.entries.rows, Lam, eta)
+    entries, bounds = problem.weighted_entries, itertools.pairwise(problem.entries.offsets.tolist())
+    modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
+    executor.run(SCALING._replace(modes=modes), 0, len(entries.chunk_start) - 1, entries, factor, state.own.messages)
     return int(bad.size)
 
 
@@ -76,7 +78,7 @@ def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
     """Whether the rows first:last are Gaussians that are not far wider than the prior."""
     rows = state.rows
     widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(axis=1)
-    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.max_variance))
+    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.hyper.max_variance))
 
 
 # What message passing learns of the rows' prior, and rows of a mode that depend on each other.
@@ -92,38 +94,38 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
     or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
     """
-    rows, now, prior, shape = state.rows, state.prior, state.row_prior, problem.shape
-    if now.modes is None:
+    rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
+    now = hyper.now
+    if now.modes is None or not isinstance(prior, LearnedPrior):
         return state, 0
-    state.cavities.drop()
-    small, step = problem._replace(prior=prior), state.pace.step
-    coupled = [coupled_moments(k, small, rows, found) for k, found in enumerate(state.found)]
-    posterior = prior.learn(*moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
-    modes = damped(now.modes, prior.expectation(now.modes, posterior), step)
+    state.own.cavities.drop()
+    small, step = problem._replace(prior=prior), state.own.pace.step
+    coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
+    modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
     new = conditional_of_modes(modes, now.seen)
     new = new._replace(eta=of_rows(new.eta, prior, modes, shape, natural=True))
-    chained = chained_of(posterior, len(shape))
+    chained = [prior.chained(k, posterior) for k in range(len(shape))]
     if any(own is not None for own in chained):
         new = new._replace(Lam=per_row(new.Lam, shape), eta=per_row(new.eta, shape))
     joint = tuple(
-        None if q is None or problem.is_fixed(k) else damped_joint(state.joint[k], q.links, step)
+        None if q is None or problem.is_fixed(k) else damped_joint(hyper.joint[k], q.links, step)
         for k, q in enumerate(chained)
     )
-    state = state._replace(prior=new, joint=joint)
+    state = state._replace(hyper=hyper._replace(now=new, joint=joint))
     for k in range(len(shape)):
         if not problem.is_fixed(k):
             state = _moved(state, now, k, problem)
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
-    state = state._replace(max_variance=MAX_VARIANCE_RATIO * widest)
+    state = state._replace(hyper=state.hyper._replace(max_variance=MAX_VARIANCE_RATIO * widest))
     return state, shrink(state, problem, 0, len(rows.eta), executor)
 
 
 def _moved(state: MessageState, before: Conditional, k: int, problem: Problem) -> MessageState:
     """The rows of mode k at their new prior, with the same messages."""
-    rows, new, shape = state.rows, state.prior, problem.shape
+    rows, new, shape = state.rows, state.hyper.now, problem.shape
     own = slice(*problem.entries.offsets[k : k + 2].tolist())
-    if state.joint[k] is None:
+    if state.hyper.joint[k] is None:
         rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(before.Lam, k, shape)
         rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(before.eta, k, shape)
         return state
@@ -134,8 +136,8 @@ def _moved(state: MessageState, before: Conditional, k: int, problem: Problem) -
 
 def told_by_entries(state: MessageState, own: slice) -> None:
     """Take the prior of coupled rows off: what is left is what their messages say."""
-    state.rows.Lam[own] -= state.prior.Lam[own]
-    state.rows.eta[own] -= state.prior.eta[own]
+    state.rows.Lam[own] -= state.hyper.now.Lam[own]
+    state.rows.eta[own] -= state.hyper.now.eta[own]
 
 
 def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
@@ -146,23 +148,23 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     FloatingPointError
         If the joint precision is not positive definite.
     """
-    rows, prior, joint = state.rows, state.prior, state.joint[k]
+    rows, hyper, prior, joint = state.rows, state.hyper, state.hyper.now, state.hyper.joint[k]
     if joint is None:
         raise TypeError(f"the rows of mode {k} do not depend on each other")
     Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
-    found = rows_together(joint, Lam, eta, own.start, rows)
+    marginals = rows_together(joint, Lam, eta, own.start, rows)
     natural_again(joint.of, own.start, rows)
     place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
-    if found.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
+    if marginals.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
         mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]
         rows.Lam[place] = told
         rows.Lam[place[:, None], at] += said
         rows.eta[place] = np.einsum("nij,nj->ni", unpack(rows.Lam[place], mean.shape[1]), mean)
     prior.Lam[place] = rows.Lam[place] - told
     prior.eta[place] = rows.eta[place] - eta[joint.of.place]
-    return state._replace(found=(*state.found[:k], found, *state.found[k + 1 :]))
+    return state._replace(hyper=hyper._replace(marginals=(*hyper.marginals[:k], marginals, *hyper.marginals[k + 1 :])))
 
 
 # The sweep of every message-passing method: new messages mode after mode, then the rows, the noise and the prior.
@@ -185,57 +187,50 @@ def sweep(
     problem: Problem,
     options: CEP | Laplace,
     executor: Executor,
-    kernel: Any,
+    work: Pass,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a kernel.
+    """Every message once, by a pass over the chunks of the entries.
 
-    A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
+    One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
-    entries, K, step, gaussian = (
-        problem.weighted_entries,
-        len(problem.shape),
-        state.pace.step,
-        problem.noise_prior is not None,
-    )
-    by_row = state.learned is not None and state.learned.groups.mode is not None
+    entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
+    gaussian, parameters = problem.noise_prior is not None, state.own.parameters
+    by_row = any(one.mode is not None for one in parameters)
     if by_row:
-        entries = entries._replace(theta=state.thetas)
+        entries = entries._replace(theta=kernel_arguments(parameters, state.parameters, problem)[1])
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
-    rule = state.rule._replace(step=step, power=power, theta=float(state.law.mean[0]))
-    state = state._replace(rule=rule._replace(cuts=cuts_of(problem, state.cut)))
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    state = state.put(rule=state.own.rule._replace(step=step, power=power, theta=theta, cuts=cuts))
     skipped = shrunk = 0
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         alone = modes[1] == modes[0] + 1
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
-        _run(state, modes, rows, noise, entries, kernel, executor)
+        _run(state, modes, rows, noise, entries, work, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
-        skipped += int(state.sums.skipped.sum())
+        skipped += int(state.own.sums.skipped.sum())
         shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
-    state = _with_learned_parameter(state, problem, executor)
+    state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
     change = move_to_rows(state, problem, executor) / step
-    theta = state.noise[0] / state.noise[1] if gaussian else float(state.law.mean[0])
-    y: np.ndarray | None = None
-    theta_of_entries: float | np.ndarray = state.thetas if by_row else theta
-    if problem.likelihood.levels is not None:
-        cut = None if state.cut is None else state.cut.thresholds
-        y, theta_of_entries = in_places_of(problem, np.zeros(0), cut)
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    of_all = not by_row and not len(cuts)
+    y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
     info = Sweep(
         change=change,
         noise_precision=theta if gaussian else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=train_score(problem, state.f, theta_of_entries, y),
+        train_score=train_score(problem, state.f, each, y),
     )
-    pace = adapted(state.pace, change, skipped) if options.damping == "adaptive" else state.pace
-    return state._replace(sweeps=state.sweeps + 1, pace=pace), info
+    pace = adapted(state.own.pace, change, skipped) if options.damping == "adaptive" else state.own.pace
+    return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
 
 
 def _run(
@@ -244,14 +239,15 @@ def _run(
     rows: tuple[Any, ...],
     noise: tuple[float, float],
     entries: Entries,
-    kernel: Any,
+    work: Pass,
     executor: Executor,
 ) -> None:
     """New messages to these modes, and their sums per row."""
-    record = (modes, entries, state.columns, *rows, state.messages, state.cavities, state.sums, noise, state.rule)
-    state.rooms.start()
-    executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=state.rooms)
-    state.cavities.after(modes)
+    own = state.own
+    record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
+    own.rooms.start()
+    executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
+    own.cavities.after(modes)
 
 
 def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
@@ -263,13 +259,13 @@ def _updated(
     state: MessageState, problem: Problem, modes: tuple[int, int], step: float, executor: Executor
 ) -> MessageState:
     """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
-    rows, sums = state.rows, state.sums
+    rows, sums, prior = state.rows, state.own.sums, state.hyper.now
     first, last = _rows_of(modes, problem)
     for k in range(*modes):
         if problem.is_fixed(k):
             continue
-        own, together = _rows_of((k, k + 1), problem), state.joint[k] is not None
-        lines = [for_kernel(part, k, problem.shape) for part in (state.prior.Lam, state.prior.eta)]
+        own, together = _rows_of((k, k + 1), problem), state.hyper.joint[k] is not None
+        lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
         if together:
             told_by_entries(state, slice(*own))
             lines = [np.zeros((1, line.shape[1])) for line in lines]
@@ -279,26 +275,31 @@ def _updated(
     refresh_rows(rows, first, last, executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
-    a, b = (before + float(sent) for before, sent in zip(problem.noise_prior, sums.noise.sum(axis=0), strict=True))
-    if step != 1.0:
-        a, b = state.noise[0] + step * (a - state.noise[0]), state.noise[1] + step * (b - state.noise[1])
-    return state._replace(noise=(a, b))
+    a, b = sums.noise.sum(axis=0).tolist()
+    laws = told_of_noise(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
+    return state._replace(parameters=laws)
 
 
-def _with_learned_parameter(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
-    """Move the law of the likelihood's parameter or thresholds, if they are learned, as far as the messages move."""
-    if state.learned is None and state.cut is None:
+def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """Move the laws that latent values tell, as far as the messages move."""
+    parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
+    if not any(one.by_latent for one in parameters):
         return state
-    mean, cov = state.rows.mean, state.rows.cov
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
-    step = state.pace.step
-    if state.cut is not None:
-        state = state._replace(cut=thresholds_of_rows(problem, state.cut, mean, cov, step, executor))
-    if state.learned is not None:
-        learned, law = law_of_rows(state.learned, state.law, problem, mean, cov, step)
-        state = state._replace(learned=learned, law=law)
-    return state
+    stats = EntryStats(
+        y=entries.y,
+        used=entries.weight,
+        f=state.f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(parameters, state.parameters, problem)[1],
+        executor=executor,
+        marginals=marginals_of_rows(problem, mean, cov),
+    )
+    pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
+    return state._replace(
+        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
+    )
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:

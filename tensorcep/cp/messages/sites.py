@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import beside, on_scratch
-from tensorcep.core.executor import Executor, Rooms
-from tensorcep.core.packing import unpack
-from tensorcep.cp.messages.columns import ProductSlots
-from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.core.executor import Executor, Pass, Rooms
+from tensorcep.core.packing import diagonal, unpack
+from tensorcep.cp.messages.cavities import ProductSlots
+from tensorcep.cp.model.columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
-from tensorcep.cp.model.parameters import Learned, first_thresholds, learned_parameter, own_law
+from tensorcep.cp.model.parameters import parameters_of, results
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
-from tensorcep.cp.model.rows import RowState, diagonal, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.posterior.components import Thresholds
+from tensorcep.cp.model.rows import (
+    RowState,
+    fix_rows,
+    initial_prior,
+    learning,
+    refresh_rows,
+    rows_at_prior,
+    sites_by_mode,
+    with_unseen_rows,
+)
+from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.base import Parameter, PrecisionStats
 from tensorcep.priors.base import Conditional, RowPrior
 from tensorcep.priors.coupled import Joint
 from tensorcep.priors.solvers.chain import Marginals
@@ -43,7 +50,7 @@ class Messages(NamedTuple):
     Lam : (n_blocks, K, P, LANES)
     eta : (n_blocks, K, R, LANES)
     a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
+        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
     """
 
     Lam: np.ndarray
@@ -97,7 +104,8 @@ def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executo
     n_blocks = 0 if executor.keeps_state or not stored else n_blocks
     messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
     if stored:
-        executor.run(send_first, 0, n_blocks, first, problem.weights, messages)
+        entries = problem.weighted_entries
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
     return messages
 
 
@@ -105,16 +113,21 @@ def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Me
     """Messages that are all zero."""
     Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
     eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
-    return Messages(Lam, eta, *(np.zeros((n_blocks if to_noise else 0, LANES)) for _ in range(2)))
+    to_noises = (n_blocks, LANES) if to_noise else (0, 0)
+    return Messages(Lam, eta, np.zeros(to_noises), np.zeros(to_noises))
 
 
-def send_first(first: int, last: int, what: First, weights: np.ndarray, messages: Messages) -> None:
-    """Have the entries of the blocks first:last send their first messages, in place."""
-    part = np.minimum(weights[first:last], 1.0)
+def send_first(first: int, last: int, entries: Entries, what: First, messages: Messages) -> None:
+    """Have the entries of the chunks first:last send their first messages, in place."""
+    own = slice(entries.chunk_start[first], entries.chunk_start[last])
+    part = np.minimum(entries.weight[own], 1.0)
     if what.precision:
-        messages.Lam[first:last, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
     if len(messages.a):
-        messages.a[first:last], messages.b[first:last] = what.a * part, what.b * part
+        messages.a[own], messages.b[own] = what.a * part, what.b * part
+
+
+FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messages",))
 
 
 def unsend(messages: Messages, problem: Problem) -> None:
@@ -177,62 +190,88 @@ class Pace(NamedTuple):
     change: float = np.inf
 
 
-class MessageState(NamedTuple):
-    """Between two sweeps. With clamped columns messages, rows and priors are those of the free ones.
+class MessagePrior(NamedTuple):
+    """What is known of the prior of the rows.
 
     Attributes
     ----------
-    prior : Conditional
-        What `row_prior` says of the rows at present.
-    noise : tuple of float
-        (a, b) of the posterior of the noise precision.
-    learned : Learned or None
-        What is learned of the likelihood beside a noise precision.
-    law : Gamma
-        Law of its parameter, which stays at the likelihood's own where nothing is learned.
-    f : (n_blocks, LANES)
-        Latent values of the entries at the rows' means.
-    sweeps : int
-        Sweeps done.
+    now : Conditional
+        What the prior of the problem says of the rows at present.
     max_variance : float
         The largest variance that a row may have.
-    rule : NamedTuple
-        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
-    cavities : Cavities
-    rooms : Rooms
-        Work arrays of the kernel.
     joint : tuple of Links, Bonds or None
         Of each mode the prior of its rows together, where they are coupled and it has been learned.
-    found : tuple of Marginals or None
+    marginals : tuple of Marginals or None
         The moments that such rows had last.
-    cut : ThresholdLaw or None
-        Law of the thresholds between ordered levels, at whose middle messages are computed.
     """
 
+    now: Conditional
+    max_variance: float
+    joint: tuple[Joint | None, ...]
+    marginals: tuple[Marginals | None, ...]
+
+
+class Exchange(NamedTuple):
+    """What passes between entries and rows.
+
+    Attributes
+    ----------
+    prior : RowPrior
+        That of the problem in the free columns.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
+    rule : NamedTuple
+        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    rooms : Rooms
+        Work arrays of the kernel.
+    f : (n_blocks, LANES)
+        Latent values of the entries at the rows' means.
+    """
+
+    prior: RowPrior
+    parameters: tuple[Parameter[Any], ...]
     messages: Messages
     sums: MessageSums
-    rows: RowState
-    row_prior: RowPrior
-    prior: Conditional
-    noise: tuple[float, float]
-    learned: Learned | None
-    law: Gamma
-    f: np.ndarray
-    sweeps: int
-    pace: Pace
-    max_variance: float
+    cavities: Cavities
     columns: ProductSlots
     rule: Any
-    cavities: Cavities
     rooms: Rooms
-    joint: tuple[Joint | None, ...]
-    found: tuple[Marginals | None, ...]
-    cut: ThresholdLaw | None = None
+    f: np.ndarray
+    pace: Pace
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows."""
+        return ("prior", "parameters", "sums", "cavities", "columns", "rule", "rooms", "f")
+
+
+class MessageState(NamedTuple):
+    """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
+
+    rows: RowState
+    hyper: MessagePrior
+    parameters: tuple[Any, ...]
+    own: Exchange
+    sweeps: int
 
     @property
-    def thetas(self) -> np.ndarray:
-        """The parameter of every entry, (n_blocks, LANES), where it is learned beside a noise precision."""
-        return np.ascontiguousarray(self.learned.groups.per_entry(self.law.mean))  # type: ignore[union-attr]
+    def messages(self) -> Messages:
+        """What the entries send."""
+        return self.own.messages
+
+    @property
+    def f(self) -> np.ndarray:
+        """Latent values of the entries, (n_blocks, LANES)."""
+        return self.own.f
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """(a, b) of the law of the noise precision; of no meaning where there is none."""
+        laws = (law for one, law in zip(self.own.parameters, self.parameters, strict=True) if one.is_precision)
+        return next(((float(law.a[0]), float(law.b[0])) for law in laws), (0.0, 1.0))
+
+    def put(self, **changes: Any) -> MessageState:
+        """The state with some of what passes between entries and rows changed."""
+        return self._replace(own=self.own._replace(**changes))
 
 
 def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
@@ -275,31 +314,38 @@ def first_state(
     fix_rows(rows, in_free)
     unsend(messages, in_free)
     refresh_rows(rows, 0, len(rows.good), executor)
-    noise = (0.0, 1.0)
-    if problem.noise_prior is not None:
-        a, b = problem.noise_prior
-        noise = (a + total_of(first.a, in_free), b + total_of(first.b, in_free))
-    learned = None if problem.noise_prior is not None else learned_parameter(problem, None)
-    return MessageState(
+    parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
+    laws = tuple(one.first_law(n) for one in parameters)
+    modes = (None,) * len(problem.shape)
+    widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
+    exchange = Exchange(
+        prior=in_free.prior,
+        parameters=parameters,
         messages=messages,
         sums=sums,
-        rows=rows,
-        row_prior=in_free.prior,
-        prior=initial_prior(in_free),
-        noise=noise,
-        learned=learned,
-        law=own_law(problem.likelihood.default_theta) if learned is None else learned.first_law(),
-        f=latent_values(rows.mean, problem, executor),
-        sweeps=0,
-        pace=pace,
-        max_variance=MAX_VARIANCE_RATIO * float(rows.cov[:, diagonal(R)].max(initial=0.0)),
+        cavities=first_cavities(n_kept, len(in_free.shape), R),
         columns=columns,
         rule=rule,
-        cavities=first_cavities(n_kept, len(in_free.shape), R),
         rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
-        joint=(None,) * len(problem.shape),
-        found=(None,) * len(problem.shape),
-        cut=first_thresholds(problem),
+        f=latent_values(rows.mean, problem, executor),
+        pace=pace,
+    )
+    return MessageState(
+        rows=rows,
+        hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
+        parameters=told_of_noise(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
+        own=exchange,
+        sweeps=0,
+    )
+
+
+def told_of_noise(
+    parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
+) -> tuple[Any, ...]:
+    """The laws after messages to the noise of these sums, or a share `step` of the way there."""
+    stats = PrecisionStats(2.0 * a, 2.0 * b)
+    return tuple(
+        one.expect(law, stats, step) if one.is_precision else law for one, law in zip(parameters, laws, strict=True)
     )
 
 
@@ -310,21 +356,22 @@ def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.
     return latent_of_entries(problem.entries, mean, executor)
 
 
+def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return state.put(f=latent_values(state.rows.mean, problem, executor))
+
+
 def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
     """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
     mean = state.rows.mean
     if problem.free is not None:
         mean = all_means(mean, problem.free, problem.shape)
-    return move_latent(state.f, problem.entries, mean, executor, problem.power)
+    return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
-    learned = {} if state.learned is None else state.learned.result(state.law)
-    if problem.noise_prior is not None:
-        learned["noise"] = GammaNoise(*state.noise)
-    if state.cut is not None:
-        learned["thresholds"] = Thresholds(*state.cut)
-    rows = with_unseen_rows(state.rows, problem._replace(prior=state.row_prior), state.prior, state.found)
-    sites = sites_by_mode([None if own is None else own.of for own in state.joint], state.found)
-    return posterior_of_rows(rows, problem, state.prior.modes, **{"noise": None, **learned, "sites": sites})
+    prior, learned = state.hyper, results(state.own.parameters, state.parameters)
+    rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
+    sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
+    return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **learned)

@@ -13,8 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
+from tensorcep.core.packing import diagonal, offsets, pack, unpack
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import RowState, seen_rows
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.settings.base import PRESETS
+from tensorcep.priors.base import Drift, ModePrior, of_mode
 
-PRESETS = ("cp", "main+cp", "pairwise", "all")
 PARTS = ("main", "pair", "cp")
 # Prior precision of a clamped element: it moves by less than the rounding of single precision.
 CLAMPED = 1e12
@@ -174,3 +179,190 @@ def column_groups(free: np.ndarray) -> np.ndarray:
         modes = np.flatnonzero(column)
         groups.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
     return np.array(groups, dtype=np.int64)
+
+
+# Where sums find their factors among the numbers of a row.
+#
+# An element of z z' or z c (see `FreeColumns`) is a product over the other modes of a second moment, of a mean where
+# one of the two columns is clamped in that mode, or of 1 where both are. Rows of those numbers, in the order of the
+# elements, make it the elementwise product that it is for the CP model.
+
+Order = dict[tuple[int, int], np.ndarray]
+
+
+class Orders(NamedTuple):
+    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0.
+
+    Attributes
+    ----------
+    products : dict of (W,) int64
+        By (mode to update, other mode): the elements of z z', packed, and then of z_q z_c for every c and q.
+    means : dict of (Q + C,) int64
+        The same of z and of the clamped columns.
+    squares : dict of int64
+        By (mode, other mode): the elements of z_c z_d of the clamped columns, packed.
+    second : (K, P) int64
+        The second moments of all columns of a mode's own rows, packed.
+    n_clamped : int
+        C.
+    """
+
+    products: Order
+    means: Order
+    squares: Order
+    second: np.ndarray
+    n_clamped: int
+
+
+def orders_of(columns: FreeColumns) -> Orders:
+    """The places for the free columns."""
+    (K, R), Q, C = columns.free.shape, columns.free_index.shape[1], columns.clamped_index.shape[1]
+    P = Q * (Q + 1) // 2
+    at = Places(0, P, P + Q, -1)
+    products: Order = {}
+    means: Order = {}
+    squares: Order = {}
+    for k in range(K):
+        pairs = np.concatenate([columns.products(k), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
+        single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
+        others = [j for j in range(K) if j != k]
+        for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
+            order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
+    second = [at.of_second_moment(free, *np.tril_indices(R)) for free in columns.free]
+    return Orders(products, means, squares, np.array(second, dtype=np.int64), C)
+
+
+def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
+    """The places of mode k in the rows of every mode; None of its own."""
+    return tuple(order.get((k, j)) for j in range(K))
+
+
+# Models with main effects and interactions in the free columns of every mode alone, and back.
+#
+# Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do; the others are 1.
+
+
+def columns_of(problem: Problem) -> FreeColumns:
+    """The record of the problem's columns; all are free where it names none."""
+    K, R = len(problem.shape), problem.rank
+    return encoded(np.ones((K, R), dtype=bool) if problem.free is None else problem.free)
+
+
+def free_problem(problem: Problem) -> Problem:
+    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
+
+    The prior must not couple free and clamped columns.
+    """
+    free = problem.free
+    if free is None:
+        return problem
+    K, prior, start = len(free), problem.prior, problem.start
+    index = padded_columns(free)
+    modes = np.arange(K) if len(prior.Lam) == K else np.repeat(np.arange(K), problem.shape)
+    Lam = pack(_taken(unpack(prior.Lam, problem.rank), index[modes]))
+    prior = prior.in_columns(Lam, _columns(prior.eta, index, problem.shape), index)
+    start = None if start is None else _columns(start, index, problem.shape)
+    fixed = problem.fixed
+    if fixed is not None:
+        each = np.repeat(np.arange(K), problem.shape)
+        Lam = pack(_taken(unpack(fixed.Lam, problem.rank), index[each]))
+        fixed = fixed._replace(Lam=Lam, eta=_columns(fixed.eta, index, problem.shape))
+    return problem._replace(rank=index.shape[1], prior=prior, start=start, fixed=fixed)
+
+
+def some_columns(problem: Problem, which: np.ndarray) -> Problem:
+    """The problem in some of its columns, which its prior must not couple with the others."""
+    prior, R = problem.prior, problem.rank
+    free = np.ones((len(problem.shape), R), dtype=bool) if problem.free is None else problem.free
+    free = free[:, which]
+    Lam = pack(unpack(prior.Lam, R)[:, which][:, :, which])
+    return problem._replace(
+        rank=len(which),
+        prior=prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1)),
+        start=None if problem.start is None else np.ascontiguousarray(problem.start[:, which]),
+        free=None if free.all() else free,
+    )
+
+
+def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The columns index (K, Q) of each mode, of lines for each row or for each mode; padding is 0."""
+    out = np.zeros((len(lines), index.shape[1]))
+    for k, own in enumerate(index):
+        n = np.count_nonzero(own >= 0)
+        of_mode(out, k, shape)[:, :n] = of_mode(lines, k, shape)[:, own[:n]]
+    return out
+
+
+def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
+    n = np.arange(len(full))[:, None, None]
+    part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]
+    used = index >= 0
+    part = part * (used[:, :, None] & used[:, None, :])
+    part[:, np.arange(index.shape[1]), np.arange(index.shape[1])] += part[:, :1, 0] * ~used
+    return part
+
+
+def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Row means (n_rows, R) of all columns from those of the free ones."""
+    full = np.ones((len(mean), free.shape[1]))
+    first = offsets(shape)
+    for k, row in enumerate(free):
+        full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
+    return full
+
+
+def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None, **learned: Any) -> Posterior:
+    """The posterior of all columns, of the rows in the free ones, with what was learned of the likelihood."""
+    seen, rank = seen_rows(problem), rows.eta.shape[1]
+    posterior = Posterior(problem.shape, rank, rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
+    return posterior if problem.free is None else all_columns(posterior, problem.free)
+
+
+def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+    R = free.shape[1]
+    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
+    for k, row in enumerate(free):
+        where, n = np.flatnonzero(row), int(row.sum())
+        a, b = np.tril_indices(n)
+        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
+            first[k] : first[k + 1], : n * (n + 1) // 2
+        ]
+    return full
+
+
+def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
+    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
+    first, R = offsets(posterior.shape), free.shape[1]
+    Lam, eta = np.zeros((len(posterior.eta), R * (R + 1) // 2)), np.full((len(posterior.eta), R), CLAMPED)
+    Lam[:, diagonal(R)] = CLAMPED
+    modes = posterior.mode_prior
+    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
+    for k, row in enumerate(free):
+        n, mine = int(row.sum()), slice(first[k], first[k + 1])
+        where = np.flatnonzero(row)
+        i, j = np.tril_indices(n)
+        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = posterior.Lam[mine, : len(i)]
+        eta[mine, where] = posterior.eta[mine, :n]
+        if modes is not None:
+            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
+            mean[k, where] = modes.mean[k, :n]
+    if modes is not None:
+        slopes = tuple(
+            None if one is None else one._replace(coef=_in_all(one.coef, row))
+            for one, row in zip(modes.slopes, free, strict=False)
+        )
+        drifts = tuple(
+            None if one is None else Drift(_in_all(one.length[None], row)[0], _in_all(one.season, row))
+            for one, row in zip(modes.drifts, free, strict=False)
+        )
+        modes = ModePrior(mean, precision, slopes, drifts)
+    return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
+
+
+def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Lines (n, R) of all columns, of which those that are not free are 0."""
+    full = np.zeros((len(lines), len(free)))
+    full[:, free] = lines[:, : int(free.sum())]
+    return full

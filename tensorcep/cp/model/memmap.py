@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import MEMORY, Room, Scratch, leaves, on_scratch, read_ahead, room_of
+from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
+from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
+from tensorcep.cp.model.latent import latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
@@ -154,7 +156,8 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
         parts = _sorted_by(k, parts, shape[k], room)
     if source.distinct:
         _check_distinct(parts[:order])
-    rows, values, weight = room.empty((n_blocks, order, LANES), np.int32), *_lanes(n_blocks, room)
+    rows = room.empty((n_blocks, order, LANES), np.int32)
+    values, weight = (room.empty((n_blocks, LANES)) for _ in range(2))
     for at in pieces(n_blocks * LANES):
         mine, own = slice(at.start // LANES, -(-at.stop // LANES)), slice(at.start, min(n, at.stop))
         used, flat = own.stop - own.start, np.zeros(at.stop - at.start)
@@ -168,10 +171,6 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             rows[mine, k] = column.reshape(-1, LANES)
     starts = chunk_starts(n, order, n_blocks, int(first[-1]))
     return Entries(rows, values, weight, starts, parts[order + 1], first)
-
-
-def _lanes(n_blocks: int, room: Room) -> tuple[np.ndarray, np.ndarray]:
-    return room.empty((n_blocks, LANES)), room.empty((n_blocks, LANES))
 
 
 def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
@@ -215,25 +214,18 @@ def _check_distinct(columns: Sequence[np.ndarray]) -> None:
 def by_row_of(
     problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`."""
-    if not on_scratch(problem.entries.y):
-        return entries_by_row(problem.entries, late, values, executor)
-    return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`.
 
-
-def by_row_stored(
-    entries: Entries, late: np.ndarray | None = None, values: bool = False, shift: float = 0.0
-) -> EntriesByRow:
-    """As `tensorcep.cp.model.entries.entries_by_row`, on scratch; made once for the same entries.
-
-    Values from which `shift` was taken are listed with it, as float32, where that loses nothing
-    (`tensorcep.cp.model.memmap.StoredTargets` gives them back).
+    Those on scratch are listed once. From their values the likelihood has taken something: they are listed with it, as
+    float32, where that loses nothing (`StoredTargets` gives them back).
     """
+    entries = problem.entries
     room = room_of(entries.y)
     if not isinstance(room, Scratch):
-        raise TypeError("entries must lie on scratch; got some in memory.")
+        return entries_by_row(entries, late, values, executor)
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
+        shift = taken_off(problem.likelihood) if values else 0.0
         raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
         room.tables[key] = (entries, _listed(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
@@ -307,3 +299,78 @@ def without_places(y: np.ndarray, place: np.ndarray) -> np.ndarray:
         others[filled : filled + len(part)] = part
         filled += len(part)
     return others
+
+
+# Sums and latent values of a fit whose rows are Gaussians, a piece of the entries after the other.
+#
+# Latent values are not kept: those of the sweep before are computed again beside the new ones, from the rows as they
+# were. The sums of the first mode, which depend on the other modes alone, are taken for the next sweep in the same
+# pass, so that a sweep reads every list of entries once.
+
+# Blocks of entries whose latent values are computed at a time.
+BLOCKS = 8 * READ // LANES
+
+
+def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[Any, ...], executor: Executor) -> None:
+    """Sums (of values, source, out) over the entries of the rows cuts[0]:cuts[-1], by threads between two cuts each."""
+    width = max(source.shape[1] for _, source, _ in sums)
+    executor.run(sum_stored, 0, len(cuts) - 1, cuts, by_row, sums, shift, scratch=lambda: (np.empty(width),))
+
+
+def change_and_score(
+    means: tuple[np.ndarray, np.ndarray],
+    columns: FreeColumns,
+    by_row: EntriesByRow,
+    sums: tuple[Any, ...],
+    theta: float,
+    problem: Problem,
+    executor: Executor,
+) -> tuple[float, float]:
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones.
+
+    `means` are those of the rows after a sweep and before it. Takes the `sums` of the first mode.
+    """
+    n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
+    size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
+    shift, summed, start = taken_off(problem.likelihood), 0, by_row.start
+    for b in range(0, n_blocks, BLOCKS):
+        first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
+        rows = _rows_in_lanes(first, last, by_row)
+        for part in (by_row.others, by_row.value):
+            read_ahead(part, last, min(n, last + BLOCKS * LANES))
+        new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
+        size.add(new**2)
+        moved.add((new - old) ** 2)
+        y, f = StoredTargets(by_row.value, shift).at(first, last), new[: last - first]
+        value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
+        problem.likelihood.loglik(np.ascontiguousarray(y), f, np.full_like(f, theta), value, d1, d2)
+        score.add(value)
+        complete = int(np.searchsorted(start[: problem.shape[0] + 1], last, side="right")) - 1
+        if complete > summed:
+            cuts = np.searchsorted(start[: complete + 1], np.linspace(start[summed], start[complete], 9))
+            cuts = np.unique([summed, *np.clip(cuts, summed, complete), complete])
+            sum_rows(cuts, by_row, shift, sums, executor)
+            summed = complete
+    scale = max(np.sqrt(size.sum / (n_blocks * LANES)), np.finfo(float).tiny)
+    return float(np.sqrt(moved.sum / (n_blocks * LANES)) / scale), score.sum / n
+
+
+def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
+    """The packed rows of the entries first:last, whole blocks (n, K, LANES) but the last."""
+    n, others = -(-(last - first) // LANES), by_row.others[first:last]
+    rows = np.zeros((n * LANES, others.shape[1] + 1), dtype=np.int32)
+    a = int(np.searchsorted(by_row.start, first, side="right")) - 1
+    b = int(np.searchsorted(by_row.start, last, side="left"))
+    count = np.diff(np.clip(by_row.start[a : b + 1], first, last))
+    rows[: last - first, 0] = np.repeat(np.arange(a, b, dtype=np.int32), count)
+    rows[: last - first, 1:] = others
+    return np.ascontiguousarray(rows.reshape(n, LANES, -1).transpose(0, 2, 1))
+
+
+def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
+    """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
+    f = np.empty((len(rows), LANES))
+    executor.run(latent_means, 0, len(f), rows, mean, columns.groups, f)
+    flat = f.ravel()
+    flat[n:] = 0.0
+    return flat

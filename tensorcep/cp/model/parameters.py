@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tensorcep.core.arrays import LINES, beside, filled, room_of
+from tensorcep.core.arrays import beside, filled, room_of
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.core.executor import Executor
 from tensorcep.cp.model.latent import latent_moments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, UnevenNoise
+from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gamma, Parameter
-from tensorcep.likelihoods.parameters.dispersion import Pool, first_pool, pooled
-from tensorcep.likelihoods.parameters.thresholds import LevelEntries, Levels, ThresholdLaw, law_of_thresholds
+from tensorcep.likelihoods.parameters.base import DrawStage, Gamma, Groups, Parameter
+from tensorcep.likelihoods.parameters.dispersion import DispersionLaw, DispersionParameter
+from tensorcep.likelihoods.parameters.precision import KnownTheta, NoisePrecision
+from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
+from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
+from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
-# Entries from which a parameter that all entries share is learned: it is then known to about 1 part in 100.
-ENOUGH = 10_000
-# The same of those that the entries of one row share: to about 1 part in 30.
-ENOUGH_OF_ROW = 1000
 # Blocks of entries whose coordinates are copied at a time.
 BLOCKS_OF_MOMENTS = 4096
-
-
-class Groups(NamedTuple):
-    """Which entries share a parameter.
-
-    Attributes
-    ----------
-    mode : int or None
-    of_entry : (n_blocks, LANES) int64
-        Number of the parameter of every entry (0 in padding lanes).
-    size : int
-        How many parameters there are.
-    """
-
-    mode: int | None
-    of_entry: np.ndarray
-    size: int
-
-    def totals(self, values: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """Sums over the entries of each parameter of values (n_blocks, LANES), of which `values` gives those of some.
-
-        Additions are one after the other, whatever the number of entries that are looked at together.
-        """
-        own = np.arange(self.size)
-        total: np.ndarray = np.zeros(self.size)
-        for first in range(0, len(self.of_entry), LINES):
-            at = slice(first, min(len(self.of_entry), first + LINES))
-            index = np.concatenate([own, self.of_entry[at].ravel()])
-            total = np.bincount(index, np.concatenate([total, values(at).ravel()]), minlength=self.size)
-        return total
-
-    def per_entry(self, theta: np.ndarray) -> np.ndarray:
-        """The parameter (m,) of every entry, (n_blocks, LANES)."""
-        out = room_of(self.of_entry).empty(self.of_entry.shape)
-        return filled(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
 
 
 def groups_of(problem: Problem, mode: int | None) -> Groups:
@@ -73,219 +37,121 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
     return Groups(mode, of_entry, problem.shape[mode])
 
 
-class Learned(NamedTuple):
-    """A parameter that is learned, shape and rate of its prior, who shares one, and what prior rows have in common.
-
-    Where they have one (`pool`), it is the present prior.
-    """
-
-    parameter: Parameter
-    prior: tuple[float, float]
-    groups: Groups
-    pool: Pool | None = None
-
-    def first_law(self) -> Gamma:
-        """Its law to begin with; without a start of its own the prior."""
-        (a, b), start, size = self.prior, self.parameter.start, self.groups.size
-        return Gamma(np.full(size, a), np.full(size, b if start is None else a / start))
-
-    def law_of_marginals(
-        self,
-        law: Gamma,
-        problem: Problem,
-        index: np.ndarray,
-        m: np.ndarray,
-        v: np.ndarray,
-        used: np.ndarray | float = 1.0,
-    ) -> Gamma:
-        """The law after `law`, given the mean and variance of f of the entries `index`, flat places in the lanes.
-
-        `used` says how far each of them counts.
-        """
-        y, n = problem.entries.y.ravel()[index], len(problem.entries.permutation)
-        if not len(index):
-            return law
-        share: Any = len(index) / n
-        group = None
-        if self.groups.mode is not None:
-            group, size = self.groups.of_entry.ravel()[index], self.groups.size
-            every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
-            share = np.bincount(group, minlength=size) / np.maximum(every, 1)
-            share[every == 0] = 1.0
-        return self.parameter.law_of_marginals(  # type: ignore[misc]
-            y, m, v, share, self.prior, law.mean, used, group, self.parameter.earlier
-        )
-
-    def pooled(self, law: Gamma) -> tuple[Learned, Gamma]:
-        """The same with the best common prior of the rows given their laws, and these laws under it."""
-        if self.pool is None:
-            return self, law
-        pool, law = pooled(self.pool, law)
-        return self._replace(prior=pool.law, pool=pool), law
-
-    def bound(self, law: Gamma, counts: tuple[np.ndarray, ...]) -> float:
-        """What parameters of counts add to a lower bound."""
-        common = 0.0 if self.pool is None else self.pool.log_prior
-        return self.parameter.bound_of_counts(self.prior, law, counts) + common
-
-    def result(self, law: Gamma) -> dict[str, Any]:
-        """Its part of a `Posterior`."""
-        if self.parameter.is_precision:
-            return {"noise": GammaNoise(float(law.a[0]), float(law.b[0]))}
-        common = {} if self.pool is None else {"mean": self.pool.found.tau, "shape": self.pool.found.alpha}
-        return {"noise": None, "dispersion": Dispersion(self.groups.mode, law.a, law.b, **common)}
-
-
-def distinct_counts(learned: Learned | None, problem: Problem) -> tuple[np.ndarray, ...]:
-    """The distinct pairs of a parameter and a count, and how many entries have each; none for a precision."""
-    if learned is None or learned.parameter.is_precision:
-        return ()
-    entries, groups = problem.entries, learned.groups
-    pairs: np.ndarray = np.zeros((2, 0))
-    times: np.ndarray = np.zeros(0)
-    for first in range(0, len(entries.y), LINES):
-        at = slice(first, first + LINES)
-        used = entries.weight[at] > 0
-        some = np.stack([groups.of_entry[at][used], entries.y[at][used]])
-        every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
-        pairs, place = np.unique(every, axis=1, return_inverse=True)
-        times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
-    return pairs[0].astype(np.int64), pairs[1], times
-
-
-def own_law(theta: float) -> Gamma:
-    """The law of a parameter that is not learned."""
-    return Gamma(np.array([theta]), np.ones(1))
-
-
-def sampled_entries(problem: Problem, groups: Groups) -> np.ndarray:
-    """Flat places in the lanes of entries that say enough of each parameter, evenly spaced among those of it."""
-    n = len(problem.entries.permutation)
-    if n <= (ENOUGH if groups.mode is None else ENOUGH_OF_ROW):
-        return np.arange(n)
-    if groups.mode is None:
-        return np.linspace(0, n - 1, ENOUGH).astype(np.int64)
-    row = groups.of_entry.ravel()[:n]
-    order, count = np.argsort(row, kind="stable"), np.bincount(row, minlength=groups.size)
-    place = np.arange(n) - (np.cumsum(count) - count)[row[order]]
-    part = np.minimum(1.0, ENOUGH_OF_ROW / np.maximum(count, 1))[row[order]]
-    return np.sort(order[np.floor((place + 1) * part) > np.floor(place * part)])
-
-
-def law_of_rows(
-    learned: Learned, law: Gamma, problem: Problem, mean: np.ndarray, cov: np.ndarray, step: float = 1.0
-) -> tuple[Learned, Gamma]:
-    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows.
-
-    And what rows have in common.
-    """
-    index, entries = sampled_entries(problem, learned.groups), problem.entries
-    rows = np.ascontiguousarray(entries.rows[index // LANES, :, index % LANES], dtype=np.int64)
-    m, v = np.empty(len(index)), np.empty(len(index))
-    latent_moments(rows, mean, cov, m, v)
-    m = m + entries.known.ravel()[index] if len(entries.known) else m
-    new = learned.law_of_marginals(law, problem, index, m, v)
-    return learned.pooled(Gamma(new.a, new.a / (law.mean ** (1.0 - step) * new.mean**step)))
-
-
-def learned_levels(likelihood: Likelihood) -> Levels | None:
-    """The levels whose thresholds are learned; None where there are none."""
-    levels = likelihood.levels
-    return levels if levels is not None and levels.learned else None
-
-
 def told_of_theta(likelihood: Likelihood) -> dict[str, Any]:
     """What the theta of draws under this likelihood holds, as fields of `tensorcep.cp.posterior.belief.Draws`.
 
     Chains and the fits beside them must say the same of it: files are read by what it says.
     """
-    levels = learned_levels(likelihood)
+    levels = likelihood.levels
     return {"n_thresholds": 0 if levels is None else levels.n - 2, "has_share": likelihood.zeros is not None}
 
 
-def first_thresholds(problem: Problem) -> ThresholdLaw | None:
-    """The law of the thresholds to begin with; None where none are learned."""
-    levels = learned_levels(problem.likelihood)
-    return None if levels is None else levels.first_law()
-
-
-def cuts_of(problem: Problem, law: ThresholdLaw | None) -> np.ndarray:
-    """Where ordered levels are cut, (L + 1,); nothing where the likelihood has none."""
-    levels = problem.likelihood.levels
-    if levels is None:
-        return np.zeros(0)
-    return levels.cuts(levels.start if law is None else law.thresholds)
-
-
-def in_places_of(problem: Problem, theta: np.ndarray, thresholds: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """What kernels take as y and theta of every entry, (n_blocks, LANES) each: of ordered levels the cuts around it."""
-    y, levels = problem.entries.y, problem.likelihood.levels
-    if levels is None:
-        return y, problem.entries.theta if len(problem.entries.theta) else theta
-    cuts = levels.start if thresholds is None else thresholds
-    both = beside(y), beside(y)
-    for first in range(0, len(y), LINES):
-        at = slice(first, first + LINES)
-        both[0][at], both[1][at] = levels.between(y[at], cuts)
-    return both
-
-
-def thresholds_of_rows(
-    problem: Problem, law: ThresholdLaw, mean: np.ndarray, cov: np.ndarray, step: float, executor: Executor
-) -> ThresholdLaw:
-    """The law a share `step` of the way from `law`, given the packed moments of all columns of the rows."""
-    entries, levels = problem.entries, learned_levels(problem.likelihood)
-    if levels is None:
-        return law
-    m, v = beside(entries.y), beside(entries.y)
-    for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
-        part = slice(b, b + BLOCKS_OF_MOMENTS)
-        rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, len(problem.shape)), np.int64)
-        latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
-    known = LevelEntries(entries.y, entries.weight, m, np.sqrt(v, out=v))
-    new = law_of_thresholds(levels, law.thresholds, known, executor)
-    return new._replace(mean=law.mean + step * (new.mean - law.mean))
-
-
 def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: float) -> Likelihood:
-    """The likelihood with what is known of its dispersion, a share `weight` of it, as the prior and the start."""
-    parameter = likelihood.parameter
-    if known is None or parameter is None:
+    """The likelihood with what is known of its parameters, a share `weight` of it, as their priors and starts."""
+    if known is None:
         return likelihood
-    (a, b), (p, q) = (float(known.a[0]), float(known.b[0])), parameter.prior
-    earlier = weight * (b - q)
-    changed = parameter._replace(prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
-    return likelihood._replace(parameter=changed)
+    law = Gamma(known.a, known.b)
+    return likelihood._replace(parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
 
 
-def learned_parameter(problem: Problem, options: Any) -> Learned | None:
-    """What is learned; None for likelihoods without a parameter, or one whose prior the problem does not give.
+def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
+    """What is learned of the likelihood, with priors and groups; a known theta in the place of one that is not learned.
 
-    The prior of a precision is the problem's. That of any other parameter, and the mode whose rows have one each, are
-    settings of the method, called by its name.
+    The prior of a precision is the problem's; where noise differs it is a scale mixture. The prior of any other
+    parameter, and the mode whose rows have one each, are settings of the method, called by its name. `drawn` says
+    whether targets of entries are, as samplers do.
     """
-    parameter = problem.likelihood.parameter
-    if parameter is None:
-        return None
-    if parameter.is_precision:
-        prior = problem.noise_prior
-        return None if prior is None else Learned(parameter, (prior.a, prior.b), groups_of(problem, None))
-    mode = getattr(options, f"{parameter.name}_mode", None)
-    given: tuple[float, float] = getattr(options, f"{parameter.name}_prior", parameter.prior)
-    if problem.uneven is not None:
-        if mode is not None:
-            name = parameter.name
-            fail_value(f"{name}= names a mode, and so do the settings; got {name}_mode={mode}; leave that out.")
-        groups, start = groups_of(problem, problem.uneven.mode), parameter.start
-        pool = first_pool(given, given[0] / given[1] if start is None else start)
-        return Learned(parameter, pool.law, groups, pool)
+    bound = (_of_problem(one, problem, options, drawn) for one in problem.likelihood.parameters)
+    found = [one for one in bound if one is not None]
+    if all(one.stage == DrawStage.PRESENCE for one in found):  # of thresholds alone kernels take no theta
+        found.insert(0, KnownTheta(problem.likelihood.default_theta))
+    return tuple(found)
+
+
+def _of_problem(one: Parameter[Any], problem: Problem, options: Any, drawn: bool) -> Parameter[Any] | None:
+    """A parameter with its prior and groups; None for a precision whose prior the problem does not give."""
+    noise, uneven = problem.noise_prior, problem.uneven
+    if isinstance(one, NoisePrecision):
+        if noise is None or uneven is None:
+            return None if noise is None else replace(one, prior=(noise.a, noise.b))
+        by_sums = uneven.mode is not None and not drawn and not problem.is_fixed(uneven.mode)
+        keeps = drawn and uneven.mode is None
+        return ScaleMixture((noise.a, noise.b), groups_of(problem, uneven.mode), by_sums, keeps)
+    if not isinstance(one, DispersionParameter):
+        return one
+    mode, prior = getattr(options, f"{one.name}_mode", None), getattr(options, f"{one.name}_prior", one.prior)
+    if uneven is not None and mode is not None:
+        fail_value(f"{one.name}= names a mode, and so do the settings; got {one.name}_mode={mode}; leave that out.")
     if mode is not None:
-        check_int(f"{parameter.name}_mode", mode, 0, len(problem.shape) - 1)
+        check_int(f"{one.name}_mode", mode, 0, len(problem.shape) - 1)
         if problem.likelihood.zeros is not None:
             fail_value(
                 f"zero_inflation=True takes one dispersion of all counts; got dispersion_mode={mode}; leave one out."
             )
-    return Learned(parameter, given, groups_of(problem, mode))
+    groups = groups_of(problem, mode if uneven is None else uneven.mode)
+    return replace(one, prior=prior, groups=groups, has_pool=uneven is not None)
+
+
+def shared_arguments(parameters: Sequence[Parameter[Any]], states: Sequence[Any]) -> tuple[float, np.ndarray]:
+    """The theta that all entries share, and the cuts between ordered levels (L + 1,), of which others have none."""
+    theta, cuts = np.nan, np.zeros(0)
+    for parameter, state in zip(parameters, states, strict=True):
+        theta, cuts = parameter.shared(state, theta, cuts)
+    return theta, cuts
+
+
+def kernel_arguments(
+    parameters: Sequence[Parameter[Any]], states: Sequence[Any], problem: Problem, place: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What kernels take as y and theta of all entries, (n_blocks, LANES) each, or of those at some places (n,)."""
+    y, theta = problem.entries.y, problem.entries.theta if len(problem.entries.theta) else None
+    if place is not None:
+        y, theta = y.ravel()[place], theta if theta is None else theta.ravel()[place]
+    for parameter, state in zip(parameters, states, strict=True):
+        y, theta = parameter.theta(state, y, theta, place)
+    return y, theta  # type: ignore[return-value]
+
+
+def marginals_of_rows(
+    problem: Problem, mean: np.ndarray, cov: np.ndarray
+) -> Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]]:
+    """`EntryStats.marginals` of Gaussian rows, given by packed moments of all columns."""
+    entries, K = problem.entries, len(problem.shape)
+
+    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        if place is not None:
+            rows = np.ascontiguousarray(entries.rows[place // LANES, :, place % LANES], dtype=np.int64)
+            m, v = np.empty(len(place)), np.empty(len(place))
+            latent_moments(rows, mean, cov, m, v)
+            return m + entries.known.ravel()[place] if len(entries.known) else m, v
+        m, v = beside(entries.y), beside(entries.y)
+        for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
+            part = slice(b, b + BLOCKS_OF_MOMENTS)
+            rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, K), np.int64)
+            latent_moments(rows, mean, cov, m[part].ravel(), v[part].ravel())
+        return m, v
+
+    return marginals
+
+
+def results(parameters: Sequence[Parameter[Any]], laws: Sequence[Any]) -> dict[str, Any]:
+    """What a `Posterior` has of these laws, by the names of its fields."""
+    fields: dict[str, Any] = {"noise": None}
+    for parameter, law in zip(parameters, laws, strict=True):
+        if isinstance(law, Beta):
+            fields["zeros"] = law
+        elif isinstance(law, ThresholdLaw):
+            fields |= {"thresholds": Thresholds(*law)} if parameter.learned else {}
+        elif isinstance(law, DispersionLaw):
+            common: dict[str, Any] = (
+                {} if law.pool is None else {"mean": law.pool.found.tau, "shape": law.pool.found.alpha}
+            )
+            fields["dispersion"] = Dispersion(parameter.mode, *law.law, **common)
+        elif parameter.is_precision:
+            fields["noise"] = GammaNoise(*(float(part[0]) for part in (law.noise if parameter.uneven else law)))
+            if parameter.uneven:
+                fields["uneven"] = UnevenNoise(parameter.mode, law.found.alpha, *law.law)
+    return fields
 
 
 def theta_of(belief: Components, likelihood: Likelihood) -> EntryTheta:

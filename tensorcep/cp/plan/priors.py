@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,10 +18,8 @@ from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.base import RowPrior
-from tensorcep.priors.coupled import with_series
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.regression import with_features
 
 # Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
 Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
@@ -116,10 +115,9 @@ class ExpectedRows(NamedTuple):
         if self.learner is None:
             return FixedPrior(*natural)
         learned = self.learner(*natural)
-        if not isinstance(learned, LearnedPrior):
+        if not isinstance(learned, PriorByMode):
             return learned
-        known = with_features(learned, designs) if designs else learned
-        return with_series(known, clocks) if clocks else known
+        return replace(learned, designs=tuple(designs), clocks=tuple(clocks))
 
 
 def plan_rows(

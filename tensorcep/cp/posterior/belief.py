@@ -11,7 +11,8 @@ from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined, whole_of
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
-from tensorcep.priors.laws import Deviations, ModePrior, RowSites, joined_deviations
+from tensorcep.priors.base import ModePrior, RowSites
+from tensorcep.priors.deviations import Deviations, joined_deviations
 
 # What a posterior says of noise that differs between rows of a mode, or between entries, and of dispersions.
 

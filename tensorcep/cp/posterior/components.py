@@ -10,13 +10,12 @@ import numpy as np
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rows import row_moments
+from tensorcep.likelihoods.parameters.scale_mixture import EVEN
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
-from tensorcep.priors.laws import Deviations
+from tensorcep.priors.deviations import Deviations
 
 # Elements of the dense matrices of rows that exist at a time.
 CHUNK = 1 << 22
-# A shape at which a Gamma factor of mean one is 1 to three digits.
-EVEN = 1e6
 
 
 class EntryTheta(NamedTuple):

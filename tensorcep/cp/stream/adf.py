@@ -34,12 +34,23 @@ from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.deviations import PairRows, apart, first_pairs, joined, messages_to_pairs
-from tensorcep.cp.stream.row_priors import Chain, MapOfFeatures, ModeRows, messages_to, prior_by_others, smoothed
+from tensorcep.cp.stream.row_priors import (
+    ModeRows,
+    PairRows,
+    first_pairs,
+    messages_to,
+    messages_to_pairs,
+    prior_by_others,
+    smooth,
+    with_pairs,
+    without_pairs,
+)
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.priors.coupled import Chain
 from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
 from tensorcep.priors.normal_wishart import Expected
+from tensorcep.priors.regression import MapOfFeatures
 
 # Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
 GROWTH = 1.5
@@ -103,7 +114,9 @@ class StreamState(NamedTuple):
     def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
         """Some rows of mode k at a time, with the prior that their features give them by now."""
         known, mode = self.maps[k] if self.maps else None, self.modes[k]
-        return mode.at(rows, keep, time, None if known is None else known.prior_now(self.designs[k], mode, rows))
+        return mode.at(
+            rows, keep, time, None if known is None else row_priors.prior_now(known, self.designs[k], mode, rows)
+        )
 
 
 class BatchProblem(NamedTuple):
@@ -174,7 +187,7 @@ def with_laws(
     return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
 
 
-def grown(
+def with_rows(
     state: StreamState, sizes: Sequence[int], prior_of: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
 ) -> StreamState:
     """The state with at least `sizes[k]` rows of mode k; ``prior_of(k, first, last)`` is the prior of new rows."""
@@ -242,7 +255,7 @@ def batch_of(
     parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
     lines = Natural(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     if pairs is not None:
-        lines = joined(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
+        lines = with_pairs(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
@@ -265,13 +278,13 @@ def batch_of(
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
-    prior, rows = (apart(Natural(lines.Lam, lines.eta), sum(shape)) for lines in (problem.prior, posterior))
+    prior, rows = (without_pairs(Natural(lines.Lam, lines.eta), sum(shape)) for lines in (problem.prior, posterior))
     posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
     problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
 
 
-def told_of_others(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
+def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
     """The batch whose rows of series, and pairs, have the prior that its other rows' entries make.
 
     None where no two are of one series. `posterior` is what the batch led to with rows that were independent before.
@@ -289,8 +302,8 @@ def told_of_others(state: StreamState, batch: BatchProblem, posterior: Posterior
     if pairs is not None:
         new, n = _messages_to_pairs(batch, posterior), len(lines.eta)
         before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
-        of_pairs = pairs.told_of_others(state.clock_of_pairs, batch.used[-1], new, before)
-        lines, again = joined(lines, of_pairs or before), again or of_pairs is not None
+        of_pairs = pairs.prior_by_other_rows(state.clock_of_pairs, batch.used[-1], new, before)
+        lines, again = with_pairs(lines, of_pairs or before), again or of_pairs is not None
     return batch._replace(problem=problem._replace(prior=FixedPrior(*lines))) if again else None
 
 
@@ -306,7 +319,7 @@ def _messages_to_pairs(batch: BatchProblem, posterior: Posterior) -> Natural:
     return messages_to_pairs(lines, before, int(offsets(batch.problem.shape)[-2]))
 
 
-def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
+def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     pairs = state.pairs
     if pairs is not None:
@@ -320,12 +333,12 @@ def absorbed(state: StreamState, batch: BatchProblem, posterior: Posterior) -> S
             seen = mode.seen[:n].copy()
             seen[rows] = True
             more = messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
-            chains[k], sites, whole = smoothed(chain, state.clocks[k], mode.sites(n), rows, more, seen)
+            chains[k], sites, whole = smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
             mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
         else:
             if known is not None:
-                mode.prior_Lam[rows], mode.prior_eta[rows] = known.prior_now(state.designs[k], mode, rows)
-                maps[k] = known.after(state.designs[k], mode, rows, new)
+                mode.prior_Lam[rows], mode.prior_eta[rows] = row_priors.prior_now(known, state.designs[k], mode, rows)
+                maps[k] = row_priors.map_after(known, state.designs[k], mode, rows, new)
             mode.Lam[rows], mode.eta[rows] = new
         mode.seen[rows], mode.time[rows] = True, batch.time
     laws: dict[str, Any] = {"maps": tuple(maps), "chains": tuple(chains), "pairs": pairs}
@@ -409,7 +422,7 @@ class _Trouble:
 # entry itself f has the variance s v, and s = 1 - s v tau.
 
 
-def with_noise_told(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
+def with_sure_noise(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
     """The posterior with the noise as sure as the entries make it.
 
     And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
@@ -424,8 +437,8 @@ def with_noise_told(problem: Problem, posterior: Posterior) -> tuple[Posterior, 
     return posterior._replace(noise=GammaNoise(a, a / noise.precision)), too_much
 
 
-def told_messages(sent: Messages, noise: GammaNoise | None, too_much: np.ndarray) -> Messages:
-    """The messages to a noise as `with_noise_told` counts them."""
+def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.ndarray) -> Messages:
+    """The messages to a noise as `with_sure_noise` counts them."""
     if noise is None:
         return sent
     lanes = np.zeros(sent.a.size)

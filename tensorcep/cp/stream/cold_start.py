@@ -18,31 +18,40 @@ against those of a fit to the earlier half.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import weighted_mean
-from tensorcep.core.checks import fail_value
+from tensorcep.core.checks import check_random_state, fail_value
 from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
+from tensorcep.cp.calibration.prequential import MOST, WARNED, Predicted, Standing, warn_of_no_gain
+from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fit.validation import falls_short
+from tensorcep.cp.fitted.diagnostics import Diagnostics
+from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
+from tensorcep.cp.inputs.side_information import coupled, has_features, is_local, word_of
 from tensorcep.cp.inputs.weights import WHOLE_REVISITED
+from tensorcep.cp.methods import refuse_unable
+from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, is_auto
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.registry import settings_for
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, begin, learn, may_be_bold, posterior_of
-from tensorcep.cp.stream.prequential import MOST, WARNED, Predicted, Standing
-from tensorcep.cp.stream.reservoir import Kept
+from tensorcep.cp.plan.spec import FitSpec, check_revisit, is_auto
+from tensorcep.cp.posterior.belief import Posterior, first_member
+from tensorcep.cp.settings.registry import checked_method, settings_for
+from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, begin, learn, may_be_bold, posterior_of
+from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, empty_reservoir, keys_of, with_new
+from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
+from tensorcep.priors.fixed import Prior, natural_prior
 
 # Entries that are kept: so many for each element of the factors, and not more than the last number.
 PER_ELEMENT, MOST_KEPT = 20, 100_000
@@ -56,7 +65,6 @@ LEAST = -1e100
 # Entries of a batch, where the first ones are learned in batches. From 100 to 1000 it made no difference.
 BATCH = 500
 UNKNOWN = Standing()
-PLAIN_REVISITED = "revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0."
 
 
 class Beginning(NamedTuple):
@@ -183,11 +191,16 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     if way is None or not way.tries:
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
-    if spec.revisit and entries.extent is not None:
-        fail_value(PLAIN_REVISITED)
-    if spec.revisit and entries.power is not None:
-        fail_value(WHOLE_REVISITED)
+    check_revisited(spec, entries.extent, entries.power)
     return plan
+
+
+def check_revisited(spec: FitSpec, extent: np.ndarray | None, power: np.ndarray | None) -> None:
+    """Refuse entries with extents or weights where some are revisited."""
+    if spec.revisit and extent is not None:
+        fail_value("revisit= holds entries without exposures or numbers of trials, which these have; use revisit=0.")
+    if spec.revisit and power is not None:
+        fail_value(WHOLE_REVISITED)
 
 
 def _told(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
@@ -212,7 +225,7 @@ def _watched_to(shape: Sequence[int], rank: int) -> int:
     return min(SETTLED, enough(shape, rank))
 
 
-def compared(
+def compare_with_fit(
     spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit if one is due.
@@ -358,5 +371,175 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
             extent=extents_at(problem, places),
         )
         one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
-        state = absorbed(state, batch, one.posterior)
+        state = absorb(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
+
+
+def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before: Reservoir | None = None) -> Stream:
+    """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
+    plan, problem, posterior = begun.plan, begun.plan.problem, begun.run.posterior
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
+    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
+    if posterior.mode_prior is not None:  # what the first batch says of the prior stays
+        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
+    told, too_much = adf.with_sure_noise(problem, posterior)
+    state, known = adf.begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
+    about = known["_expected"], problem.every_free, known["_features"], known["_series"]
+    state = adf.with_laws(state, posterior, *about)
+    drawn = _draws_means(spec, known["prior_"], problem.every_free)
+    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, drawn)
+    stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
+    if not spec.revisit:
+        return stream
+    empty = empty_reservoir(len(problem.shape), state.rank)
+    if before is not None:
+        again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
+        empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
+    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
+    sent = adf.messages_to_noise(begun.run.state.messages, posterior.noise, too_much)
+    how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
+    return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
+
+
+def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
+    """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
+    if fit.stream is not None:
+        known: Stream = fit.stream
+        return known
+    posterior: Any = first_member(fit.posterior)
+    seed, free = (
+        int(check_random_state(spec.random_state).integers(2**63)),
+        free_columns(fit.interactions, len(fit.shape)),
+    )
+    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
+    # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
+    state = adf.begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
+    state = adf.with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
+    return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
+
+
+def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
+    """Whether prior means of new rows are drawn."""
+    return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
+
+
+def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of every row's prior where that is the same for all rows of a mode."""
+    prior = Prior(list(mean), [np.linalg.inv(item) for item in cov])
+    return natural_prior(prior, posterior.shape, posterior.rank)
+
+
+class Commit(NamedTuple):
+    """How a result takes the place of the one before it (`put`), and which one is there (`now`)."""
+
+    put: Callable[[FitResult], None]
+    now: Callable[[], FitResult | None]
+
+
+def begin_again(
+    spec: FitSpec,
+    begun: Begun,
+    entries: Kept,
+    time: float,
+    commit: Commit,
+    before: Reservoir | None = None,
+    coding: Mapping[str, Any] = NOTHING,
+    earlier: Mapping[str, Any] = NOTHING,
+    **fields: Any,
+) -> FitResult:
+    """Commit the result after all entries so far were fitted together."""
+    run, (standing, is_due) = begun.run, begun.standing.told()
+    begun = begun._replace(standing=standing)
+    found = result_of(begun.plan, run, spec.target, coding, earlier)
+    made = {
+        "converged": run.converged and not standing.is_doubtful,
+        "trace": without_seconds(run.trace),
+        "stream": first_stream(spec, begun, entries, time, before),
+        "diagnostics": diagnostics_of(standing, found.method, run.n_iter, begun.plan.problem.likelihood),
+    }
+    found = found.changed(**{**made, **fields})
+    commit.put(found)
+    warn_of_no_convergence(begun.plan, run)
+    if is_due:
+        warn_of_no_gain(standing)
+    return found
+
+
+def diagnostics_of(standing: Standing, method: str, n_iter: int, likelihood: Likelihood) -> Diagnostics | None:
+    """What a user who was warned of a stream's standing, while it lasts, is told beside it; None otherwise."""
+    figures = standing.figures(likelihood)
+    return None if figures is None else Diagnostics(method, n_iter, False, {}, **figures)
+
+
+def without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A trace that is the same whenever the same stream is learned, and so is the file of the model."""
+    return {name: values for name, values in trace.items() if name != "seconds"}
+
+
+def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
+    """Refuse parameters with which no stream is learned, as the result so far, if any, has it."""
+    _check_known(spec, fit)
+    target, before = spec.target, None if fit is None else fit.observation
+    if target.zero_inflation or getattr(before, "inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
+    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
+    for name, one, differs in (
+        ("noise", "one", target.noise != "one" or getattr(before, "noise", "one") != "one"),
+        ("dispersion", "learned", by_mode),
+    ):
+        if differs:
+            got = f"{name}={getattr(target, name)!r}"
+            fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
+    # a stream has one, and to make its posterior takes as long as a sweep
+    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
+        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
+    name, _ = checked_method(spec.method)
+    if fit is None and name != "auto":
+        refuse_unable(name, "streams", "learns no streams (partial_fit)")
+    check_revisit(spec)
+
+
+def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
+    """Refuse features, series and graphs that a stream cannot learn on."""
+    asks_features, coupling = has_features(spec.prior), coupled(spec.prior)
+    if fit is not None:
+        features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
+        for what, asked, known in (
+            ("Features", asks_features, features),
+            (coupling, coupling is not None, bool(series)),
+            ("a Series with local=", is_local(spec.prior), _has_deviations(fit)),
+        ):
+            if asked and not known:
+                fail_value(
+                    f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a "
+                    "new model."
+                )
+        asks_features, coupling = features, coupling or next(iter(series), None)
+    for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
+        if fit is not None and fit.stream is None:
+            _check_goes_on(fit, str(what))
+        if spec.forget and what == coupling:
+            fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
+        if spec.revisit:
+            fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
+
+
+def _has_deviations(fit: FitResult) -> bool:
+    """Whether rows of a model deviate along another mode."""
+    if fit.stream is not None:
+        return fit.stream.state.pairs is not None
+    return getattr(first_member(fit.posterior), "deviations", None) is not None
+
+
+def _check_goes_on(fit: FitResult, what: str) -> None:
+    """Refuse fits that do not hold what entries said of the rows that are known by features, a series or a graph."""
+    cannot = f"gives draws, from which partial_fit cannot go on with {what}"
+    refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
+    first = first_member(fit.posterior)
+    deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
+    told = bool(sites) and (deviations is None or deviations.told is not None)
+    if fit.expected is None or (any(known is not None for known in fit.series) and not told):
+        fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")

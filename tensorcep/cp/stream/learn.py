@@ -1,6 +1,6 @@
 """One batch of a stream: what learning it takes, decided and checked before anything changes, and undone if need be.
 
-It is predicted before it is learned (`prequential`), and learned no farther than it is predicted better for it
+It is predicted before it is learned (`outliers`), and learned no farther than it is predicted better for it
 (`learn_no_worse`); `learn_arrival` is all of it together. What a stream cannot learn is refused (`check_stream`).
 """
 
@@ -8,69 +8,65 @@ from __future__ import annotations
 
 import contextlib
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_random_state, check_range, check_sizes, fail_value, warn_user
+from tensorcep.core.checks import check_range, check_sizes, fail_value, warn_user
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
-from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
+from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.coordinates import names_of_modes
 from tensorcep.cp.inputs.side_information import (
-    coupled,
-    has_features,
-    is_local,
     lost_knowledge,
     warn_of_new_rows,
-    word_of,
 )
-from tensorcep.cp.inputs.weights import WHOLE_REVISITED, check_power
-from tensorcep.cp.methods import get_method, refuse_unable
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.inputs.weights import check_power
+from tensorcep.cp.methods import get_method
 from tensorcep.cp.plan.auto import with_numbers
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, given_int, is_auto
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior, Result, first_member
-from tensorcep.cp.posterior.components import Components
-from tensorcep.cp.settings.registry import checked_method, settings_for
-from tensorcep.cp.stream import adf, prequential
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
+from tensorcep.cp.settings.registry import settings_for
+from tensorcep.cp.stream import adf, outliers
 from tensorcep.cp.stream.adf import BatchProblem, StreamState
 from tensorcep.cp.stream.cold_start import (
-    PLAIN_REVISITED,
     Beginning,
-    Begun,
+    Commit,
+    begin_again,
     begin_with,
-    compared,
+    check_revisited,
+    check_stream,
+    compare_with_fit,
+    continued_stream,
+    diagnostics_of,
     due,
     keeps_entries,
-    leaves_choice,
+    without_seconds,
 )
-from tensorcep.cp.stream.prequential import Predicted, Standing
 from tensorcep.cp.stream.reservoir import (
     Kept,
     Reservoir,
     Revisit,
+    Stream,
+    after_revisit,
     empty_reservoir,
     revisit,
-    revisited,
     with_messages,
-    with_new,
 )
 from tensorcep.cp.stream.row_priors import modes_of
-from tensorcep.cp.stream.store import Stream, keys_of
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.convert import column_names
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import split_given, split_observed
-from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_prior
 
 # The kinds of data whose values may be as far as they will; those of labels are bounded.
@@ -130,7 +126,7 @@ class LearnedBatch(NamedTuple):
     ----------
     run : Run
     told, too_much
-        Its posterior with the noise as sure as the entries make it (`adf.with_noise_told`).
+        Its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`).
     batch : BatchProblem
     posterior, reservoir : Posterior, Reservoir or None
         As far as the batch is learned, and as revisited entries leave them.
@@ -142,61 +138,6 @@ class LearnedBatch(NamedTuple):
     batch: BatchProblem
     posterior: Posterior
     reservoir: Reservoir | None = None
-
-
-def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before: Reservoir | None = None) -> Stream:
-    """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, posterior = begun.plan, begun.plan.problem, begun.run.posterior
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
-    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
-    if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
-    told, too_much = adf.with_noise_told(problem, posterior)
-    state, known = adf.begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
-    about = known["_expected"], problem.every_free, known["_features"], known["_series"]
-    state = adf.with_laws(state, posterior, *about)
-    drawn = _draws_means(spec, known["prior_"], problem.every_free)
-    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, drawn)
-    stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
-    if not spec.revisit:
-        return stream
-    empty = empty_reservoir(len(problem.shape), state.rank)
-    if before is not None:
-        again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
-        empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
-    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = adf.told_messages(begun.run.state.messages, posterior.noise, too_much)
-    how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
-    return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
-
-
-def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
-    """The stream so far; that of a model that was fitted, or loaded, begins with its posterior."""
-    if fit.stream is not None:
-        known: Stream = fit.stream
-        return known
-    posterior: Any = first_member(fit.posterior)
-    seed, free = (
-        int(check_random_state(spec.random_state).integers(2**63)),
-        free_columns(fit.interactions, len(fit.shape)),
-    )
-    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
-    # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    state = adf.begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = adf.with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
-    return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
-
-
-def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
-    """Whether prior means of new rows are drawn."""
-    return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
-
-
-def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-    prior = Prior(list(mean), [np.linalg.inv(item) for item in cov])
-    return natural_prior(prior, posterior.shape, posterior.rank)
 
 
 def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
@@ -213,16 +154,13 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = adf.grown(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+    state = adf.with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
     state = adf.forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
-    if spec.revisit and arrival.weights is not None:
-        fail_value(WHOLE_REVISITED)
-    if spec.revisit and arrival.extents is not None:
-        fail_value(PLAIN_REVISITED)
+    check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
@@ -254,24 +192,14 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     return np.random.Generator(generator).random((last - first, rank))
 
 
-def learn_batch(plan: BatchPlan) -> LearnedBatch:
-    """Learn a batch; the stream is not changed.
-
-    FloatingPointError where the result is not finite.
-    """
-    learned = learned_by(plan.engine, plan.joined, plan.visit)
-    again = adf.told_of_others(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
-    return learned if again is None else learned_by(plan.engine, again, plan.visit)
-
-
-def learned_by(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
+def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
     result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())
     posterior: Any = result.posterior
     if not (np.isfinite(posterior.Lam).all() and np.isfinite(posterior.eta).all()):
         raise FloatingPointError("the batch led to values that are not finite; add damping or a tighter prior.")
-    told, too_much = adf.with_noise_told(problem, posterior)
+    told, too_much = adf.with_sure_noise(problem, posterior)
     return _with_reservoir(LearnedBatch(result, told, too_much, batch, told), visit, posterior.noise, 1.0)
 
 
@@ -281,8 +209,8 @@ def _with_reservoir(
     """What a batch led to as far as `step`, with the reservoir then; `noise` is what its messages led to."""
     if visit is None:
         return learned
-    sent = adf.told_messages(learned.run.state.messages, noise, learned.too_much)
-    posterior, reservoir = revisited(visit, learned.posterior, sent, step)
+    sent = adf.messages_to_noise(learned.run.state.messages, noise, learned.too_much)
+    posterior, reservoir = after_revisit(visit, learned.posterior, sent, step)
     return learned._replace(posterior=posterior, reservoir=reservoir)
 
 
@@ -310,7 +238,9 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
 
     FloatingPointError where the result is not finite.
     """
-    learned = learn_batch(plan)
+    learned = learn_batch(plan.engine, plan.joined, plan.visit)
+    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
     found, step = learned, 1.0
@@ -325,7 +255,7 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
 def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: LearnedBatch) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
     with np.errstate(over="ignore", invalid="ignore"):
-        after = prequential.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
+        after = outliers.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
         rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
     return not float(rise.sum()) <= 1.0
 
@@ -361,13 +291,6 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
 Watch = Callable[[pd.DataFrame], Any]
 
 
-class Commit(NamedTuple):
-    """How a result takes the place of the one before it (`put`), and which one is there (`now`)."""
-
-    put: Callable[[FitResult], None]
-    now: Callable[[], FitResult | None]
-
-
 class StreamRows:
     """The rows of a stream, made when somebody asks for them: their cost grows with the tensor."""
 
@@ -386,20 +309,7 @@ class StreamRows:
         )
         return rows_of_posterior(posterior, labels, *self._unseen)
 
-    @property
-    def posterior(self) -> Result:
-        """The posterior of all rows."""
-        return self._made.posterior
-
-    @property
-    def belief(self) -> Components:
-        """The same as predictions take it."""
-        return self._made.belief
-
-    @property
-    def labels(self) -> tuple[Labels | None, ...]:
-        """The labels of the rows so far."""
-        return self._made.labels
+    posterior, belief, labels = (property(attrgetter(f"_made.{name}")) for name in FittedRows._fields)
 
 
 def learn_arrival(
@@ -417,7 +327,7 @@ def learn_arrival(
     if fit is None:
         learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
         if watch is not None:
-            watch(prequential.anomaly_scores(arrival))
+            watch(outliers.anomaly_scores(arrival))
     else:
         if must_be_summed_up(fit):
             fit = gaussian_fit(fit, spec.max_iter)
@@ -432,13 +342,13 @@ def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Co
     kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
     if kind in OPEN:
         out = deciding(given.values, kind == "counts")
-    arrival = prequential.without(given, out) if out.any() else given
+    arrival = outliers.without(given, out) if out.any() else given
     coords, shape, labels = training_rows(arrival, spec.shape)
     time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
     first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
     learned = begin_again(spec, begin_with(spec, first), first.entries, time, commit, coding=coding)
     size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    prequential.warn_of_outliers(given, out, size, lambda _: why)
+    outliers.warn_of_outliers(given, out, size, lambda _: why)
     return learned
 
 
@@ -449,22 +359,25 @@ def _learn_next(
     coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
     plan = plan_batch(spec, fit, arrival)
     batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    before, likelihood = prequential.before_learning(batch), batch.problem.likelihood
+    before, likelihood = (
+        outliers.predictions(batch, outliers.belief_before(batch), batch.rows),
+        batch.problem.likelihood,
+    )
     if watch is not None:
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
-        predicted = prequential.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
-        scores = prequential.anomaly_scores(arrival, predicted)
+        predicted = outliers.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
+        scores = outliers.anomaly_scores(arrival, predicted)
     shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
     out = np.zeros(len(values), dtype=bool)
     if likelihood.observes in OPEN:
-        out = prequential.outliers_of(batch, values, before, fit.n_samples_seen, standing)
-        standing = standing._replace(change=prequential.change_after(standing.change, out))
-        out &= standing.change < prequential.CERTAIN
+        out = outliers.outliers_of(batch, values, before, fit.n_samples_seen, standing)
+        standing = standing._replace(change=outliers.change_after(standing.change, out))
+        out &= standing.change < outliers.CERTAIN
     if out.all():
-        learned = streamed(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
+        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
         commit.put(learned)
     else:
-        left = prequential.without(arrival, out) if out.any() else arrival
+        left = outliers.without(arrival, out) if out.any() else arrival
         plan = plan_batch(spec, fit, left) if out.any() else plan
         learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
     if watch is not None and scores is not None:
@@ -472,7 +385,7 @@ def _learn_next(
     if before.variance is not None:
         mean, sd = before.mean, np.sqrt(before.variance)
         why = "{:.4g} with a standard deviation of {:.3g} was expected"
-        prequential.warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
+        outliers.warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
     rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
     return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
 
@@ -506,38 +419,9 @@ def _learn_rest(
         kept = None
     learned = learn_no_worse(plan, arrival.values, before)
     if watched is not None:
-        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, prequential.LEAST_SCORE)))
-        watched, standing = compared(spec, watched, state, plan.labels, arrival.tensor, standing)
+        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
+        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
     return _go_on(spec, fit, plan, learned, coding, standing, {"kept": kept, "watched": watched}, commit)
-
-
-def begin_again(
-    spec: FitSpec,
-    begun: Begun,
-    entries: Kept,
-    time: float,
-    commit: Commit,
-    before: Reservoir | None = None,
-    coding: Mapping[str, Any] = NOTHING,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
-) -> FitResult:
-    """Commit the result after all entries so far were fitted together."""
-    run, (standing, is_due) = begun.run, begun.standing.told()
-    begun = begun._replace(standing=standing)
-    found = result_of(begun.plan, run, spec.target, coding, earlier)
-    made = {
-        "converged": run.converged and not standing.is_doubtful,
-        "trace": without_seconds(run.trace),
-        "stream": first_stream(spec, begun, entries, time, before),
-        "diagnostics": standing.diagnostics(found.method, run.n_iter, begun.plan.problem.likelihood),
-    }
-    found = found.changed(**{**made, **fields})
-    commit.put(found)
-    warn_of_no_convergence(begun.plan, run)
-    if is_due:
-        prequential.warn_of_no_gain(standing)
-    return found
 
 
 def _go_on(
@@ -558,11 +442,11 @@ def _go_on(
         for known, new in zip(plan.stream.keys, plan.added, strict=True):
             if known is not None and new is not None:
                 known.update(new)
-        state = adf.absorbed(plan.state, batch, learned.posterior)
+        state = adf.absorb(plan.state, batch, learned.posterior)
         changed: dict[str, Any] = {"state": state, "reservoir": learned.reservoir, "standing": standing, **held}
         unseen = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
         observation = fit.observation.with_facts(coding)
-        found = streamed(
+        found = stream_result(
             spec,
             fit,
             plan.stream._replace(**changed),
@@ -576,26 +460,21 @@ def _go_on(
             unseen_mean=unseen[0],
             unseen_cov=unseen[1],
             series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=standing.diagnostics(fit.method, run.n_iter, batch.problem.likelihood),
+            diagnostics=diagnostics_of(standing, fit.method, run.n_iter, batch.problem.likelihood),
         )
         commit.put(found)
     if is_due:
-        prequential.warn_of_no_gain(standing)
+        warn_of_no_gain(standing)
     return found
 
 
-def streamed(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
+def stream_result(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
     """The result of a stream that has gone on; its rows are made when somebody asks for them."""
     unseen = fields.get("unseen_mean", fit.unseen_mean), fields.get("unseen_cov", fit.unseen_cov)
     forgotten = fit.forgotten if fit.stream is not None else ()
     gone: dict[str, Any] = {"cells": None, "sampled": None, "kept": None, "apart": (), "diagnostics": None}
     rows = StreamRows(stream, 1.0 - spec.forget, unseen)
     return fit.changed(**{**gone, "forgotten": forgotten, "rows": rows, "stream": stream, **fields})
-
-
-def without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A trace that is the same whenever the same stream is learned, and so is the file of the model."""
-    return {name: values for name, values in trace.items() if name != "seconds"}
 
 
 def unseen_by_laws(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -620,71 +499,3 @@ def split_batch(fit: FitResult | None, X: Any, y: Any, modes: Any, value: Any) -
     names = [k if name is None else name for k, name in enumerate(known)]
     X, values = split_observed(names, X, y, modes, value)
     return X, None if isinstance(X, SparseTensor) and y is None else values
-
-
-def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
-    """Refuse parameters with which no stream is learned, as the result so far, if any, has it."""
-    _check_known(spec, fit)
-    target, before = spec.target, None if fit is None else fit.observation
-    if target.zero_inflation or getattr(before, "inflated", False):
-        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
-    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
-    for name, one, differs in (
-        ("noise", "one", target.noise != "one" or getattr(before, "noise", "one") != "one"),
-        ("dispersion", "learned", by_mode),
-    ):
-        if differs:
-            got = f"{name}={getattr(target, name)!r}"
-            fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
-    # a stream has one, and to make its posterior takes as long as a sweep
-    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
-    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
-    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
-        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
-    name, _ = checked_method(spec.method)
-    if fit is None and name != "auto":
-        refuse_unable(name, "streams", "learns no streams (partial_fit)")
-    check_revisit(spec)
-
-
-def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
-    """Refuse features, series and graphs that a stream cannot learn on."""
-    asks_features, coupling = has_features(spec.prior), coupled(spec.prior)
-    if fit is not None:
-        features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
-        for what, asked, known in (
-            ("Features", asks_features, features),
-            (coupling, coupling is not None, bool(series)),
-            ("a Series with local=", is_local(spec.prior), _has_deviations(fit)),
-        ):
-            if asked and not known:
-                fail_value(
-                    f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a "
-                    "new model."
-                )
-        asks_features, coupling = features, coupling or next(iter(series), None)
-    for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
-        if fit is not None and fit.stream is None:
-            _check_goes_on(fit, str(what))
-        if spec.forget and what == coupling:
-            fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
-        if spec.revisit:
-            fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
-
-
-def _has_deviations(fit: FitResult) -> bool:
-    """Whether rows of a model deviate along another mode."""
-    if fit.stream is not None:
-        return fit.stream.state.pairs is not None
-    return getattr(first_member(fit.posterior), "deviations", None) is not None
-
-
-def _check_goes_on(fit: FitResult, what: str) -> None:
-    """Refuse fits that do not hold what entries said of the rows that are known by features, a series or a graph."""
-    cannot = f"gives draws, from which partial_fit cannot go on with {what}"
-    refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
-    first = first_member(fit.posterior)
-    deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
-    told = bool(sites) and (deviations is None or deviations.told is not None)
-    if fit.expected is None or (any(known is not None for known in fit.series) and not told):
-        fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")

@@ -12,20 +12,25 @@ number alone, so that there is no random state to store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.packing import diagonal
 from tensorcep.core.persist.records import Sized
+from tensorcep.cp.calibration.prequential import Standing
+from tensorcep.cp.fit.forget import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import diagonal
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
-from tensorcep.cp.stream.row_priors import moments_of
+from tensorcep.cp.stream.row_priors import ModeRows
 from tensorcep.kernels.slots import LANES
+from tensorcep.priors.base import moments_of
+from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
 
 # What entries that are kept all have, and what they may have.
@@ -291,11 +296,13 @@ def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarr
     if noise is not None:
         before, noise = noise, noise_without(noise, chosen)
         needed |= min(noise.a / before.a, noise.b / before.b) <= MIN_NOISE_SHARE
-    start = moments_of(Natural(problem.prior.Lam, problem.prior.eta))[0]  # where the rows were with the messages
+    start = moments_of(problem.prior.Lam, problem.prior.eta)[0]  # where the rows were with the messages
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
-def revisited(made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0) -> tuple[Posterior, Reservoir]:
+def after_revisit(
+    made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0
+) -> tuple[Posterior, Reservoir]:
     """The posterior and the reservoir after a batch was learned with these messages.
 
     The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
@@ -354,11 +361,160 @@ def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sampl
 
 def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
     """Whether a row is no Gaussian, or has a variance above its limit, (n_rows,) bool."""
-    _, cov, good = moments_of(Natural(Lam, eta))
+    _, cov, good = moments_of(Lam, eta)
     return np.asarray((good <= 0.0) | (cov[:, diagonal(eta.shape[1])] > limit).any(axis=1))
 
 
 def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
     """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
-    cov = moments_of(Natural(prior_Lam, prior_eta))[1]
+    cov = moments_of(prior_Lam, prior_eta)[1]
     return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])
+
+
+# What a model that learns from a stream keeps, and what a file holds of it.
+
+
+def without_entries(
+    state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool
+) -> tuple[StreamState, Reservoir, int]:
+    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool, on its own arrays.
+
+    And how many rows were no Gaussian without these entries: they begin again from their prior, with the messages of
+    the entries that the reservoir still holds. `whole` says that the reservoir holds every entry: a row without any is
+    then at its prior again, unseen, and a dispersion, which has no messages, is to be learned anew. Otherwise its law
+    stays.
+    """
+    sample = reservoir.sample
+    lost, left = sample.at(gone), sample.at(~gone)
+    found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
+    noise = state.noise
+    if noise is not None:
+        rest = noise_without(noise, lost)
+        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
+    dispersion = None if whole else state.dispersion
+    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
+    reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
+    return state, reservoir, sum(reset for _, reset in found)
+
+
+def _mode_without(
+    mode: ModeRows, k: int, lost: Sample, left: Sample, keep: float, time: float, whole: bool
+) -> tuple[ModeRows, int]:
+    """One mode of `without_entries`, and how many of its rows begin again."""
+    rows = np.unique(lost.coords[:, k])
+    prior = mode.prior_Lam[rows], mode.prior_eta[rows]
+    Lam, eta = _summed(*mode.at(rows, keep, time), rows, lost, k, -1.0)
+    again = unsound(Lam, eta, widest(*prior))
+    empty = ~np.isin(rows, left.coords[:, k]) & whole
+    begun = _summed(*prior, rows, left.at(np.isin(left.coords[:, k], rows)), k, 1.0)
+    for part, base, anew in zip((Lam, eta), prior, begun, strict=True):
+        part[again] = anew[again]
+        part[empty] = base[empty]
+    new = ModeRows(*(array.copy() for array in mode))
+    new.Lam[rows], new.eta[rows], new.time[rows] = Lam, eta, time
+    new.seen[rows[empty]] = False
+    return new, int((again & ~empty).sum())
+
+
+def _summed(
+    Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample, k: int, sign: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of some rows of mode k with the messages of a sample, or (sign -1) without them."""
+    one = sample._replace(Lam=-sign * sample.Lam[:, [k]], eta=-sign * sample.eta[:, [k]])
+    return subtracted(Lam, eta, np.searchsorted(rows, sample.coords[:, [k]]), one)
+
+
+def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
+    """The stream without some rows of mode k, which no entry of its reservoir may refer to."""
+    state, held, known = stream.state, stream.reservoir, stream.keys[k]
+    mode = ModeRows(*(np.delete(array[: state.sizes[k]], dropped, axis=0) for array in state.modes[k]))
+    modes = tuple(mode if j == k else own for j, own in enumerate(state.modes))
+    sizes = tuple(size - len(dropped) * (j == k) for j, size in enumerate(state.sizes))
+    if held is not None:
+        held = held._replace(sample=held.sample._replace(coords=moved_up(held.sample.coords, k, dropped)))
+    out, keys = set(dropped.tolist()), list(stream.keys)
+    if known is not None:
+        keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
+    state = state._replace(modes=modes, sizes=sizes)
+    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
+
+
+class Stream(NamedTuple):
+    """What a model that learns from a stream keeps beside its parameters.
+
+    Attributes
+    ----------
+    keys : tuple of dict or None
+        Per mode with labels, the row of each label.
+    names : tuple
+        The names of the modes, None where they have none.
+    seed : int
+        Of the prior means of new rows.
+    uniform : bool
+        Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
+    reservoir : Reservoir or None
+        Past entries that are learned again, where that was asked for.
+    standing, kept : Standing, Kept or None
+        How well the stream predicts, and its entries while it is beginning.
+    watched : Kept or None
+        Entries by which the stream is held against a fit.
+    """
+
+    state: StreamState
+    keys: tuple[dict[Any, int] | None, ...]
+    names: tuple[Any, ...]
+    seed: int
+    uniform: bool
+    reservoir: Reservoir | None = None
+    standing: Standing = Standing()
+    kept: Kept | None = None
+    watched: Kept | None = None
+
+
+class StoredStream(NamedTuple):
+    """What a file holds of a `Stream`."""
+
+    state: StreamState
+    seed: int
+    uniform: bool
+    reservoir: Reservoir | None
+    standing: Standing = Standing()
+    kept: Kept | None = None
+    watched: Kept | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays."""
+        return self.state.dims()
+
+
+def keys_of(labels: Sequence[Any]) -> tuple[tuple[dict[Any, int] | None, ...], tuple[Any, ...]]:
+    """Per mode the row of each label, and the names of the modes; None where there are no labels."""
+    keys = tuple(None if found is None else {key: i for i, key in enumerate(found)} for found in labels)
+    return keys, tuple(None if found is None else found.name for found in labels)
+
+
+def stored_stream(stream: Stream) -> StoredStream:
+    """What a file holds of a stream: only the rows in use; its labels, features and axes are those of the model."""
+    state = stream.state
+    modes = (ModeRows(*(array[:n] for array in mode)) for mode, n in zip(state.modes, state.sizes, strict=True))
+    shared = {name: getattr(stream, name) for name in StoredStream._fields}
+    return StoredStream(**{**shared, "state": state._replace(modes=tuple(modes), designs=(), clocks=())})
+
+
+def stream_of(
+    stored: StoredStream,
+    labels: Sequence[Any],
+    designs: tuple[Design | None, ...] = (),
+    clocks: tuple[Any, ...] = (),
+) -> Stream:
+    """The stream that a file holds, with the labels, the features and the axes of the model.
+
+    Deviations of other rows are refused.
+    """
+    state = stored.state
+    if state.pairs is not None and not state.pairs.fits(state.sizes, clocks):
+        raise ValueError("its deviations do not fit its stream")
+    keys, names = keys_of(labels)
+    state = state._replace(designs=designs if state.maps else state.designs)
+    state = state._replace(clocks=clocks if state.chains else state.clocks)
+    return Stream(keys=keys, names=names, **{**stored._asdict(), "state": state})

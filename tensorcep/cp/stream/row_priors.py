@@ -23,32 +23,18 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import fail_value
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.core.persist.records import Sized
+from tensorcep.cp.fit.deviations import expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
-from tensorcep.cp.model.rows import diagonal
-from tensorcep.kernels.rows import row_moments
-from tensorcep.priors.base import Coupled
-from tensorcep.priors.coupled import Known, SeriesPrior, joint, marginals
+from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
+from tensorcep.priors.coupled import Chain, Known
+from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.features import Design
-from tensorcep.priors.gmrf import Law, moments_of_all, scales_of
 from tensorcep.priors.graph import Net
-from tensorcep.priors.laws import Drift, ModePrior, RowSites
-from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, LearnedPrior, inverse
-from tensorcep.priors.ou_process import Links, ends, in_time, weights
-from tensorcep.priors.regression import (
-    STRENGTH,
-    PreparedFeatures,
-    Sums,
-    best_strength,
-    decomposed,
-    scatter_at,
-    solution,
-)
-from tensorcep.priors.series import MOST_PHASES, SAME_PHASE, Clock
-from tensorcep.priors.solvers.chain import Marginals
-from tensorcep.priors.solvers.sparse import ordered
+from tensorcep.priors.normal_wishart import Expected
+from tensorcep.priors.regression import MapOfFeatures, map_of_fit
+from tensorcep.priors.series import Clock
 
 # Shares of messages that are tried, until all rows together are a Gaussian.
 SHARES = (1.0, 0.5, 0.25, 0.0)
@@ -97,131 +83,32 @@ class ModeRows(NamedTuple):
         self.prior_Lam[where], self.prior_eta[where] = prior
 
 
-def moments_of(rows: Natural) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means (m, R) and packed covariances (m, P) of rows, and good (m,), 0 where a row is no Gaussian.
-
-    Of a covariance in place of the precision, and a mean, these are natural mean and precision.
-    """
-    Lam, eta = map(np.ascontiguousarray, rows)
-    mean, cov, good = np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta))
-    row_moments(0, len(eta), Lam, eta, mean, cov, good)
-    return mean, cov, good
-
-
 def sound_prior(new: Natural, before: Natural, rows: Natural) -> Natural:
     """The new prior of rows whose prior was `before`; that where a row would be no Gaussian with the other one."""
     moved = Natural(rows.Lam + (new.Lam - before.Lam), rows.eta + (new.eta - before.eta))
-    keep = (moments_of(moved)[2] > 0.0)[:, None]
+    keep = (moments_of(*moved)[2] > 0.0)[:, None]
     return Natural(*(np.where(keep, one, old) for one, old in zip(new, before, strict=True)))
 
 
-class MapOfFeatures(NamedTuple):
-    """What is known of the map from the F features of a mode to the prior means of its rows, in D free columns.
+def prior_of_features(known: MapOfFeatures, design: Design, rows: np.ndarray, seen: np.ndarray) -> Natural:
+    """The prior, in all columns, of rows (m,), of which some have entries, `seen` (m,) bool."""
+    return in_all(Natural(*known.prior_of(design.at(rows), seen)), known.free)
 
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    rows : int
-        Rows with entries.
-    total, gram : (F,), (F, F) float64
-        Sums of their features, and of products of these.
-    apart, cross, square : (D,), (F, D), (D, D) float64
-        Sums of the rows less the centre, of these times features, and of their second moments.
-    mean, precision : (D,), (D, D) float64
-        The prior of a row without features that has entries.
-    coef : (F, D) float64
-    strength : float
-        Precision of coef beside that of the rows.
-    root : (F, F) float64
-        Of what coef varies by, in units of the rows' own covariance.
-    """
 
-    free: Annotated[np.ndarray, Sized("R", "b")]
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
-    weight: float
-    rows: int
-    total: Annotated[np.ndarray, Sized("F")]
-    gram: Annotated[np.ndarray, Sized("F F")]
-    apart: Annotated[np.ndarray, Sized("D")]
-    cross: Annotated[np.ndarray, Sized("F D")]
-    square: Annotated[np.ndarray, Sized("D D")]
-    mean: Annotated[np.ndarray, Sized("D")]
-    precision: Annotated[np.ndarray, Sized("D D")]
-    coef: Annotated[np.ndarray, Sized("F D")]
-    strength: float
-    root: Annotated[np.ndarray, Sized("F F")]
+def prior_now(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray) -> Natural:
+    """The prior that features give some rows of a mode by now."""
+    before, own = Natural(mode.prior_Lam[rows], mode.prior_eta[rows]), Natural(mode.Lam[rows], mode.eta[rows])
+    return sound_prior(prior_of_features(known, design, rows, mode.seen[rows]), before, own)
 
-    @property
-    def weight_of_mean(self) -> float:
-        """Rows, and as how many the prior mean counts."""
-        return self.rows + self.weight * MEAN_ROWS
 
-    def with_rows(self, design: Design, rows: np.ndarray, new: Natural, old: Natural | None) -> MapOfFeatures:
-        """The map with sums that hold rows (m,) that are `new` in place of `old`; None: of nothing. Its law stays."""
-        some = some_rows(design, rows)
-        known = self._summed(some, new, 1.0)
-        if old is not None:
-            return known._summed(some, old, -1.0)
-        total = some.transposed(np.ones((len(rows), 1)))[:, 0]
-        return known._replace(rows=known.rows + len(rows), total=known.total + total, gram=known.gram + some.gram())
-
-    def _summed(self, some: Design, rows: Natural, sign: float) -> MapOfFeatures:
-        """The map with the sums over rows, times `sign`."""
-        mean, cov, _ = moments_of(rows)
-        apart, own = mean[:, self.free] - self.centre, np.ix_(self.free, self.free)
-        square = apart.T @ apart + unpack(cov.sum(axis=0), mean.shape[1])[own]
-        return self._replace(
-            apart=self.apart + sign * apart.sum(axis=0),
-            cross=self.cross + sign * some.transposed(apart),
-            square=self.square + sign * square,
-        )
-
-    def learned(self, design: Design) -> MapOfFeatures:
-        """The map with its law given the rows that it holds."""
-        count, D, (a, b) = self.weight_of_mean, len(self.centre), STRENGTH
-        values, vectors = decomposed(self.gram, self.total, count)
-        have = PreparedFeatures(design, self.total, count, values, vectors, (a, b / design.size))
-        square = self.weight * np.diag(self.width**2) + self.square - np.outer(self.apart, self.apart) / count
-        cross = vectors.T @ (self.cross - np.outer(self.total, self.apart) / count)
-        sums = Sums(self.apart, square, cross, self.weight * D + self.rows)
-        strength = best_strength(have, sums)
-        coef, level = solution(have, sums, strength)
-        return self._replace(
-            mean=self.centre + level,
-            precision=sums.df * inverse(scatter_at(have, sums, strength)),
-            coef=coef,
-            strength=strength,
-            root=vectors / np.sqrt(values + strength),
-        )
-
-    def prior_of(self, design: Design, rows: np.ndarray, seen: np.ndarray) -> Natural:
-        """The prior, in all columns, of rows (m,), of which some have entries, `seen` (m,) bool."""
-        some = some_rows(design, rows)
-        mean = self.mean + some.times(self.coef)
-        apart = some.times(self.root) - (self.total @ self.root) / self.weight_of_mean
-        unsure = np.where(seen, 0.0, 1.0 / self.weight_of_mean + (apart**2).sum(axis=1))
-        share = 1.0 / (1.0 + unsure)
-        Lam = share[:, None] * pack(self.precision)[None]
-        return in_all(Natural(Lam, share[:, None] * (mean @ self.precision)), self.free)
-
-    def prior_now(self, design: Design, mode: ModeRows, rows: np.ndarray) -> Natural:
-        """The prior that features give some rows of a mode by now."""
-        before, own = Natural(mode.prior_Lam[rows], mode.prior_eta[rows]), Natural(mode.Lam[rows], mode.eta[rows])
-        return sound_prior(self.prior_of(design, rows, mode.seen[rows]), before, own)
-
-    def after(self, design: Design, mode: ModeRows, rows: np.ndarray, new: Natural) -> MapOfFeatures:
-        """The map after some rows of a mode, which holds what they were, got new natural parameters."""
-        known, seen = self, mode.seen[rows]
-        for some, is_seen in ((rows[seen], True), (rows[~seen], False)):
-            own = Natural(*(part[seen == is_seen] for part in new))
-            old = Natural(mode.Lam[some], mode.eta[some]) if is_seen else None
-            known = known.with_rows(design, some, own, old) if len(some) else known
-        return known.learned(design)
+def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray, new: Natural) -> MapOfFeatures:
+    """The map after some rows of a mode, which holds what they were, got new natural parameters."""
+    seen = mode.seen[rows]
+    for some, is_seen in ((rows[seen], True), (rows[~seen], False)):
+        own = new.Lam[seen == is_seen], new.eta[seen == is_seen]
+        old = (mode.Lam[some], mode.eta[some]) if is_seen else None
+        known = known.with_rows(design.at(some), own, old) if len(some) else known
+    return known.learn(design)
 
 
 def first_map(
@@ -231,84 +118,14 @@ def first_map(
 
     The first n rows of the mode are changed in place: each gets the prior that its features give it.
     """
-    F, D, slopes, seen = design.n_features, int(free.sum()), prior.slopes[k], mode.seen[:n]
-    if slopes is None:
-        raise ValueError(f"the fit found no map of the features of mode {k}")
-    known = MapOfFeatures(
-        free=free,
-        centre=expected.mean[k, free],
-        width=expected.scale[k, free],
-        weight=expected.strength,
-        rows=0,
-        total=np.zeros(F),
-        gram=np.zeros((F, F)),
-        apart=np.zeros(D),
-        cross=np.zeros((F, D)),
-        square=np.zeros((D, D)),
-        mean=prior.mean[k, free],
-        precision=prior.precision[k][np.ix_(free, free)],
-        coef=slopes.coef[:, free],
-        strength=slopes.strength,
-        root=np.eye(F) / np.sqrt(slopes.strength),
-    )
-    rows = np.arange(n)
-    known = known.with_rows(design, rows[seen], Natural(mode.Lam[:n][seen], mode.eta[:n][seen]), None)
-    values, vectors = decomposed(known.gram, known.total, known.weight_of_mean)
-    known = known._replace(root=vectors / np.sqrt(values + known.strength))
-    mode.prior_Lam[:n], mode.prior_eta[:n] = known.prior_of(design, rows, seen)
+    rows, seen = np.arange(n), mode.seen[:n]
+    before = expected.mean[k], expected.scale[k], expected.strength
+    found = ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
+    known = map_of_fit(free, before, found, design.n_features)
+    known = known.with_rows(design.at(rows[seen]), (mode.Lam[:n][seen], mode.eta[:n][seen]), None).with_root()
+    mode.prior_Lam[:n], mode.prior_eta[:n] = prior_of_features(known, design, rows, seen)
     mode.Lam[:n][~seen], mode.eta[:n][~seen] = mode.prior_Lam[:n][~seen], mode.prior_eta[:n][~seen]
     return known
-
-
-def some_rows(design: Design, rows: np.ndarray) -> Design:
-    """The features of rows (m,), of which those beyond the design have none."""
-    inside = rows < len(design.described)
-    take = np.where(inside, rows, 0)
-    matrix: Any = design.matrix[take]
-    if not inside.all() and isinstance(matrix, np.ndarray):
-        matrix = matrix * inside[:, None]
-    elif not inside.all():
-        matrix = matrix.copy()
-        matrix.data = matrix.data * np.repeat(inside, np.diff(matrix.indptr))
-    return design._replace(matrix=matrix, described=design.described[take] & inside)
-
-
-class Chain(NamedTuple):
-    """What is known of how the rows of a mode depend on each other, in its D free columns.
-
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    mean, precision, length : (D,) float64
-        Of the process (see `priors.laws.Drift`).
-    season : (P, D) float64
-    """
-
-    free: Annotated[np.ndarray, Sized("R", "b")]
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
-    weight: float
-    mean: Annotated[np.ndarray, Sized("D")]
-    precision: Annotated[np.ndarray, Sized("D")]
-    length: Annotated[np.ndarray, Sized("D")]
-    season: Annotated[np.ndarray, Sized("_ D")]
-
-    def in_free(self, sites: Natural) -> Natural:
-        """What entries say, `sites` (n, P), (n, R), in the D free columns alone."""
-        f = np.flatnonzero(self.free)
-        i, j = np.tril_indices(len(f))
-        return Natural(sites.Lam[:, f[i] * (f[i] + 1) // 2 + f[j]], sites.eta[:, f])
-
-
-class Line(NamedTuple):
-    """Rows (n,) of a mode in the order of their times, and whether the last is a neighbour of the first."""
-
-    place: np.ndarray
-    closed: bool
 
 
 def first_chain(
@@ -347,92 +164,9 @@ def first_chain(
     )
 
 
-def links_of(known: Chain, clock: Clock, rows: np.ndarray) -> Links:
-    """The prior of some rows (n,) of the mode together: an Ornstein-Uhlenbeck process (see `priors.ou_process`)."""
-    order, apart, closed = in_time(clock, rows)
-    place = rows[order]
-    times, n = clock.times[place], len(place)
-    if closed:
-        apart = np.append(apart, clock.circle - times[-1] + times[0])
-    v, *others = weights(known.length, apart, clock.circle if closed else 0.0)
-    near, between = (part.T * known.precision for part in others)
-    own, (left, right) = np.repeat((v * known.precision)[None], n, axis=0), ends(n, closed)
-    for side in (left, right):
-        own[side] += near
-    level = np.repeat(known.mean[None], n, axis=0)
-    if len(known.season):
-        level += known.season[clock.phase_of(times)]
-    field = own * level
-    field[left] -= between * level[right]
-    field[right] -= between * level[left]
-    return Links(Line(place, closed), own, field, between)  # type: ignore[arg-type]
-
-
-def _along(known: Chain, clock: Clock, rows: np.ndarray, own: Natural) -> tuple[np.ndarray, Marginals]:
-    """Some rows (m,) of a series in the order of their times, and their moments; of all entries say `own`.
-
-    FloatingPointError where the joint precision is not positive definite.
-    """
-    prior = links_of(known, clock, rows)
-    place = prior.of.place
-    return place, marginals(prior, *(part[place] for part in own))
-
-
 def rows_together(known: Chain, clock: Known, sites: Natural) -> Natural:
-    """The posterior (n, P), (n, R) of all rows of a mode, of which the entries say `sites`, row by row.
-
-    Where columns are independent of each other by approximation, what the others say of each column by itself stands
-    beside the sites: no more of a batch's messages can be taken off.
-
-    FloatingPointError where the joint precision is not positive definite.
-    """
-    own = known.in_free(sites)
-    if isinstance(clock, Net):
-        whole: Any = ordered(clock.n, clock.left, clock.right)
-        distinct, which = np.unique(known.length, return_inverse=True)
-        scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
-        found = moments_of_all(clock, whole, Law(known.mean, known.precision, known.length, scale), *own)
-    else:
-        place, found = _along(known, clock, np.arange(len(sites.eta)), own)
-        mean, cov = np.empty_like(found.mean), np.empty_like(found.cov)
-        mean[place], cov[place] = found.mean, found.cov
-        found = found._replace(mean=mean, cov=cov)
-    eta, Lam, _ = moments_of(Natural(found.cov, found.mean))  # their roles exchanged
-    if found.apart:
-        D = eta.shape[1]
-        beside, at = own.Lam.copy(), diagonal(D)
-        beside[:, at] = Lam[:, at]
-        Lam, eta = beside, np.einsum("nij,nj->ni", unpack(beside, D), found.mean)
-    return in_all(Natural(Lam, eta), known.free)
-
-
-def law_after(known: Chain, clock: Known, seen: np.ndarray, sites: Natural) -> Chain:
-    """The chain with the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
-
-    It is that of a fit by mean field (`priors.coupled`), at the most probable length.
-    """
-    D, own = len(known.mean), known.in_free(sites)
-    lines = np.zeros((1, D * (D + 1) // 2)), np.zeros((1, D))
-    plain = LearnedPrior(*lines, known.centre[None], known.width[None], np.ones((1, D), dtype=bool), known.weight)
-    prior = SeriesPrior(*lines, plain, (clock,)).for_rows([seen])
-    of: Any = prior.axis(0)
-    if of is None:
-        return known
-    if isinstance(clock, Net):
-        at = np.zeros((len(of.lengths), D))  # the rows that the field is not learned from are integrated out
-        at[np.argmin(np.abs(of.lengths[:, None] - known.length), axis=0), np.arange(D)] = known.precision
-        field = joint(of, at, at[:, None] * known.mean, np.zeros(D))
-        found = marginals(field, own.Lam[of.place], own.eta[of.place])
-    else:
-        _, found = _along(known, clock, np.flatnonzero(seen), own)
-    mean = np.empty_like(found.mean)
-    mean[of.order] = found.mean
-    posterior = prior.learn([mean], [np.zeros((D, D))], [Coupled(found.cov[:, diagonal(D)], found.cross)])
-    modes = prior.expectation(ModePrior(np.zeros((1, D)), np.eye(D)[None]), posterior)
-    drift: Any = modes.drifts[0]
-    return known._replace(
-        mean=modes.mean[0], precision=np.diagonal(modes.precision[0]).copy(), length=drift.length, season=drift.season
-    )
+    """The posterior (n, P), (n, R) of all rows of a mode, of which the entries say `sites`, row by row."""
+    return in_all(Natural(*known.rows(clock, *sites)), known.free)
 
 
 def messages_to(rows: Natural, before: Natural, free: np.ndarray) -> Natural:
@@ -469,7 +203,7 @@ def prior_by_others(
     return sound_prior(Natural(*(part[rows] - more for part, more in zip(together, said, strict=True))), before, before)
 
 
-def smoothed(
+def smooth(
     known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, seen: np.ndarray
 ) -> tuple[Chain, Natural, Natural]:
     """What is known of a series after new messages to some rows, what entries say of all rows, and the rows then.
@@ -478,7 +212,7 @@ def smoothed(
     """
     told, together = with_messages(known, clock, sites, rows, new)
     with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
-        later = law_after(known, clock, seen, told)
+        later = known.after(clock, seen, *told)
         known, together = later, rows_together(later, clock, told)
     return known, told, together
 
@@ -495,10 +229,10 @@ def with_new_rows(
     if isinstance(clock, Net):
         clock = clock._replace(n=last)
     elif labels is None:
-        clock = with_times(clock, np.arange(first, last) / clock.step, range(first, last), f"Series of mode {name!r}")
+        clock = clock.with_times(np.arange(first, last) / clock.step, range(first, last), f"Series of mode {name!r}")
     else:
         times = clock.times_of(pd.Index(labels, tupleize_cols=False))
-        clock = with_times(clock, times, labels, f"Series of mode {name!r}")
+        clock = clock.with_times(times, labels, f"Series of mode {name!r}")
     more = len(clock.phases) - len(known.season) if isinstance(clock, Clock) and clock.seasonal else 0
     known = known._replace(season=np.append(known.season, np.zeros((more, len(known.mean))), 0)) if more else known
     sites = mode.sites(last)
@@ -509,32 +243,6 @@ def with_new_rows(
     return known, clock
 
 
-def with_times(clock: Clock, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
-    """The axis with the times (q,) of new rows, which errors call by these labels.
-
-    One that has no time, or that of another row, or lies beyond a circle is refused.
-    """
-    if not np.isfinite(times).all():
-        bad = labels[int(np.argmin(np.isfinite(times)))]
-        fail_value(f"{what} needs labels that are times as those before them; got {bad!r}.")
-    both = np.append(clock.times, times)
-    first = np.unique(both, return_index=True)[1]
-    if len(first) < len(both):
-        bad = labels[int(np.setdiff1d(np.arange(len(both)), first)[0]) - len(clock.times)]
-        fail_value(f"{what} needs rows at times of their own; got {bad!r}, at the time of another row.")
-    if clock.circle and not clock.circle > float(both.max() - both.min()):
-        fail_value(f"{what} is cyclic; its labels must lie within one period, of {clock.circle * clock.step:g}.")
-    phases = clock.phases
-    for time in times[clock.phase_of(times) < 0].tolist():
-        phase = time % clock.period
-        apart = np.abs(phases - phase)
-        if np.minimum(apart, clock.period - apart).min() > SAME_PHASE:
-            phases = np.append(phases, phase)
-    if len(phases) > MOST_PHASES:
-        fail_value(f"{what} has {len(phases)} phases in its period, at most {MOST_PHASES} can be learned.")
-    return clock._replace(times=both, phases=phases)
-
-
 def modes_of(chains: Sequence[Chain | None], mean: np.ndarray, cov: np.ndarray) -> ModePrior:
     """The laws of chains as those of a fit; `mean` (K, R), `cov` (K, R, R) are those of a row that is not known."""
     drifts: list[Drift | None] = [None] * len(chains)
@@ -543,3 +251,172 @@ def modes_of(chains: Sequence[Chain | None], mean: np.ndarray, cov: np.ndarray) 
             drifts[k] = drift = Drift(np.zeros(len(known.free)), np.zeros((len(known.season), len(known.free))))
             drift.length[known.free], drift.season[:, known.free] = known.length, known.season
     return ModePrior(mean, np.linalg.inv(cov), (), tuple(drifts))
+
+
+# Rows that deviate along the axis of another mode, each by itself (`Series(local=)`).
+#
+# In a batch the pairs of a row and a time are the rows of one more mode, whose only free column is one that all other
+# modes have clamped to 1. What all entries so far say of a pair is kept, and the pairs of each row follow each other as
+# the rows of a series do: those that a batch brings are forecast from the row's others, and after it all are smoothed,
+# and the law of their scale and length is learned on.
+
+
+class PairRows(NamedTuple):
+    """What is known of the pairs so far, in the order of their rows and times.
+
+    Attributes
+    ----------
+    modes : (int, int)
+        The mode whose rows deviate, and the one that is a series.
+    row, along : (p,) int64
+        The rows of both modes.
+    Lam, eta : (p,) float64
+        Natural parameters of the posterior.
+    told_Lam, told_eta : (p,) float64
+        Of them what the entries say.
+    width, weight : float
+        The standard deviation that was expected, and how many times as much as by default that counts.
+    precision, length : float
+        Of the process.
+    """
+
+    modes: tuple[int, int]
+    row: Annotated[np.ndarray, Sized("p", "i")]
+    along: Annotated[np.ndarray, Sized("p", "i")]
+    Lam: Annotated[np.ndarray, Sized("p")]
+    eta: Annotated[np.ndarray, Sized("p")]
+    told_Lam: Annotated[np.ndarray, Sized("p")]
+    told_eta: Annotated[np.ndarray, Sized("p")]
+    width: float
+    weight: float
+    precision: float
+    length: float
+
+    @property
+    def told(self) -> Natural:
+        """What the entries say."""
+        return Natural(self.told_Lam[:, None], self.told_eta[:, None])
+
+    @property
+    def chain(self) -> Chain:
+        """The law of the process, about 0."""
+        width, precision, length = (np.array([x]) for x in (self.width, self.precision, self.length))
+        one, nothing = np.ones(1, dtype=bool), np.zeros(1)
+        return Chain(one, nothing, width, self.weight, nothing, precision, length, np.zeros((0, 1)))
+
+    def clock(self, clock: Clock) -> Clock:
+        """The axis of the pairs, of the mode's that is a series."""
+        own, one = clock.times[self.along], np.zeros(1)
+        return clock._replace(times=own, groups=self.row, period=0.0, phases=one, order=())
+
+    def fits(self, sizes: Sequence[int], clocks: Sequence[Any]) -> bool:
+        """Whether these are pairs of rows of modes of such sizes, each once and in order, and numbers of a stream."""
+        if not all(0 <= k < len(sizes) for k in self.modes) or not isinstance(clocks[self.modes[1]], Clock):
+            return False
+        (n, m), clock = (sizes[k] for k in self.modes), clocks[self.modes[1]]
+        if not all(((own >= 0) & (own < size)).all() for own, size in ((self.row, n), (self.along, m))):
+            return False
+        time, numbers = clock.times[self.along], np.append(self.Lam, [self.width, self.weight, self.precision])
+        later = (np.diff(self.row) > 0) | ((np.diff(self.row) == 0) & (np.diff(time) > 0.0))
+        return bool(later.all() and (numbers > 0.0).all() and self.length >= 0.0)
+
+    def with_new(self, clock: Clock, coords: np.ndarray) -> PairRows:
+        """With the pairs of entries (n, K), on this axis of the mode; those that are new are forecast."""
+        row, along = (coords[:, k] for k in self.modes)
+        both = np.append(self.row, row), np.append(self.along, along)
+        first = np.unique(both[0] * len(clock.times) + both[1], return_index=True)[1]
+        first = first[np.lexsort((clock.times[both[1][first]], both[0][first]))]
+        if len(first) == len(self.row):
+            return self
+        known = first < len(self.row)  # of equal pairs the first is the one that is known
+        before = self.Lam, self.eta, self.told_Lam, self.told_eta
+        Lam, eta, *told = (np.append(part, np.zeros(len(row)))[first] for part in before)
+        new = self._replace(row=both[0][first], along=both[1][first], Lam=Lam, eta=eta)
+        new = new._replace(told_Lam=told[0], told_eta=told[1])
+        forecast = rows_together(new.chain, new.clock(clock), new.told)
+        for own, line in zip((new.Lam, new.eta), forecast, strict=True):
+            own[~known] = line[~known, 0]
+        return new
+
+    def places(self, n: int, coords: np.ndarray) -> np.ndarray:
+        """Which of the pairs each entry (N, K) is of, (N,), where the series has n rows."""
+        key = self.row * n + self.along
+        order = np.argsort(key)
+        row, along = (coords[:, k] for k in self.modes)
+        return np.asarray(order[np.searchsorted(key[order], row * n + along)])
+
+    def prior_by_other_rows(self, clock: Clock, used: np.ndarray, new: Natural, before: Natural) -> Natural | None:
+        """The prior of the pairs of a batch, `before`, with what those of one row tell of each other, if any.
+
+        `new` is what the batch said of them.
+        """
+        if len(np.unique(self.row[used])) == len(used):
+            return None
+        return prior_by_others(self.chain, self.clock(clock), self.told, used, new, before)
+
+    def after(self, clock: Clock, used: np.ndarray, new: Natural) -> PairRows:
+        """The pairs after a batch that said this of those used."""
+        seen = np.ones(len(self.row), dtype=bool)
+        known, told, rows = smooth(self.chain, self.clock(clock), self.told, used, new, seen)
+        Lam, eta, told_Lam, told_eta = (part[:, 0].copy() for part in (*rows, *told))
+        precision, length = float(known.precision[0]), float(known.length[0])
+        return self._replace(Lam=Lam, eta=eta, told_Lam=told_Lam, told_eta=told_eta, precision=precision, length=length)
+
+    def deviations(self, clock: Clock, sizes: Sequence[int]) -> Deviations:
+        """As the deviations of a fit, to modes of these sizes."""
+        first = offsets(sizes)
+        return Deviations(
+            modes=self.modes,
+            first=(int(first[self.modes[0]]), int(first[self.modes[1]])),
+            size=sizes[self.modes[0]],
+            row=self.row,
+            time=clock.times[self.along],
+            times=clock.times,
+            mean=(self.eta / self.Lam)[None],
+            variance=(1.0 / self.Lam)[None],
+            precision=np.array([self.precision]),
+            length=np.array([self.length]),
+            told=np.stack([self.told_Lam, self.told_eta]),
+        )
+
+
+def first_pairs(of: Deviations, clock: Clock, expected: Expected | None, free: np.ndarray) -> PairRows:
+    """The pairs of a fit that deviate along this axis, `free` (K, R) bool its free columns."""
+    if of.told is None or of.variance is None or expected is None:
+        raise TypeError("a stream goes on from deviations with what the entries said of them.")
+    order, Lam = np.argsort(clock.times, kind="stable"), 1.0 / of.variance[0]
+    return PairRows(
+        modes=of.modes,
+        row=of.row,
+        along=order[np.searchsorted(clock.times[order], of.time)],
+        Lam=Lam,
+        eta=Lam * of.mean[0],
+        told_Lam=of.told[0].copy(),
+        told_eta=of.told[1].copy(),
+        width=expected_size(expected.scale, free),
+        weight=expected.strength,
+        precision=float(of.precision[0]),
+        length=float(of.length[0]),
+    )
+
+
+def with_pairs(rows: Natural, pairs: Natural) -> Natural:
+    """Rows in one more column, clamped to 1, and after them pairs (q, 1), whose only free column that is."""
+    last = np.arange(rows.eta.shape[1] + 1) == rows.eta.shape[1]
+    both = zip(in_all(rows, ~last), in_all(pairs, last), strict=True)
+    return Natural(*(np.concatenate(parts) for parts in both))
+
+
+def without_pairs(lines: Natural, n: int) -> Natural:
+    """The first n rows in all columns but the last, in which they are 1."""
+    R = lines.eta.shape[1] - 1
+    P = R * (R + 1) // 2
+    return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])
+
+
+def messages_to_pairs(lines: Natural, before: Natural, n: int) -> Natural:
+    """What a batch, after which its rows are `lines`, said of the pairs (q, 1) after the first n rows."""
+    R = lines.eta.shape[1] - 1
+    Lam, P = lines.Lam[n:] - before.Lam[n:], R * (R + 1) // 2
+    eta = lines.eta[n:, -1:] - before.eta[n:, -1:]
+    return Natural(Lam[:, -1:], eta - Lam[:, P:-1].sum(axis=1, keepdims=True))

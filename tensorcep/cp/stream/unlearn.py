@@ -9,18 +9,15 @@ revisits it. Where the reservoir holds every entry, that is CEP on the entries t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
-from tensorcep.cp.fit.outcome import Ready, run_ready
-from tensorcep.cp.fit.refit import of_entries_left
-from tensorcep.cp.fit.select import plan_fit
+from tensorcep.cp.fit.forget import Dropped, entries_of_fit, moved_up, refit_without, rows_left
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
-    Read,
     coords_to_predict,
     lines_among,
     mode_of,
@@ -29,121 +26,24 @@ from tensorcep.cp.inputs.coordinates import (
     rows_of_column,
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
-from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.stream.adf import StreamState, absorbed
-from tensorcep.cp.stream.cold_start import Beginning, begin_with, leaves_choice
-from tensorcep.cp.stream.learn import (
+from tensorcep.cp.stream.adf import absorb
+from tensorcep.cp.stream.cold_start import (
+    Beginning,
     Commit,
     begin_again,
+    begin_with,
     check_stream,
-    engine_of,
-    learned_by,
-    streamed,
+    leaves_choice,
     without_seconds,
 )
-from tensorcep.cp.stream.reservoir import (
-    MIN_NOISE_SHARE,
-    Reservoir,
-    Sample,
-    noise_without,
-    revisit,
-    subtracted,
-    unsound,
-    widest,
-)
-from tensorcep.cp.stream.row_priors import ModeRows
-from tensorcep.cp.stream.store import Stream
-from tensorcep.entries.labels import Labels
+from tensorcep.cp.stream.learn import engine_of, learn_batch, stream_result
+from tensorcep.cp.stream.reservoir import Stream, revisit, without_entries, without_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.graph import Net
 
-
-def without_entries(
-    state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool
-) -> tuple[StreamState, Reservoir, int]:
-    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool, on its own arrays.
-
-    And how many rows were no Gaussian without these entries: they begin again from their prior, with the messages of
-    the entries that the reservoir still holds. `whole` says that the reservoir holds every entry: a row without any is
-    then at its prior again, unseen, and a dispersion, which has no messages, is to be learned anew. Otherwise its law
-    stays.
-    """
-    sample = reservoir.sample
-    lost, left = sample.at(gone), sample.at(~gone)
-    found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
-    noise = state.noise
-    if noise is not None:
-        rest = noise_without(noise, lost)
-        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
-    dispersion = None if whole else state.dispersion
-    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
-    reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
-    return state, reservoir, sum(reset for _, reset in found)
-
-
-def _mode_without(
-    mode: ModeRows, k: int, lost: Sample, left: Sample, keep: float, time: float, whole: bool
-) -> tuple[ModeRows, int]:
-    """One mode of `without_entries`, and how many of its rows begin again."""
-    rows = np.unique(lost.coords[:, k])
-    prior = mode.prior_Lam[rows], mode.prior_eta[rows]
-    Lam, eta = _summed(*mode.at(rows, keep, time), rows, lost, k, -1.0)
-    again = unsound(Lam, eta, widest(*prior))
-    empty = ~np.isin(rows, left.coords[:, k]) & whole
-    begun = _summed(*prior, rows, left.at(np.isin(left.coords[:, k], rows)), k, 1.0)
-    for part, base, anew in zip((Lam, eta), prior, begun, strict=True):
-        part[again] = anew[again]
-        part[empty] = base[empty]
-    new = ModeRows(*(array.copy() for array in mode))
-    new.Lam[rows], new.eta[rows], new.time[rows] = Lam, eta, time
-    new.seen[rows[empty]] = False
-    return new, int((again & ~empty).sum())
-
-
-def _summed(
-    Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample, k: int, sign: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of some rows of mode k with the messages of a sample, or (sign -1) without them."""
-    one = sample._replace(Lam=-sign * sample.Lam[:, [k]], eta=-sign * sample.eta[:, [k]])
-    return subtracted(Lam, eta, np.searchsorted(rows, sample.coords[:, [k]]), one)
-
-
-def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
-    """The stream without some rows of mode k, which no entry of its reservoir may refer to."""
-    state, held, known = stream.state, stream.reservoir, stream.keys[k]
-    mode = ModeRows(*(np.delete(array[: state.sizes[k]], dropped, axis=0) for array in state.modes[k]))
-    modes = tuple(mode if j == k else own for j, own in enumerate(state.modes))
-    sizes = tuple(size - len(dropped) * (j == k) for j, size in enumerate(state.sizes))
-    if held is not None:
-        held = held._replace(sample=held.sample._replace(coords=moved_up(held.sample.coords, k, dropped)))
-    out, keys = set(dropped.tolist()), list(stream.keys)
-    if known is not None:
-        keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
-    state = state._replace(modes=modes, sizes=sizes)
-    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
-
-
-def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
-    """Coordinates (N, K) after rows of mode k, sorted, were dropped: those that follow have moved up."""
-    coords = coords.copy()
-    coords[:, k] -= np.searchsorted(dropped, coords[:, k])
-    return coords
-
-
-# Which entries are gone, (n,) bool, by their coordinates (n, K); and the rows of a mode that go with them.
+# Which entries are gone, (n,) bool, by their coordinates (n, K).
 GoneOf = Callable[[np.ndarray], np.ndarray]
-Dropped = tuple[int, np.ndarray]
-
-
-def _rows_left(fit: FitResult, dropped: Dropped | None) -> tuple[tuple[int, ...], tuple[Labels | None, ...]]:
-    """The shape and the labels of a model without some rows of a mode."""
-    shape, labels = list(fit.shape), list(fit.labels)
-    if dropped is not None:
-        k, rows = dropped
-        shape[k], known = shape[k] - len(rows), labels[k]
-        labels[k] = None if known is None else Labels(known.index.delete(rows), name=known.name)
-    return tuple(shape), tuple(labels)
 
 
 def forget_in_stream(
@@ -208,7 +108,7 @@ def _fit_rest(
         fail_value(lost)
     if held is None:
         raise TypeError("the stream keeps no entries")
-    kept, (shape, labels) = held.at(~gone), _rows_left(fit, dropped)
+    kept, (shape, labels) = held.at(~gone), rows_left(fit, dropped)
     kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
     rate = fit.observation.facts.get("_sampled_rate")
     source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
@@ -239,14 +139,14 @@ def _divide_out(
         visit = revisit(state, held, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
         stream = stream._replace(reservoir=visit.reservoir)
     if len(left.y) and len(visit.held):
-        learned = learned_by(engine, visit.batch, visit)
+        learned = learn_batch(engine, visit.batch, visit)
         run, n_iter = learned.run, learned.run.n_iter
-        state = absorbed(state, visit.batch, learned.posterior)
+        state = absorb(state, visit.batch, learned.posterior)
         stream = stream._replace(state=state, reservoir=learned.reservoir)
         fields = {"converged": run.converged, "n_iter": n_iter, "trace": without_seconds(run.trace)}
     record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
     fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
-    return streamed(spec, fit, stream, **fields)
+    return stream_result(spec, fit, stream, **fields)
 
 
 def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
@@ -300,62 +200,8 @@ def _forget(
     if is_stream:
         forget_in_stream(model, gone_of, said, dropped, partly, commit)
     else:
-        held = _entries_of_fit(model, data, y)
-        _refit_without(model, held, gone_of(held.coords), said, dropped, commit)
-
-
-class FitEntries(NamedTuple):
-    """The entries of a fit, as far as rows are known, what it kept, and what it was given."""
-
-    coords: np.ndarray
-    values: np.ndarray
-    kept: Any
-    source: Any
-
-
-def _entries_of_fit(model: FittedModel, data: Any, y: Any) -> FitEntries:
-    """The entries of the fit."""
-    if model.fit.observation.has_extents:
-        fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
-    if model.fit.apart:
-        had = " and ".join(f"{name}=" for name in model.fit.apart)
-        fail_value(f"the fit had {had}, which a fit without some entries would lose; fit the others, with {had}.")
-    if model.fit.kept is not None and data is None:
-        kept = model.fit.kept
-        return FitEntries(kept.coords, kept.values, kept, kept.source)
-    if data is None:
-        fail_value(
-            "the fit kept neither entries nor messages: fit with method=CEP(keep_messages=True), or pass the "
-            "entries of the fit as data=, from which the model is then fitted again."
-        )
-    table = as_frame(data)
-    values = data.values if y is None and isinstance(data, SparseTensor) else y
-    if values is None:
-        fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
-    coords = coords_to_predict(table, model.fit.labels)
-    known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
-    _check_entries_of_fit(model, coords[known])
-    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return FitEntries(coords[known], coded[known], None, data)
-
-
-def _check_entries_of_fit(model: FittedModel, coords: np.ndarray) -> None:
-    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
-    n, cells = int(model.fit.n_samples_seen), model.fit.cells
-    if model.fit.stream is not None:
-        return
-    what = "data= must hold the entries of the fit, without those that were forgotten since"
-    if cells is not None:
-        others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
-        if others.any() or lost.any():
-            fail_value(
-                f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
-                f"{len(cells)} cells of the fit; pass these, or fit again."
-            )
-    if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
-        fail_value(
-            f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
-        )
+        held = entries_of_fit(model, data, y)
+        refit_without(model, held, gone_of(held.coords), said, dropped, commit.put)
 
 
 def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
@@ -368,37 +214,3 @@ def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
         columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
         fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
     return modes, np.stack([rows_of_column(model.fit.labels, j, table[names[j]]) for j in modes], axis=1)
-
-
-def _refit_without(
-    model: FittedModel,
-    held: FitEntries,
-    gone: np.ndarray,
-    said: dict[str, Any],
-    dropped: Dropped | None,
-    commit: Commit,
-) -> None:
-    """Fit the entries that are left, from what the model knows, and commit the result."""
-    fit, spec = model
-    if not gone.any() and dropped is None:
-        fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
-    if gone.all():
-        fail_value("these are all entries of the fit; there must be one left.")
-    lost = lost_knowledge(spec.prior, fit.features, fit.series)
-    if lost is not None:
-        fail_value(lost)
-    coords, start, zeros = held.coords[~gone], fit.aligned.mean, fit.sampled
-    if dropped is not None:
-        k, rows = dropped
-        coords, start = moved_up(coords, k, rows), np.delete(start, fit.layout.rows[k].start + rows, axis=0)
-        zeros = None if zeros is None else moved_up(zeros[~np.isin(zeros[:, k], rows)], k, rows)
-    free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
-    left = Read((coords, held.values[~gone], *_rows_left(fit, dropped)), None, None, {}, held.source)
-    plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
-    begin = of_entries_left(plan, held.kept, ~gone, start, free)
-    found = run_ready(spec, Ready(left, plan, begin, True), earlier, sampled=zeros)
-    how = "messages divided out" if held.kept is not None else "fitted again from the factors"
-    record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(found.result.n_iter)}
-    record["entries_left"] = int((~gone).sum())
-    commit.put(found.result.changed(forgotten=(*fit.forgotten, record)))
-    found.tell()

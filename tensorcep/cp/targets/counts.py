@@ -24,7 +24,8 @@ from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.zero_inflation import Zeros, presence
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, presence
 from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 # The likelihoods of counts without an upper limit.
@@ -153,7 +154,7 @@ def with_dispersion(name: str, fixed: float | None) -> Likelihood:
     record = get_likelihood(name)
     if fixed is None or record.parameter is None:
         return record
-    return record._replace(default_theta=fixed, parameter=None)
+    return record._replace(default_theta=fixed, parameters=())
 
 
 def log_dispersion(likelihood: Likelihood) -> float:
@@ -170,7 +171,7 @@ def with_zeros(likelihood: Likelihood, asked: bool, share: float | None = None) 
         fail_value(
             f"zero_inflation=True is for likelihood='poisson' or 'negbinomial'; got {likelihood.name!r}; leave it out."
         )
-    zeros = Zeros() if share is None else Zeros(start=float(np.clip(share, *STARTS_OF_ZEROS)))
+    zeros = ZeroInflation() if share is None else ZeroInflation(start=float(np.clip(share, *STARTS_OF_ZEROS)))
     return zero_inflated(likelihood, zeros)
 
 
@@ -318,8 +319,8 @@ class CountTarget(Target):
                 UserWarning,
             )
         record = with_dispersion(name, fixed)
-        if record.parameter is not None:
-            record = record._replace(parameter=record.parameter._replace(start=found.r))
+        if isinstance(record.parameter, DispersionParameter):
+            record = record.with_parameter(replace(record.parameter, start=found.r))
         if has_wild_count(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, digamma, polygamma
 
+from tensorcep.core.arrays import LINES
 from tensorcep.core.compile import block_kernel, inlined, kernel
-from tensorcep.core.random import start_stream
+from tensorcep.core.random import RandomStream, start_stream
 from tensorcep.kernels.polya_gamma import draw_crt
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import logistic
-from tensorcep.likelihoods.parameters.base import Counting, Gamma, Parameter
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, GroupSums, fitted, log_prior
+from tensorcep.likelihoods.parameters.base import (
+    UNBOUND,
+    DrawKey,
+    EntryStats,
+    Gamma,
+    Groups,
+    Parameter,
+    ParameterDraw,
+    gammas,
+    room_for_stream,
+)
+from tensorcep.likelihoods.parameters.scale_mixture import (
+    ALPHAS,
+    Evenness,
+    FactorDraw,
+    GroupSums,
+    draw_factors_of_groups,
+    fitted,
+    log_prior,
+)
 
 # The common law of dispersions that rows of a mode have one each: r = r0 lambda, lambda ~ Gamma(alpha, alpha).
 #
@@ -241,12 +261,183 @@ def _derivatives(
     return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c + held
 
 
-# From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
-DISPERSION = Parameter(
-    "dispersion",
-    prior=(1.0, 0.1),
-    start=1.0,
-    by_row=True,
-    counting=Counting(expected_tables, draw_tables, softplus, log_constant),
-    law_of_marginals=law_of_dispersion,
-)
+# Rounds of the updates of tables and law in an expected update: they cost little and would hold up the rows.
+ROUNDS = 10
+
+
+class DispersionLaw(NamedTuple):
+    """The laws of dispersions, and, where rows of a mode have one each, their common law."""
+
+    law: Gamma
+    pool: Pool | None
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The numbers that stand for it, (m,)."""
+        return self.law.mean
+
+
+@dataclass(frozen=True)
+class DispersionParameter(Parameter[DispersionLaw]):
+    """The dispersion r of negative-binomial counts, with a Gamma prior, of all entries or of the rows of a mode.
+
+    Attributes
+    ----------
+    prior : tuple of float
+        Shape and rate of its prior; of a common law that of r0.
+    start : float
+        Where it starts. From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse
+        optimum when r falls.
+    earlier : float
+        What earlier entries, of other batches, have added to the rate of the prior.
+    groups : Groups
+    has_pool : bool
+        Whether rows have a common law, which is learned; otherwise that is the prior.
+    counts : tuple of three arrays
+        For expected updates by tables: the distinct pairs of a dispersion and a count, (n,) each, and how many entries
+        have them; none where Gaussian marginals of latent values tell the laws.
+    """
+
+    prior: tuple[float, float] = (1.0, 0.1)
+    start: float = 1.0
+    earlier: float = 0.0
+    groups: Groups = UNBOUND
+    has_pool: bool = False
+    counts: tuple[np.ndarray, ...] = ()
+    name = "dispersion"
+
+    @property
+    def mode(self) -> int | None:
+        """The mode whose rows have one each."""
+        return self.groups.mode
+
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw | FactorDraw:
+        """All at the start."""
+        theta = np.full(self.groups.size, self.start)
+        return FactorDraw.even(theta, self.start, self.groups.size) if self.has_pool else ParameterDraw(theta)
+
+    def first_law(self, n: int = 0) -> DispersionLaw:
+        """All at the start."""
+        size = self.groups.size
+        pool = first_pool(self.prior, self.start) if self.has_pool else None
+        a = (self.prior if pool is None else pool.law)[0]
+        return DispersionLaw(Gamma(np.full(size, a), np.full(size, a / self.start)), pool)
+
+    def theta(
+        self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The dispersion as theta."""
+        return y, self.groups.at(state.theta, place)
+
+    def draw(self, state: Any, stats: EntryStats, key: DrawKey) -> tuple[Any, EntryStats]:
+        """Draws given latent values, auxiliary variables integrated out; of a common law first, without them."""
+        f, used, tables = stats.f, stats.used, np.empty(stats.f.shape)
+        record = (stats.y, used, stats.theta(), key.of_entries(RandomStream.TABLES), tables)
+        stats.executor.run(draw_tables, 0, len(f), *record, scratch=room_for_stream)
+        soft = softplus(f)
+        shape = self.groups.totals(lambda at: tables[at])
+        rate = self.groups.totals(lambda at: used[at] * soft[at])
+        rng = key.rng(RandomStream.DISPERSION)
+        if self.has_pool:
+            return draw_pooled(state, told(shape, rate), self.prior, rng), stats
+        return ParameterDraw(Gamma(self.prior[0] + shape, self.prior[1] + rate).draw(rng)), stats
+
+    def with_observations(self, y: np.ndarray, used: np.ndarray) -> DispersionParameter:
+        """With the distinct pairs of a dispersion and a count, and how many entries have each."""
+        pairs: np.ndarray = np.zeros((2, 0))
+        times: np.ndarray = np.zeros(0)
+        for first in range(0, len(y), LINES):
+            at = slice(first, first + LINES)
+            some = np.stack([self.groups.of_entry[at][used[at] > 0], y[at][used[at] > 0]])
+            every, count = np.concatenate([pairs, some], axis=1), np.append(times, np.ones(some.shape[1]))
+            pairs, place = np.unique(every, axis=1, return_inverse=True)
+            times = np.bincount(place.ravel(), count, minlength=pairs.shape[1])
+        return replace(self, counts=(pairs[0].astype(np.int64), pairs[1], times))
+
+    def after(self, law: Gamma, weight: float) -> DispersionParameter:
+        """The parameter with a share `weight` of what is known of it as the prior and the start."""
+        (a, b), (p, q) = (float(law.a[0]), float(law.b[0])), self.prior
+        earlier = weight * (b - q)
+        return replace(self, prior=(p + weight * (a - p), q + earlier), start=a / b, earlier=max(earlier, 0.0))
+
+    def expect(self, state: DispersionLaw, stats: EntryStats, step: float | None = None) -> DispersionLaw:
+        """The laws, given marginals of latent values or else with the expected tables, and the best common law."""
+        if stats.marginals is None:
+            used, f, square = stats.used, stats.f, stats.square
+            rate = self.groups.totals(lambda at: used[at] * softplus(f[at], square[at]))
+            return self.with_pool(state, self.law_of_counts(state, rate))
+        place = self.groups.sample(stats.n)
+        entries = (stats.y.ravel()[place], *stats.marginals(place))
+        law = self.law_of_marginals(state, entries, place, stats.n, stats.used.ravel()[place])
+        if step is not None:
+            law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
+        return self.with_pool(state, law)
+
+    def shift(self, before: DispersionLaw, after: DispersionLaw) -> np.ndarray | float:
+        """Entries tell the mean count r e^f: as log r rises, rows will take f down."""
+        log_ratio = np.log(before.law.mean / after.law.mean)
+        return float(log_ratio[0]) if self.mode is None else self.groups.per_entry(log_ratio)
+
+    def law_of_counts(self, state: DispersionLaw, rate: np.ndarray) -> Gamma:
+        """The law after rounds of updates from `state` in turn with the expected tables, at exp(E[log r]).
+
+        `rate` (m,) are sums over the entries.
+        """
+        (a, b), (group, y, multiplicity) = self.prior_of(state), self.counts
+        law = Gamma(state.law.a, b + rate)
+        for _ in range(ROUNDS):
+            tables = multiplicity * expected_tables(y, _typical(law)[group])
+            law = Gamma(a + np.bincount(group, weights=tables, minlength=len(law.a)), law.b)
+        return law
+
+    def prior_of(self, state: DispersionLaw) -> tuple[float, float]:
+        """Shape and rate of the present prior."""
+        return self.prior if state.pool is None else state.pool.law
+
+    def with_pool(self, state: DispersionLaw, law: Gamma) -> DispersionLaw:
+        """With the best common law of the rows given their laws, and these laws under it."""
+        return DispersionLaw(law, None) if state.pool is None else DispersionLaw(*pooled(state.pool, law)[::-1])
+
+    def law_of_marginals(
+        self,
+        state: DispersionLaw,
+        entries: tuple[np.ndarray, ...],
+        place: np.ndarray,
+        n: int,
+        used: np.ndarray | float = 1.0,
+    ) -> Gamma:
+        """The law after `state`, given y, and mean and variance of f, of the entries at these places, of n.
+
+        `used` says how far each of them counts.
+        """
+        if not len(place):
+            return state.law
+        share: Any = len(place) / n
+        group = None
+        if self.mode is not None:
+            group, size = self.groups.of_entry.ravel()[place], self.groups.size
+            every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
+            share = np.bincount(group, minlength=size) / np.maximum(every, 1)
+            share[every == 0] = 1.0
+        y, m, v = entries
+        return law_of_dispersion(y, m, v, share, self.prior_of(state), state.law.mean, used, group, self.earlier)
+
+    def bound(self, state: DispersionLaw) -> float:
+        """What the laws and the part of the likelihood that depends on them alone add to a lower bound."""
+        group, y, multiplicity = self.counts
+        constant = log_constant(y, _typical(state.law)[group])
+        common = 0.0 if state.pool is None else state.pool.log_prior
+        return float((multiplicity * constant).sum()) + state.law.bound(self.prior_of(state)) + common
+
+
+def draw_pooled(
+    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
+) -> FactorDraw:
+    """Dispersions given what entries add to their laws; mean and shape of their common law are drawn first."""
+    drawn = draw_factors_of_groups(state, groups, prior, rng)
+    return drawn._replace(theta=drawn.own * drawn.factor, base=drawn.own).with_common(1.0)
+
+
+def _typical(law: Gamma) -> np.ndarray:
+    """exp(E[log theta]), (m,)."""
+    return np.asarray(np.exp(gammas(law.a, law.b, 1.0, 1.0).log_mean))

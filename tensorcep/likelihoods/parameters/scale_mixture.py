@@ -14,22 +14,41 @@ Statistica Sinica 6, for drawing alpha with the factors integrated out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv, gammaln, lambertw, logsumexp, stdtrit
 
 from tensorcep.core.compile import block_kernel
-from tensorcep.core.random import gamma, start_stream
+from tensorcep.core.random import RandomStream, gamma, start_stream
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI
-
-if TYPE_CHECKING:
-    from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import (
+    TINY,
+    UNBOUND,
+    DrawKey,
+    DrawStage,
+    EntryStats,
+    Gamma,
+    Groups,
+    Parameter,
+    ResidualStats,
+    RowPrecision,
+    room_for_stream,
+)
+from tensorcep.likelihoods.parameters.precision import NoisePrecision, alike, mean_log_density
 
 # What alpha may be, evenly spaced in its log, each equally likely beforehand: from noise whose variance just exists
 # (2.2 degrees of freedom) to noise that is nearly the same everywhere (factors vary by 3 %).
 ALPHAS = 1.1 * 2.0 ** (0.5 * np.arange(21))
+# A shape at which a Gamma factor of mean one is 1 to three digits.
+EVEN = 1e6
+# Where chains start in `ALPHAS`: noise is then hardly heavier than a normal law.
+FIRST_DRAWN = 8
+# Rows that can follow half of their entries would take the others for outliers: Student noise, its precision and shape,
+# is told by entries that the burn-in leaves out: the steps of EM each time, and the relative change that ends these.
+EM_STEPS, CLOSE = 3, 1e-4
 # Newton steps of log tau: at most, and the step that ends them.
 STEPS, SETTLED = 30, 1e-6
 # Multiples of it are spread evenly between whole numbers, however many there are.
@@ -177,22 +196,6 @@ def student_logpdf(residual: np.ndarray, tau: np.ndarray, shape: np.ndarray) -> 
     return np.asarray(constant + 0.5 * np.log(tau) - LOG_SQRT_2PI - (shape + 0.5) * np.log1p(half))
 
 
-def log_likelihoods(
-    likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
-) -> np.ndarray:
-    """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
-    if shape is not None and not likelihood.censored:
-        return student_logpdf(y - f, theta, shape)
-    if shape is not None:
-        factors, log_weight = nodes(shape)
-        each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
-        return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    flat = y.ravel(), f.ravel(), theta.ravel()
-    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(*flat, value, d1, d2)
-    return value.reshape(f.shape)
-
-
 def seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float) -> tuple[float, float]:
     """Of residuals that also vary by `spread` (n,): their log density, and a better tau, by a step of EM.
 
@@ -221,3 +224,333 @@ def strata(shape: np.ndarray, n: int) -> np.ndarray:
     at = np.array([0.5]) if len(shape) == 1 else np.mod((np.arange(len(shape)) + 0.5) * GOLDEN, 1.0)
     levels = ((np.arange(n)[:, None] + at) / n).reshape(n, len(shape), *np.ones(shape.ndim - 1, dtype=int))
     return np.asarray(gammaincinv(shape, levels) / shape)
+
+
+class FactorDraw(NamedTuple):
+    """A draw of numbers that differ by factors about a common one.
+
+    Attributes
+    ----------
+    theta : (m,) float64
+        The numbers.
+    common : (2,) float64
+        Their mean over rows or entries, and the shape of the law of their factors.
+    base : float
+        The precision, or mean, that factors multiply.
+    place : int
+        The place of their shape in `ALPHAS`.
+    own : float
+        The precision that the residuals of entries that take part tell; of rows alone.
+    factor : (m,) float64
+        Those of rows; m = 0 for entries.
+    of_entry : (n_blocks, LANES) float64
+        Those of entries where targets are drawn beside them, changed in place; else no blocks.
+    """
+
+    theta: np.ndarray
+    common: np.ndarray
+    base: float
+    place: int
+    own: float
+    factor: np.ndarray
+    of_entry: np.ndarray
+
+    @staticmethod
+    def even(theta: np.ndarray, base: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
+        """All factors at 1, to begin with; `blocks` is the form of those of entries."""
+        common = np.array([base, ALPHAS[FIRST_DRAWN]])
+        return FactorDraw(theta, common, base, FIRST_DRAWN, base, np.ones(m), np.ones(blocks))
+
+    @property
+    def alpha(self) -> float:
+        """The shape of the factors' law."""
+        return float(ALPHAS[self.place])
+
+    def with_common(self, level: float) -> FactorDraw:
+        """With mean and shape, the factors having this geometric mean."""
+        return self._replace(common=np.array([self.base * level, self.alpha]))
+
+
+def draw_factors_of_groups(
+    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
+) -> FactorDraw:
+    """Draw the shape given the precision, the precision given the shape, both without the factors, then these."""
+    own = state.own
+    log_mass = log_evidences(groups, own)
+    mass = np.cumsum(np.exp(log_mass - logsumexp(log_mass)))
+    place = min(int(np.searchsorted(mass, rng.random() * mass[-1])), len(ALPHAS) - 1)
+    alpha = float(ALPHAS[place])
+    mode, k = best_tau(groups, prior, own, alpha)
+    new = float(rng.gamma(k)) * mode / k
+
+    def height(tau: float) -> float:  # of the density of log tau beside that of the proposal
+        log_density = log_evidence(groups, tau, alpha) + prior[0] * np.log(tau) - prior[1] * tau
+        return float(log_density - k * np.log(tau) + k * tau / mode)
+
+    if new > 0.0 and np.log(rng.random()) < height(new) - height(own):
+        own = new
+    a, b = law_of_factors(groups, own, alpha)
+    return state._replace(place=place, own=own, factor=np.maximum(rng.gamma(a), TINY) / b)
+
+
+class MixtureLaw(NamedTuple):
+    """A law of noise that differs: its precision, and the factors.
+
+    Attributes
+    ----------
+    noise : Gamma
+        Of the precision that factors multiply.
+    found : Evenness
+        That precision, and the shape of their prior.
+    law : Gamma
+        Those of rows; nothing where entries have them.
+    mean : (n_blocks, LANES) float64
+        The mean of every entry's.
+    evidence : float
+        What entries and factors add to a lower bound, at the precision and shape as they are.
+    """
+
+    noise: Gamma
+    found: Evenness
+    law: Gamma
+    mean: np.ndarray
+    evidence: float
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The number that stands for the precision, (1,)."""
+        return self.noise.mean
+
+
+class ExpectedSquares(NamedTuple):
+    """What each entry counts, and its expected squared residual, (n_blocks, LANES) each."""
+
+    power: np.ndarray
+    squares: np.ndarray
+
+
+@dataclass(frozen=True)
+class ScaleMixture(Parameter[MixtureLaw]):
+    """Noise that differs between the rows of a mode, or between entries.
+
+    Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then
+    these (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries; a
+    Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn from
+    all of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors
+    integrated out too: given them it would hardly move either.
+
+    Where entries left out tell the noise, they tell how large the precisions of rows are on average; what rows are
+    beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
+    shape both.
+
+    Attributes
+    ----------
+    prior : tuple of float
+        Shape and rate of the Gamma prior of tau.
+    groups : Groups
+        Which entries share a factor: those of a row, or, of mode None, every entry has its own.
+    by_sums : bool
+        Whether the sums over the entries of each row say all: of rows that are drawn, of targets that are not.
+    keeps_factors : bool
+        Whether targets of entries with a factor are drawn beside it.
+    """
+
+    prior: tuple[float, float]
+    groups: Groups = UNBOUND
+    by_sums: bool = False
+    keeps_factors: bool = False
+    name = "noise_precision"
+    stage = DrawStage.RESIDUAL
+    is_precision = uneven = True
+
+    @property
+    def weighs(self) -> bool:
+        """Whether entries have weights."""
+        return not self.by_sums
+
+    @property
+    def mode(self) -> int | None:
+        """The mode whose rows have a factor."""
+        return self.groups.mode
+
+    @property
+    def m(self) -> int:
+        """How many factors there are beside those of entries."""
+        return 0 if self.mode is None else self.groups.size
+
+    def first_draw(self, spread: float, stats: EntryStats) -> FactorDraw:
+        """All factors at 1, the precision that of the data."""
+        tau = 1.0 / spread
+        blocks = self.groups.of_entry.shape if self.keeps_factors else (0, 0)
+        return FactorDraw.even(np.full(self.groups.size, tau), tau, self.m, blocks)
+
+    def first_law(self, n: int = 0) -> MixtureLaw:
+        """All factors at 1."""
+        law, noise = Gamma(np.full(self.m, EVEN), np.full(self.m, EVEN)), NoisePrecision(self.prior).first_law()
+        start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
+        return MixtureLaw(noise, start, law, np.ones(self.groups.of_entry.shape), -np.inf)
+
+    def theta(
+        self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The precision as theta: of a row; of entries without their factor in a draw, and with its mean in a law."""
+        if isinstance(state, MixtureLaw):
+            return y, alike(y, float(state.theta[0])) * np.where(state.mean > 0.0, state.mean, 1.0)
+        return y, self.groups.at(state.theta, place)
+
+    def precision(self, state: FactorDraw | MixtureLaw, power: float = 1.0) -> float | RowPrecision:
+        """What weights are multiplied by: that of rows, or the one that factors multiply."""
+        if isinstance(state, MixtureLaw):
+            return NoisePrecision(self.prior).precision(state.noise, power)
+        return RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
+
+    def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
+        """The precision times the factors of entries."""
+        return theta * state.of_entry if state.of_entry.size else theta
+
+    def factors(self, state: FactorDraw, place: np.ndarray) -> tuple[np.ndarray, float]:
+        """Those of rows; of entries the shape of their law."""
+        if self.mode is None:
+            return np.ones(len(place)), state.alpha
+        return self.groups.at(state.theta, place) / state.base, np.inf
+
+    def weigh(self, state: FactorDraw, stats: ResidualStats, key: DrawKey) -> FactorDraw:
+        """Weights of the entries, those of entries drawn, and with them their targets, in place."""
+        if self.by_sums:
+            return state
+        weight, values = stats.weight, stats.target if stats.drawn else stats.y
+        if stats.even:
+            weight[:] = 1.0
+        elif self.mode is None:
+            state = state if stats.validation is not None else _with_shape(state, stats, values, key)
+            law, streams = (state.base, state.alpha), key.of_entries(RandomStream.FACTORS)
+            record = (values, stats.present, stats.f, law, streams, weight)
+            stats.executor.run(draw_factors, 0, len(weight), *record, scratch=room_for_stream)
+        else:
+            weight[:] = (state.theta / state.base)[self.groups.of_entry]
+        np.multiply(weight, values, out=stats.target)
+        if state.of_entry.size:
+            state.of_entry[:] = weight
+        return state
+
+    def draw(self, state: FactorDraw, stats: ResidualStats, key: DrawKey) -> tuple[FactorDraw, ResidualStats]:
+        """Precision, and the factors of rows and their shape, given latent values and weights."""
+        if self.by_sums:
+            squares, n = np.maximum(stats.sums, 0.0), stats.sizes.astype(float)
+            theta, total = state.theta, float(n.sum())
+            new = self._drawn(state, (total, float(theta @ squares) / state.base), GroupSums(n, squares), stats, key)
+            height = 0.5 * float(n @ np.log(theta)) - 0.5 * float(theta @ squares)
+            return new, stats._replace(score=height / total - LOG_SQRT_2PI if total else np.nan)
+        if self.mode is None and not stats.drawn:
+            sums = np.empty((len(stats.f), 2))
+            record = (stats.y, stats.f, stats.weight, stats.used, stats.present, sums)
+            stats.executor.run(sums_of_squares, 0, len(sums), *record)
+            told, total = sums.sum(axis=0).tolist()
+            new = self._drawn(state, (stats.n, told), None, stats, key)
+            score = mean_log_density(float(new.theta[0]), total, stats.n + len(stats.left_out))
+            return new, stats._replace(score=score)
+        some = stats.used > 0.0
+        weight = stats.weight[some]
+        squares = (stats.target[some] / weight - stats.f[some]) ** 2
+        groups = None if self.mode is None else _row_groups(self.groups, some, squares)
+        return self._drawn(state, (len(squares), float(weight @ squares)), groups, stats, key), stats
+
+    def _drawn(
+        self, state: FactorDraw, sums: tuple[float, float], groups: GroupSums | None, stats: ResidualStats, key: DrawKey
+    ) -> FactorDraw:
+        """Draw given the number of entries, the sum of weight times squared residual, and those of each row."""
+        rng, told = key.rng(RandomStream.PRECISION), stats.validation
+        if groups is not None and not stats.even:
+            state = draw_factors_of_groups(state, groups, self.prior, rng)
+        else:
+            (a, b), (n, total) = self.prior, sums
+            own = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * total])).draw(rng)[0]
+            state = state._replace(own=float(own))
+        base = state.own if told is None else float(told.law(self.prior).draw(rng)[0])
+        level, state = 1.0, state._replace(base=base)
+        if self.mode is None:
+            return state._replace(theta=np.full(1, base)).with_common(level)
+        if told is not None:  # the factors get a geometric mean of 1 over entries left out
+            level = float(np.exp(-np.log(state.factor[self.groups.of_entry.ravel()[told.place]]).mean()))
+        return state._replace(theta=base * (level * state.factor)).with_common(level)
+
+    def follow(
+        self, state: FactorDraw, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
+    ) -> tuple[FactorDraw, float]:
+        """Precision and shape of Student noise; nan for rows, which tell their noise by themselves."""
+        if self.mode is not None:
+            return state, np.nan
+        alpha, new = state.alpha, neighbour(state.place, rng)
+        tau = tau_seen_through(squares, spread, 1.0 / variance, alpha, EM_STEPS)
+        if 0 <= new < len(ALPHAS):
+            there = same_size(tau, alpha, float(ALPHAS[new]))
+            gain = seen_through(squares, spread, there, float(ALPHAS[new]))[0]
+            gain -= seen_through(squares, spread, tau, alpha)[0]
+            if np.log(rng.random()) < gain:
+                state, tau = state._replace(place=new), there
+        return state, 1.0 / tau
+
+    def expect(self, state: MixtureLaw, stats: Any, step: float | None = None) -> MixtureLaw:
+        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`.
+
+        The factors are integrated out exactly given the precision tau and the shape of their prior, which are points:
+        the maximum of the bound given the rows.
+        """
+        if not isinstance(stats, ExpectedSquares):
+            return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
+        power, squares = stats
+        used = power > 0.0
+        if self.mode is None:
+            groups = GroupSums(np.array(1.0), squares[used], power[used])
+        else:
+            totals = self.groups.totals
+            groups = GroupSums(totals(lambda at: power[at]), totals(lambda at: power[at] * squares[at]))
+        found = fitted(groups, self.prior, float(state.theta[0]), state.found.place)
+        a, b = law_of_factors(groups, found.tau, found.alpha)
+        mean = np.zeros(power.shape)
+        if self.mode is None:
+            mean[used] = a / b
+        else:
+            mean[:] = (a / b)[self.groups.of_entry] * used
+        law = state.law if self.mode is None else Gamma(a, b)
+        noise = Gamma(np.array([found.curvature]), np.array([found.curvature / found.tau]))
+        evidence = log_evidence(groups, found.tau, found.alpha) + log_prior(found.tau, self.prior)
+        return MixtureLaw(noise, found, law, mean, evidence)
+
+    def bound(self, state: MixtureLaw) -> float:
+        """What entries and factors add."""
+        return state.evidence
+
+
+def _with_shape(state: FactorDraw, stats: ResidualStats, values: np.ndarray, key: DrawKey) -> FactorDraw:
+    """A Metropolis step of the shape, factors integrated out, given the entries that take part."""
+    used = stats.used > 0.0
+    groups = GroupSums(np.array(1.0), (values[used] - stats.f[used]) ** 2)
+    rng = key.rng(RandomStream.EVENNESS)
+    new = neighbour(state.place, rng)
+    if 0 <= new < len(ALPHAS):
+        here, there = (log_evidence(groups, state.base, float(ALPHAS[i])) for i in (state.place, new))
+        if np.log(rng.random()) < there - here:
+            return state._replace(place=new)
+    return state
+
+
+def neighbour(place: int, rng: np.random.Generator) -> int:
+    """The place before or after one in `ALPHAS`."""
+    return place + (1 if rng.random() < 0.5 else -1)
+
+
+def _row_groups(groups: Groups, some: np.ndarray, squares: np.ndarray) -> GroupSums:
+    """The entries that take part, of every row."""
+    row, size = groups.of_entry[some], groups.size
+    n = np.bincount(row, minlength=size).astype(float)
+    return GroupSums(n, np.bincount(row, weights=squares, minlength=size))
+
+
+def tau_seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float, steps: int) -> float:
+    """tau after steps of EM (see `seen_through`)."""
+    for _ in range(steps):
+        old, tau = tau, seen_through(squares, spread, tau, alpha)[1]
+        if abs(tau - old) < CLOSE * tau:
+            break
+    return tau

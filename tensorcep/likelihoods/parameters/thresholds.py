@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from tensorcep.core.arrays import LINES, beside
 from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.random import interval_normal, start_stream
+from tensorcep.core.random import RandomStream, interval_normal, start_stream
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import (
     GAUSS_STEP,
@@ -26,6 +28,7 @@ from tensorcep.kernels.special import (
     mills_excess,
     newton_or_middle,
 )
+from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Parameter, ParameterDraw
 
 # What is known of a latent value f when f plus standard noise lies between two cuts, a < b, either of them infinite.
 #
@@ -306,6 +309,11 @@ class ThresholdLaw(NamedTuple):
         """The thresholds (m,) at the middle of the law."""
         return np.cumsum(np.exp(self.mean))
 
+    @property
+    def theta(self) -> np.ndarray:
+        """The numbers that stand for it: the thresholds."""
+        return self.thresholds
+
 
 class Levels(NamedTuple):
     """How a latent value is cut into levels.
@@ -461,3 +469,69 @@ def _log_proposal(here: Said, at: np.ndarray, to: np.ndarray) -> float:
     root = np.linalg.cholesky(here.curvature)
     z: Any = root.T @ (to - at - here.newton)
     return float(np.log(np.diag(root)).sum() - 0.5 * z @ z)
+
+
+@dataclass(frozen=True)
+class ThresholdParameter(Parameter[ThresholdLaw]):
+    """The thresholds between ordered levels; where there are two levels none is learned.
+
+    Kernels take the cuts below and above the level of an entry in the places of y and theta.
+    """
+
+    levels: Levels
+    name = "thresholds"
+
+    @property
+    def learned(self) -> bool:
+        """Whether there is one to learn."""
+        return self.levels.learned
+
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
+        """Where the rows ask for them: rows that meet others lose their components."""
+        start = self.levels.start
+        if not self.learned:
+            return ParameterDraw(start)
+        entries = LevelEntries(stats.y, stats.used, stats.f)
+        return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).thresholds)
+
+    def first_law(self, n: int = 0) -> ThresholdLaw:
+        """Those that the levels start with, without uncertainty."""
+        return self.levels.first_law()
+
+    def theta(
+        self, state: ParameterDraw | ThresholdLaw, y: np.ndarray, theta: Any, place: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper cut."""
+        cuts = state.theta
+        if place is not None:
+            return self.levels.between(y, cuts)
+        both = beside(y), beside(y)
+        for first in range(0, len(y), LINES):
+            at = slice(first, first + LINES)
+            both[0][at], both[1][at] = self.levels.between(y[at], cuts)
+        return both
+
+    def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
+        """All cuts."""
+        return theta, self.levels.cuts(state.theta)
+
+    def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
+        """The law whose middle has moved a share of the way to that of the entries."""
+        used = stats.power if len(stats.power) else stats.used
+        entries = LevelEntries(stats.y, used, stats.f)
+        if stats.marginals is not None:
+            m, v = stats.marginals(None)
+            entries = LevelEntries(stats.y, used, m, np.sqrt(v, out=v))
+        new = law_of_thresholds(self.levels, state.thresholds, entries, stats.executor)
+        return new if step is None else new._replace(mean=state.mean + step * (new.mean - state.mean))
+
+    def draw(self, state: ParameterDraw, stats: EntryStats, key: DrawKey) -> tuple[ParameterDraw, EntryStats]:
+        """A draw given latent values, latent normals integrated out."""
+        if not self.learned:
+            return state, stats
+        entries, rng = LevelEntries(stats.y, stats.used, stats.f), key.rng(RandomStream.THRESHOLDS)
+        return ParameterDraw(draw_thresholds(self.levels, state.theta, entries, rng, stats.executor)), stats
+
+    def bound(self, state: ThresholdLaw) -> float:
+        """The log density of the prior."""
+        return prior_of_thresholds(self.levels, state.thresholds).value

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, digamma, entr, expit
+
+from tensorcep.core.random import RandomStream
+from tensorcep.likelihoods.parameters.base import DrawKey, DrawStage, EntryStats, Parameter, ParameterDraw
 
 
 class Beta(NamedTuple):
@@ -18,6 +22,11 @@ class Beta(NamedTuple):
     def mean(self) -> float:
         """E[p]."""
         return self.a / (self.a + self.b)
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The number that stands for it, (1,)."""
+        return np.array([self.mean])
 
     @property
     def variance(self) -> float:
@@ -52,19 +61,89 @@ class Beta(NamedTuple):
 # negative binomial regression based on Polya-Gamma mixtures, Bayesian Analysis 14, for the sampler.
 
 
-class Zeros(NamedTuple):
-    """What is learned of structural zeros: their share, by its Beta prior, and where it starts."""
+@dataclass(frozen=True)
+class ZeroInflation(Parameter[Beta]):
+    """The share of structural zeros, with a Beta prior.
+
+    Attributes
+    ----------
+    prior : tuple of float
+    start : float
+        Where it starts.
+    loglik : kernel or None
+        That of the other counts.
+    """
 
     prior: tuple[float, float] = (1.0, 1.0)
     start: float = 0.1
+    loglik: Any = None
+    name = "zero_share"
+    stage = DrawStage.PRESENCE
 
-    def first_law(self, n: int) -> Beta:
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
+        """Its start."""
+        return ParameterDraw(np.full(1, self.start))
+
+    def first_law(self, n: int = 0) -> Beta:
         """The law to begin with, of n entries."""
         return self.law_of(n * self.start, n * (1.0 - self.start))
 
     def law_of(self, n_structural: float, n_others: float) -> Beta:
         """The law given how many entries are structural zeros, and how many are not."""
         return Beta(self.prior[0] + n_structural, self.prior[1] + n_others)
+
+    def theta(
+        self, state: ParameterDraw | Beta, y: np.ndarray, theta: Any, place: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the other counts."""
+        return y, theta
+
+    def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
+        """Those of the other counts."""
+        return theta, cuts
+
+    def expect(self, state: Beta, stats: EntryStats, step: float | None = None) -> Beta:
+        """The best law, `used` being how probably every entry is none, of which there are `n`."""
+        n_present = float(stats.used.sum())
+        return self.law_of(stats.n - n_present, n_present)
+
+    def draw(self, state: ParameterDraw, stats: EntryStats, key: DrawKey) -> tuple[ParameterDraw, EntryStats]:
+        """Which zeros are structural, given latent values, which then say nothing; and their share."""
+        rng, f = key.rng(RandomStream.ZEROS), stats.f
+        at = (stats.y == 0.0) & (stats.used > 0.0)
+        y, theta = stats.y[at], stats.theta()[at]
+        log_mass = np.empty_like(y)
+        self.loglik(y, f[at], theta, log_mass, np.empty_like(y), np.empty_like(y))
+        present = stats.used.copy()
+        present[at] = rng.random(len(y)) < presence(y, log_mass, float(state.theta[0]))
+        n, n_present = float(stats.used.sum()), float(present.sum())
+        share = self.law_of(n - n_present, n_present).draw(rng)
+        return ParameterDraw(np.full(1, share)), stats._replace(used=present)
+
+    def mixed(self, state: ParameterDraw, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """Of structural zeros and others."""
+        return with_zeros(y, log_density, float(state.theta[0]))
+
+    def weigh_expected(
+        self, state: Beta, y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], parts: tuple[np.ndarray, ...]
+    ) -> np.ndarray:
+        """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
+
+        To the constant is added what the indicators add to a lower bound: their entropy and their expected log
+        probability.
+        """
+        weight, target, _, constant = parts
+        log_share, log_rest = state.log_means
+        log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
+        present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
+        for part in parts:
+            part *= present
+        constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
+        return present
+
+    def bound(self, state: Beta) -> float:
+        """Minus the divergence from its prior."""
+        return -state.divergence(self.prior)
 
 
 def with_zeros(y: np.ndarray, log_mass: np.ndarray, share: float | np.ndarray) -> np.ndarray:
@@ -77,29 +156,3 @@ def with_zeros(y: np.ndarray, log_mass: np.ndarray, share: float | np.ndarray) -
 def presence(y: np.ndarray, log_mass: np.ndarray, share: float) -> np.ndarray:
     """The probability that each count is no structural zero, from the log mass of such at its latent value."""
     return np.where(y > 0.0, 1.0, expit(np.log1p(-share) - np.log(share) + log_mass))
-
-
-def weigh(
-    y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], law: Beta, parts: tuple[np.ndarray, ...]
-) -> np.ndarray:
-    """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
-
-    Parameters
-    ----------
-    y : array
-    moments : tuple of two arrays like y
-        E[f] and E[f^2].
-    law : Beta
-        Of the share.
-    parts : tuple of four arrays like y
-        Weight, target, spread and constant of `Augmentation.expected`. To the constant is added what the indicators add
-        to a lower bound: their entropy and their expected log probability.
-    """
-    weight, target, _, constant = parts
-    log_share, log_rest = law.log_means
-    log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
-    present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
-    for part in parts:
-        part *= present
-    constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
-    return present

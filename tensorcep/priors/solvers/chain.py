@@ -3,317 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
-from tensorcep.core.compile import block_kernel, emitted_by, inlined, kernel
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.compile import block_kernel, inlined, kernel
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.random import normals, start_stream
-from tensorcep.kernels.rank_update import (
-    COLUMNS,
-    ROWS,
-    VECTOR,
-    add_row,
-    add_tile,
-    data_of,
-    everywhere,
-    multiply_rows,
-    padded,
-    scale_row,
-    vector_at,
-)
-from tensorcep.kernels.slots_rules import FLAGS, emit_add_product, emit_product
-from tensorcep.priors.ou_process import Links
-
-# Elimination of a few lines of a symmetric matrix, whose vectors stay in registers all the time.
-#
-# By operations that load and store them, most of the time goes into waiting for what was just stored.
-
-# Lines of the smaller operation: matrices that are no larger need not wait for pivots that are 1.
-FEW = 2
-
-
-def _numbers(values: list[float]) -> Any:
-    return ir.Constant(VECTOR, values)
-
-
-def _lines(builder: Any, A: Any, o: Any, stride: Any, size: int) -> list[Any]:
-    """Pointers to lines that are `stride` apart."""
-    starts = [builder.add(o, builder.mul(stride, ir.Constant(o.type, i))) for i in range(size)]
-    return [vector_at(builder, A, start) for start in starts]
-
-
-def _one(builder: Any, x: Any, i: int) -> Any:
-    """Number i of a vector in all places of another."""
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [i] * COLUMNS)
-    return builder.shuffle_vector(x, x, mask)
-
-
-def _below(builder: Any, places: Sequence[int], n: Any) -> Any:
-    """The mask of the places of a vector whose numbers are below n."""
-    many = ir.VectorType(n.type, COLUMNS)
-    nothing, zeros = ir.Constant(many, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), None)
-    all_n = builder.shuffle_vector(builder.insert_element(nothing, n, ir.IntType(32)(0)), nothing, zeros)
-    return builder.icmp_signed("<", ir.Constant(many, list(places)), all_n)
-
-
-def _first(builder: Any, n: Any) -> Any:
-    """The mask of the first n places of a vector."""
-    return _below(builder, range(COLUMNS), n)
-
-
-def _triangle(builder: Any, V: Any, o: Any, D: Any) -> list[tuple[Any, Any]]:
-    """The places of COLUMNS lines of a packed lower triangle of D lines from V[o] on, and masks of what they have.
-
-    A mask is a comparison of vectors: LLVM 22 loads the upper half of one that is chosen by a number as if it were all
-    ones, where vectors have four numbers.
-    """
-    found = []
-    for i in range(COLUMNS):
-        used = _below(builder, [i if j <= i else COLUMNS for j in range(COLUMNS)], D)
-        found.append((vector_at(builder, V, o, i * (i + 1) // 2), used))
-    return found
-
-
-def _load_panel(builder: Any, place: Any, mask: Any) -> Any:
-    """The numbers that a mask has, zeros elsewhere; what it has not need not be memory."""
-    kind = ir.FunctionType(VECTOR, [place.type, ir.IntType(32), mask.type, VECTOR])
-    load = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{COLUMNS}f64.p0v{COLUMNS}f64")
-    return builder.call(load, [place, ir.IntType(32)(8), mask, _numbers([0.0] * COLUMNS)])
-
-
-def _store(builder: Any, value: Any, place: Any, mask: Any) -> None:
-    kind = ir.FunctionType(ir.VoidType(), [VECTOR, place.type, ir.IntType(32), mask.type])
-    store = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{COLUMNS}f64.p0v{COLUMNS}f64")
-    builder.call(store, [value, place, ir.IntType(32)(8), mask])
-
-
-def _chosen(builder: Any, which: list[bool], x: Any, y: Any) -> Any:
-    """The numbers of x in some places, those of y in others."""
-    return builder.select(ir.Constant(ir.VectorType(ir.IntType(1), COLUMNS), which), x, y)
-
-
-def _eliminate(builder: Any, lines: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Lines of the inverse of the unit triangular factor, all inverse pivots in vectors, and multiples of lines.
-
-    What is above the diagonal is read alone.
-    """
-    size = len(lines)
-    units = [_numbers([float(i == j) for j in range(COLUMNS)]) for i in range(size)]
-    inverses, multiples = [], []
-    for k in range(size):
-        inverse = builder.fdiv(_numbers([1.0] * COLUMNS), _one(builder, lines[k], k))
-        less = builder.fneg(inverse)
-        multiple, unit = emit_product(builder, less, lines[k]), emit_product(builder, less, units[k])
-        for i in range(k + 1, size):
-            factor = _one(builder, lines[k], i)
-            lines[i] = emit_add_product(builder, lines[i], factor, multiple)
-            units[i] = emit_add_product(builder, units[i], factor, unit)
-        inverses.append(inverse)
-        multiples.append(multiple)
-    return units, inverses, multiples
-
-
-def _panel(A: Any, o: Any, stride: Any, inverse: Any, p: Any, out: Any) -> Any:
-    """The rule of `eliminate_lines`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        A, o, stride, inverse, p, out = data_of(context, builder, signature, args)
-        lines = [builder.load(line, align=8) for line in _lines(builder, A, o, stride, COLUMNS)]
-        units, inverses, _ = _eliminate(builder, lines)
-        for i, unit in enumerate(units):
-            builder.store(unit, vector_at(builder, out, ir.Constant(o.type, i * COLUMNS)), align=8)
-        builder.store(_inverse_of(builder, inverses), vector_at(builder, inverse, p), align=8)
-        return context.get_dummy_value()
-
-    return types.void(A, types.intp, types.intp, inverse, types.intp, out), codegen
-
-
-def _inverse_of(builder: Any, inverses: list[Any]) -> Any:
-    """One vector of them all, ones behind."""
-    found = _numbers([1.0] * COLUMNS)
-    for k, inverse in enumerate(inverses):
-        found = _chosen(builder, [j == k for j in range(COLUMNS)], inverse, found)
-    return found
-
-
-def _root(builder: Any, x: Any) -> Any:
-    kind = ir.FunctionType(VECTOR, [VECTOR])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{COLUMNS}f64"), [x])
-
-
-def _block(size: int) -> Callable[..., Any]:
-    """The rule of an operation on `size` lines."""
-
-    def rule(*kinds: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            A, h, given, q, field, between, o, D, E, precision, V, p, y, inverse, following = data_of(
-                context, builder, signature, args
-            )
-            nothing, stride = ir.Constant(o.type, 0), ir.Constant(o.type, COLUMNS)
-            own, to = _first(builder, D), vector_at(builder, h, nothing)
-            lines = [builder.load(line, align=8) for line in _lines(builder, A, nothing, stride, size)]
-            x, c = (_load_panel(builder, vector_at(builder, *one), own) for one in ((field, o), (given, q)))
-            x = emit_add_product(builder, x, everywhere(builder, precision), c)
-            x = builder.fadd(x, builder.load(to, align=8), flags=FLAGS)
-            c = _load_panel(builder, vector_at(builder, between, o), _first(builder, E))
-            units, inverses, multiples = _eliminate(builder, lines)
-            for k, multiple in enumerate(multiples):
-                later = _chosen(builder, [j > k for j in range(COLUMNS)], multiple, _numbers([0.0] * COLUMNS))
-                x = emit_add_product(builder, x, _one(builder, x, k), later)
-            whole = _inverse_of(builder, inverses)
-            roots = _root(builder, whole)
-            builder.store(whole, vector_at(builder, inverse, nothing), align=8)
-            _store(builder, emit_product(builder, roots, x), vector_at(builder, y, o), own)
-            for k, (line, mask) in enumerate(_triangle(builder, V, p, D)[:size]):
-                _store(builder, emit_product(builder, _one(builder, roots, k), units[k]), line, mask)
-            moved = [emit_product(builder, unit, c) for unit in units]
-            scaled = [emit_product(builder, one, line) for one, line in zip(inverses, moved, strict=True)]
-            for i, line in enumerate(_lines(builder, following, nothing, stride, size)):
-                total = builder.load(line, align=8)
-                for k in range(i, size):
-                    less = builder.fneg(_one(builder, moved[k], i), flags=FLAGS)
-                    total = emit_add_product(builder, total, less, scaled[k])
-                builder.store(total, line, align=8)
-            ahead = _numbers([0.0] * COLUMNS)
-            for k in range(size):
-                ahead = emit_add_product(builder, ahead, _one(builder, x, k), scaled[k])
-            builder.store(ahead, to, align=8)
-            return context.get_dummy_value()
-
-        return types.void(*kinds), codegen
-
-    return rule
-
-
-def _sums_of_lines(builder: Any, lines: list[Any]) -> Any:
-    """The vector of the sums of COLUMNS vectors."""
-    half = COLUMNS
-    while len(lines) > 1:  # two of them become one, whose pieces of half the size hold the halves of both, added
-        half //= 2
-        at = [piece * 2 * half + j for piece in range(COLUMNS // (2 * half)) for j in range(half)]
-        low = [
-            place + other
-            for first in range(0, len(at), half)
-            for other in (0, COLUMNS)
-            for place in at[first : first + half]
-        ]
-        masks = [ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [i + move for i in low]) for move in (0, half)]
-        pairs = zip(lines[: len(lines) // 2], lines[len(lines) // 2 :], strict=True)
-        lines = [builder.fadd(*(builder.shuffle_vector(x, y, mask) for mask in masks), flags=FLAGS) for x, y in pairs]
-    return lines[0]
-
-
-def _mean(*kinds: Any) -> Any:
-    """The rule of `mean_of_block`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        V, p, y, noise, between, o, D, E, x, out = data_of(context, builder, signature, args)
-        nothing, own = ir.Constant(o.type, 0), _first(builder, D)
-        lines, to = (
-            [_load_panel(builder, *line) for line in _triangle(builder, V, p, D)],
-            vector_at(builder, x, nothing),
-        )
-        moved = _load_panel(builder, vector_at(builder, between, o), _first(builder, E))
-        moved = emit_product(builder, moved, builder.load(to, align=8))
-        sums = _sums_of_lines(builder, [emit_product(builder, line, moved) for line in lines])
-        rest = _load_panel(builder, vector_at(builder, y, o), own)
-        rest = builder.fadd(rest, _load_panel(builder, vector_at(builder, noise, nothing), own), flags=FLAGS)
-        sums, total = builder.fadd(sums, rest, flags=FLAGS), _numbers([0.0] * COLUMNS)
-        for i, line in enumerate(lines):
-            total = emit_add_product(builder, total, _one(builder, sums, i), line)
-        builder.store(total, to, align=8)
-        _store(builder, total, vector_at(builder, out, o), own)
-        return context.get_dummy_value()
-
-    return types.void(*kinds), codegen
-
-
-def _eliminated_panel(size: int, A: Any, o: int, stride: int, inverse: Any, p: int, out: Any, h: Any = None) -> None:
-    """The Python form of elimination; h (COLUMNS,) becomes out h."""
-    flat, inverse[p : p + COLUMNS] = A.reshape(-1), 1.0
-    lines = np.array([flat[o + i * stride : o + i * stride + COLUMNS] for i in range(size)])
-    out[:size] = np.eye(size, COLUMNS)
-    for k in range(size):
-        inverse[p + k] = 1.0 / lines[k, k]
-        for i in range(k + 1, size):
-            factor = -lines[k, i] * inverse[p + k]
-            lines[i] += factor * lines[k]
-            out[i] += factor * out[k]
-            if h is not None:
-                h[i] += factor * h[k]
-
-
-def _eliminated_block(
-    size: int, A: Any, h: Any, given: Any, q: int, field: Any, between: Any, o: int, D: int, E: int, precision: float,
-    V: Any, p: int, y: Any, inverse: Any, following: Any,
-) -> None:  # fmt: skip
-    """The Python form of the operations."""
-    x, c, root, (row, column) = h.ravel().copy(), np.zeros(COLUMNS), np.zeros((COLUMNS, COLUMNS)), np.tril_indices(D)
-    x[:D] += precision * given.reshape(-1)[q : q + D] + field.reshape(-1)[o : o + D]
-    c[:E] = between.reshape(-1)[o : o + E]
-    _eliminated_panel(size, A, 0, COLUMNS, inverse, 0, root, x)
-    moved, roots = root[:size] * c, np.sqrt(inverse)
-    scaled = inverse[:size, None] * moved
-    for i in range(size):
-        following[i] -= moved[i:, i] @ scaled[i:]
-    h.reshape(-1)[:] = x[:size] @ scaled
-    y.reshape(-1)[o : o + D] = (roots * x)[:D]
-    V.reshape(-1)[p : p + len(row)] = (root * roots[:, None])[row, column]
-
-
-@emitted_by(_panel, checkable=False)
-def eliminate_lines(A, o, stride, inverse, p, out):
-    """Find what makes COLUMNS lines of a symmetric A diagonal, `stride` apart from A[o] on.
-
-    `out` (COLUMNS, COLUMNS) is the inverse of the unit triangular factor of these lines, and `inverse` has from p on
-    the inverse of the diagonal of out A out'. What A has below its diagonal is not read.
-    """
-    _eliminated_panel(COLUMNS, A, o, stride, inverse, p, out)
-
-
-@emitted_by(_block(COLUMNS), checkable=False)
-def eliminate_block(A, h, given, q, field, between, o, D, E, precision, V, p, y, inverse, following):
-    """Eliminate a block of a chain, D <= COLUMNS lines, which is coupled with the next one by diag(between).
-
-    A and `following` are (COLUMNS, COLUMNS), of which what is above the diagonal counts, h and `inverse` (COLUMNS,).
-    V, y, given, field and between are flat here, and the block's numbers begin at V[p], given[q] and at number o of
-    others; `between` has E of them. The precision A = L L' becomes L^-1, packed in V, the natural mean h + precision
-    given + field becomes y = L^-1 times itself, and `inverse` are the inverse squares of the diagonal of L. What
-    the next block has from this one is taken off `following`, and is h then.
-    """
-    _eliminated_block(COLUMNS, A, h, given, q, field, between, o, D, E, precision, V, p, y, inverse, following)
-
-
-@emitted_by(_block(FEW), checkable=False)
-def eliminate_few(A, h, given, q, field, between, o, D, E, precision, V, p, y, inverse, following):
-    """As `eliminate_block`, of D <= FEW lines."""
-    _eliminated_block(FEW, A, h, given, q, field, between, o, D, E, precision, V, p, y, inverse, following)
-
-
-@emitted_by(_mean, checkable=False)
-def mean_of_block(V, p, y, noise, between, o, D, E, x, out):
-    """x = V' (y + noise + V (between x)) for a packed lower triangle of D <= COLUMNS lines; to `out`, too.
-
-    V, y, between and out are flat here, as in `eliminate_block`; noise and x are (COLUMNS,).
-    """
-    root, x_between, rest, (row, column) = (
-        np.zeros((COLUMNS, COLUMNS)),
-        np.zeros(COLUMNS),
-        noise.copy(),
-        np.tril_indices(D),
-    )
-    root[row, column] = V.reshape(-1)[p : p + len(row)]
-    x_between[:E] = between.reshape(-1)[o : o + E] * x[:E]
-    rest[:D] += y.reshape(-1)[o : o + D]
-    x[:] = root.T @ (rest + root @ x_between)
-    out.reshape(-1)[o : o + D] = x[:D]
-
+from tensorcep.kernels.rank_update import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, scale_row
+from tensorcep.kernels.slots import lane_zeros
 
 # Rows that are coupled in a chain: exact draws and marginals of a Gaussian with a block-tridiagonal precision.
 #
@@ -346,7 +44,7 @@ class Carry(NamedTuple):
         A log determinant, and a product of inverse pivots whose logarithm is not taken off it yet.
     A, following : (S, S), and inverse : (S,)
     more : tuple of arrays
-        Room of `_eliminate_many`.
+        Room of `_eliminate_block`.
     """
 
     start: np.ndarray
@@ -361,9 +59,10 @@ class Carry(NamedTuple):
 def nothing_before(D: int) -> Carry:
     """What the first block of D numbers begins with."""
     S = padded(D)
-    more = np.eye(S), np.zeros((1, S)), np.zeros((COLUMNS, COLUMNS)), np.zeros((COLUMNS, S)), *np.zeros((2, S, S))
-    room = np.eye(S), np.eye(S), np.ones(S), (*more, np.empty(D))
-    return Carry(np.zeros((S, S)), np.zeros((1, S)), np.array([0.0, 1.0]), *room)
+    start, A, following, root, moved, minus = (lane_zeros((S, S)) for _ in range(6))
+    h, c, past, inverse = lane_zeros((1, S)), lane_zeros((1, S)), lane_zeros((S,)), lane_zeros((S,))
+    more = root, c, lane_zeros((COLUMNS, S)), moved, minus, past
+    return Carry(start, h, np.array([0.0, 1.0]), A, following, inverse, more)
 
 
 @block_kernel
@@ -377,26 +76,25 @@ def _load(q, Lam, precision, t, own, A):
 
 
 @block_kernel
-def _times_panel(panel, spare, first, begin, end, M):
-    """Lines first:first + COLUMNS of M become `panel` times themselves in the columns begin:end; `spare` is room."""
+def _times_panel(V, spare, first, begin, end, M):
+    """Lines first:first + COLUMNS of M, columns begin:end: V's block on the diagonal times them; `spare` is room."""
     S = M.shape[1]
     for j in range(begin, end, COLUMNS):
         for i in range(COLUMNS):
             scale_row(spare, i * S + j, M, (first + i) * S + j, 0.0, COLUMNS)
         for i in range(0, COLUMNS, ROWS):
-            add_tile(COLUMNS, panel, i * COLUMNS, 1, COLUMNS, M, first * S + j, S, spare, i * S + j, S)
+            add_tile(COLUMNS, V, (first + i) * S + first, 1, S, M, first * S + j, S, spare, i * S + j, S)
         for i in range(COLUMNS):
             scale_row(M, (first + i) * S + j, spare, i * S + j, 1.0, COLUMNS)
 
 
 @block_kernel
-def _eliminate_below(first, panel, spare, A, V, h, inverse):
-    """Make lines first:first + COLUMNS of A and V ready, of which `panel` is known; take them off those below."""
+def _eliminate_below(first, spare, A, V, h, inverse):
+    """Make lines first:first + COLUMNS of A and V ready, of which the diagonal is; take them off those below."""
     last, S = first + COLUMNS, len(A)
-    _times_panel(panel, spare, first, last, S, A)
-    _times_panel(panel, spare, first, 0, first, V)
+    _times_panel(V, spare, first, last, S, A)
+    _times_panel(V, spare, first, 0, first, V)
     for k in range(COLUMNS):
-        scale_row(V, (first + k) * S + first, panel, k * COLUMNS, 1.0, COLUMNS)
         scale_row(spare, k * S + last, A, (first + k) * S + last, -inverse[first + k], S - last)
         add_row(h, last, spare, k * S + last, h[0, first + k], S - last)
     for i in range(last, S, ROWS):
@@ -407,27 +105,32 @@ def _eliminate_below(first, panel, spare, A, V, h, inverse):
 
 
 @block_kernel
-def _factorise(A, V, h, panel, spare, inverse):
+def _factorise(D, A, V, h, spare, inverse):
     """V A V' becomes diagonal, with `inverse` (S,) for its inverse, V being lower triangular, and h (1, S) becomes V h.
 
-    A and V are (S, S), more than one panel wide. A is overwritten; `panel` (COLUMNS, COLUMNS) and `spare` (COLUMNS, S)
-    are room.
+    A and V are (S, S), of which D lines count; what A has below its diagonal is not read. A is overwritten; `spare`
+    (COLUMNS, S) is room.
     """
     S = len(A)
     V[:] = 0.0
-    for first in range(0, S, COLUMNS):
-        eliminate_lines(A, first * S + first, S, inverse, first, panel)
-        for i in range(COLUMNS - 1, -1, -1):
-            total = h[0, first + i]
-            for j in range(i):
-                total += panel[i, j] * h[0, first + j]
-            h[0, first + i] = total
-        _eliminate_below(first, panel, spare, A, V, h, inverse)
+    for i in range(D):
+        V[i, i] = 1.0
+    for first in range(0, D, COLUMNS):
+        last = min(D, first + COLUMNS)
+        for k in range(first, last):
+            inverse[k] = 1.0 / A[k, k]
+            for i in range(k + 1, last):
+                factor = -inverse[k] * A[k, i]
+                add_row(A, i * S + first, A, k * S + first, factor, COLUMNS)
+                add_row(V, i * S + first, V, k * S + first, factor, COLUMNS)
+                h[0, i] += factor * h[0, k]
+        if S > COLUMNS:
+            _eliminate_below(first, spare, A, V, h, inverse)
 
 
 @block_kernel
-def _take_off(D, V, c, h, inverse, moved, minus, following):
-    """Take what a block says of the next one off `following`; h (1, S) becomes what it adds to the natural mean."""
+def _take_off(D, V, c, inverse, moved, minus, following):
+    """Take what a block says of the next one off `following`; `moved` and `minus` (S, S) become products on the way."""
     S = len(V)
     for q in range(D):
         size = (q & -COLUMNS) + COLUMNS
@@ -439,16 +142,21 @@ def _take_off(D, V, c, h, inverse, moved, minus, following):
 
 
 @inlined
-def _eliminate_many(t, q, given, A, h, V, y, inverse, following, room):
-    """As `eliminate_block`, of more lines than one panel has."""
+def _eliminate_block(t, q, given, A, h, V, y, inverse, following, room):
+    """Eliminate block t, of precision A = L L': packed L^-1 to V[t], L^-1 times its natural mean to y[t].
+
+    Of A and `following` (S, S) what is above the diagonal counts. The natural mean is h (1, S) + precision eta[q] +
+    field[t]. `inverse` (S,) becomes the inverse squares of the diagonal of L. What the next block has from this one is
+    taken off `following`, and is h then.
+    """
     eta, field, between, precision = given
-    root, c, panel, spare, moved, minus, past = room
+    root, c, spare, moved, minus, past = room
     m, (D, S) = len(V), (eta.shape[1], len(A))
     for i in range(D):
         h[0, i] += precision * eta[q, i] + field[t, i]
         c[0, i] = between[t, i] if t + 1 < m else 0.0
-    _factorise(A, root, h, panel, spare, inverse)
-    _take_off(D, root, c, h, inverse, moved, minus, following)
+    _factorise(D, A, root, h, spare, inverse)
+    _take_off(D, root, c, inverse, moved, minus, following)
     for i in range(D):
         row, scale, past[i] = i * (i + 1) // 2, math.sqrt(inverse[i]), h[0, i]
         y[t, i] = scale * past[i]
@@ -468,7 +176,7 @@ def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
     then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
     NaN if it is not positive definite.
     """
-    k, (m, D), P = len(Lam), y.shape, V.shape[1]
+    k, D = len(Lam), y.shape[1]
     start, h, sums, A, following, inverse, more = carry
     log_det, product = sums[0], sums[1]
     _load(0, Lam, precision, first, own, following)
@@ -482,13 +190,7 @@ def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
             _load(q + 1, Lam, precision, t + 1, own, following)
         else:
             following[:D, :D] = 0.0
-        E = D if t + 1 < m else 0
-        if D <= FEW:
-            eliminate_few(A, h, eta, q * D, field, between, t * D, D, E, precision, V, t * P, y, inverse, following)
-        elif len(A) == COLUMNS:
-            eliminate_block(A, h, eta, q * D, field, between, t * D, D, E, precision, V, t * P, y, inverse, following)
-        else:
-            _eliminate_many(t, q, (eta, field, between, precision), A, h, V, y, inverse, following, more)
+        _eliminate_block(t, q, (eta, field, between, precision), A, h, V, y, inverse, following, more)
         for i in range(D):
             if not inverse[i] > 0.0:
                 return np.nan
@@ -505,17 +207,10 @@ def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
 
 @block_kernel
 def _draw_block(t, V, y, noise, between, x, rest, out):
-    """out[t] and x become V_t' (y_t + noise + V_t C x), x (S,) being the next block before; the last one has none.
-
-    noise and rest are (S,), the latter room.
-    """
-    m, (D, P) = len(V), (y.shape[1], V.shape[1])
-    E = D if t + 1 < m else 0
-    if len(x) == COLUMNS:
-        mean_of_block(V, t * P, y, noise, between, t * D, D, E, x, out)
-        return
+    """out[t] and x become V_t' (y_t + noise + V_t C x), x being the next block before; the last one has none."""
+    m, D = y.shape
     for i in range(D):
-        x[i] = x[i] * between[t, i] if i < E else 0.0
+        x[i] = x[i] * between[t, i] if t + 1 < m else 0.0
     for i in range(D):
         row, total = i * (i + 1) // 2, y[t, i] + noise[i]
         for j in range(i + 1):
@@ -534,16 +229,12 @@ def _draw_block(t, V, y, noise, between, x, rest, out):
 def draw_back(V, y, between, key, out):
     """A draw of all blocks to out (m, D) after `eliminate`; `key` is (seed, sweep, what) of the stream."""
     m, D = y.shape
-    S = -(-D // COLUMNS) * COLUMNS
-    x, rest, spare, s = np.zeros(S), np.zeros(S), np.empty(S + 1), np.zeros(4, dtype=np.uint64)
-    noise, following = np.zeros(S + 1), np.zeros(S + 1)
-    for t in range(m, -1, -1):
-        noise, following = following, noise
-        if t > 0:  # in time for what is stored by numbers to be loaded as vectors
-            start_stream(s, key[0], key[1], key[2] * (1 << 32) + t - 1)
-            normals(s, D, following, spare)
-        if t < m:
-            _draw_block(t, V, y, noise, between, x, rest, out)
+    x, rest, s = np.zeros(D), np.zeros(D), np.zeros(4, dtype=np.uint64)
+    noise, spare = np.zeros(D + 1), np.zeros(D + 1)
+    for t in range(m - 1, -1, -1):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + t)
+        normals(s, D, noise, spare)
+        _draw_block(t, V, y, noise, between, x, rest, out)
 
 
 @block_kernel
@@ -636,28 +327,61 @@ class Marginals(NamedTuple):
     apart: bool = False
 
 
-def draw(
-    prior: Links,
-    Lam: np.ndarray,
-    eta: np.ndarray,
-    key: tuple[int, int, int],
-    precision: float = 1.0,
-    overwrite: bool = False,
-) -> np.ndarray:
-    """A draw (n, D) of the rows whose entries say `precision` times Lam (n, P), eta (n, D); the same for the same key.
+class Links(NamedTuple):
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
 
-    Lam may be overwritten if `overwrite`.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    Attributes
+    ----------
+    of : ou_process.Axis or ou_process.Line
+        The rows in the order of their times, and whether the last is a neighbour of the first (`closed`).
+    own, field : (n, D) float64
+        The diagonal of the precision, and precision times mean, in the order of the times.
+    between : (E, D) float64
+        Less the precision's element of two neighbours.
     """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, _ = _eliminated(blocks, overwrite)
-    out = np.empty_like(y)
-    draw_back(V, y, blocks.between, key, out)
-    return _unfolded(out, len(prior.own)) if prior.of.closed else out
+
+    of: Any
+    own: np.ndarray
+    field: np.ndarray
+    between: np.ndarray
+
+    def draw(
+        self,
+        Lam: np.ndarray,
+        eta: np.ndarray,
+        key: tuple[int, int, int],
+        precision: float = 1.0,
+        overwrite: bool = False,
+    ) -> np.ndarray:
+        """A draw (n, D) of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        The same for the same key. Lam may be overwritten if `overwrite`.
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, _ = _eliminated(blocks, overwrite)
+        out = np.empty_like(y)
+        draw_back(V, y, blocks.between, key, out)
+        return _unfolded(out, len(self.own)) if self.of.closed else out
+
+    def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
+        """The moments of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+
+        Raises
+        ------
+        FloatingPointError
+            If the joint precision is not positive definite.
+        """
+        blocks = _blocks(self, Lam, eta, precision)
+        V, y, log_det = _eliminated(blocks)
+        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
+        marginals_back(V, y, blocks.between, mean, cov, cross)
+        found = Marginals(mean, cov, cross, log_det)
+        return _of_circle(found, self) if self.of.closed else found
 
 
 class PiecewiseDraw:
@@ -682,22 +406,6 @@ class PiecewiseDraw:
         return out
 
 
-def marginals(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-    """The moments of the rows whose entries say `precision` times Lam (n, P), eta (n, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
-    blocks = _blocks(prior, Lam, eta, precision)
-    V, y, log_det = _eliminated(blocks)
-    mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
-    marginals_back(V, y, blocks.between, mean, cov, cross)
-    found = Marginals(mean, cov, cross, log_det)
-    return _of_circle(found, prior) if prior.of.closed else found
-
-
 def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
     return V, y, _checked(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
@@ -718,16 +426,15 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
         parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
         Lam, eta, *rest = parts
         return Blocks(Lam, eta, float(precision), *rest)
-    diagonal = np.arange(D) * (np.arange(D) + 3) // 2
-    Lam, eta = precision * Lam, precision * eta + prior.field
-    Lam[:, diagonal] += prior.own
+    Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)
+    Lam[:, at] += prior.own
     between = prior.between
     if n % 2:
         used, extra = _extra(prior)
         more = np.zeros((1, Lam.shape[1]))
-        more[0, diagonal] = np.where(used, extra, 1.0)
+        more[0, at] = np.where(used, extra, 1.0)
         for end in (0, -1):
-            Lam[end, diagonal] += extra
+            Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
     return _folded(Lam, eta, between)
@@ -774,3 +481,136 @@ def _of_circle(found: Marginals, prior: Links) -> Marginals:
         cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
         log_det -= float(np.log(np.where(used, d, 1.0)).sum())
     return Marginals(_unfolded(found.mean, n), pack(cov), cross, log_det)
+
+
+# Rows of a series and their neighbours: sums over them, and their prior from tables of phases and distances.
+#
+# Row t and the next one are number `which[t]` of J distances apart; on a circle the last one and the first one are
+# neighbours, too. Row t has number `phase[t]` of P phases.
+
+
+def kernel_moments(rows: np.ndarray, variance: Any, cross: Any) -> tuple[np.ndarray, ...]:
+    """Moments as kernels take them: C-contiguous, those that are no arrays without lines."""
+    nothing = np.zeros((0, rows.shape[1]))
+    parts = (part if isinstance(part, np.ndarray) else nothing for part in (rows, variance, cross))
+    return tuple(np.ascontiguousarray(part) for part in parts)
+
+
+@block_kernel
+def _add_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
+    """As `neighbour_sums`, in zeros."""
+    n, D = rows.shape
+    for t in range(n):
+        for d in range(D):
+            x = rows[t, d]
+            square[0, d] += x * x + (variance[t, d] if len(variance) else 0.0)
+            own[phase[t], d] += x
+    for t in range(len(which)):
+        after = t + 1 if t + 1 < n else 0
+        j, p, q = which[t], phase[t], phase[after]
+        for d in range(D):
+            x, y = rows[t, d], rows[after, d]
+            spread = variance[t, d] + variance[after, d] if len(variance) else 0.0
+            near_squares[j, d] += x * x + y * y + spread
+            products[j, d] += x * y + (cross[t, d] if len(cross) else 0.0)
+            near[j, p, d] += x
+            near[j, q, d] += y
+            between[j, p, d] += y
+            between[j, q, d] += x
+
+
+def neighbour_sums(
+    moments: tuple[np.ndarray, ...], which: np.ndarray, phase: np.ndarray, P: int, J: int
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
+
+    Of the last two arrays without lines are zeros. First those of squares: of all rows (1, D), and by distance (J, D),
+    of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and phase, (J, P, D),
+    of neighbours in their own phases, and in those of the other one.
+    """
+    D = moments[0].shape[1]
+    squares = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
+    linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
+    _add_sums(*moments, which, phase, *squares, *linear)
+    return squares, linear
+
+
+@block_kernel
+def neighbour_lines(which, phase, tables, own, field, between):
+    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D).
+
+    `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
+    adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
+    other's.
+    """
+    one, near, apart, level, near_level, apart_level = tables
+    n, D = own.shape
+    for t in range(n):
+        for d in range(D):
+            own[t, d] = one[d]
+            field[t, d] = level[phase[t], d]
+    for t in range(len(which)):
+        after = t + 1 if t + 1 < n else 0
+        j, p, q = which[t], phase[t], phase[after]
+        for d in range(D):
+            own[t, d] += near[j, d]
+            own[after, d] += near[j, d]
+            between[t, d] = apart[j, d]
+            field[t, d] += near_level[j, p, d] + apart_level[j, q, d]
+            field[after, d] += near_level[j, q, d] + apart_level[j, p, d]
+
+
+@block_kernel
+def expected_parts(left, right, own, between, field, mean, rows, variance, cross):
+    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`).
+
+    K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
+    """
+    square, linear, (n, D) = 0.0, 0.0, own.shape
+    for t in range(n):
+        for d in range(D):
+            x = rows[t, d]
+            square += own[t, d] * (x * x + (variance[t, d] if len(variance) else 0.0))
+            linear += field[t, d] * (x - 0.5 * mean[t, d])
+    for e in range(len(between)):
+        for d in range(D):
+            product = rows[left[e], d] * rows[right[e], d] + (cross[e, d] if len(cross) else 0.0)
+            square -= 2.0 * between[e, d] * product
+    return square, linear
+
+
+@block_kernel
+def solve_banded(bands, x, product, log_det):
+    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of their determinants (D,).
+
+    bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band. They
+    are overwritten. `product` is ones, and log_det zeros.
+    """
+    n, D = x.shape
+    wide = len(bands) > 2
+    for i in range(n):
+        for d in range(D):
+            pivot = bands[0, i, d]
+            product[d] *= pivot
+            if not LEAST_PRODUCT < product[d] < MOST_PRODUCT:
+                log_det[d] += math.log(product[d])
+                product[d] = 1.0
+            if i + 1 < n:
+                factor = bands[1, i, d] / pivot
+                bands[0, i + 1, d] -= factor * bands[1, i, d]
+                x[i + 1, d] -= factor * x[i, d]
+                if wide and i + 2 < n:
+                    second = bands[2, i, d] / pivot
+                    bands[1, i + 1, d] -= second * bands[1, i, d]
+                    bands[0, i + 2, d] -= second * bands[2, i, d]
+                    x[i + 2, d] -= second * x[i, d]
+    for d in range(D):
+        log_det[d] += math.log(product[d])
+    for i in range(n - 1, -1, -1):
+        for d in range(D):
+            rest = x[i, d]
+            if i + 1 < n:
+                rest -= bands[1, i, d] * x[i + 1, d]
+            if wide and i + 2 < n:
+                rest -= bands[2, i, d] * x[i + 2, d]
+            x[i, d] = rest / bands[0, i, d]

@@ -106,13 +106,14 @@ def test_averaged_messages_of_real_values_replace_those_without_a_cavity(rng):
     state = fit(p, 2).state
     (factors,), noise = averaged_rows(state, p, (1, 2), ThreadExecutor(1))
     factors.good[:] = 0.0
-    record = (state.columns, factors, state.messages, state.cavities, state.sums, noise, state.rule)
+    own, sums = state.own, state.own.sums
+    record = (own.columns, factors, own.messages, own.cavities, sums, noise, own.rule)
     closed_chunks(0, 1, (1, 2), p.entries, *record, *work_array(cep_slots(3, 2)))
-    own = slice(*offsets(p.shape)[1:3])
-    counts = state.sums.counts[own, None]
-    assert state.sums.skipped[0] == 30
-    np.testing.assert_allclose(state.sums.Lam[0, own], counts * factors.Lam[own], rtol=1e-12)
-    np.testing.assert_allclose(state.sums.eta[0, own], counts * factors.eta[own], rtol=1e-12)
+    mode = slice(*offsets(p.shape)[1:3])
+    counts = sums.counts[mode, None]
+    assert sums.skipped[0] == 30
+    np.testing.assert_allclose(sums.Lam[0, mode], counts * factors.Lam[mode], rtol=1e-12)
+    np.testing.assert_allclose(sums.eta[0, mode], counts * factors.eta[mode], rtol=1e-12)
 
 
 @each("options", [{}, {"schedule": "parallel"}, {"order": 2, "warm_up": 0}])

@@ -23,10 +23,10 @@ from tensorcep.cp.settings import messages
 def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, options):
     _, _, p = problem(rng, likelihood=likelihood)
     kept = fit(p, 5, method=method, **options)
-    assert len(kept.state.cavities.moments) == len(p.entries.rows)
+    assert len(kept.state.own.cavities.moments) == len(p.entries.rows)
     monkeypatch.setattr(messages, "MOST_KEPT", 0)
     anew = fit(p, 5, method=method, **options)
-    assert not len(anew.state.cavities.moments)
+    assert not len(anew.state.own.cavities.moments)
     for part in ("Lam", "eta"):
         np.testing.assert_array_equal(getattr(kept.posterior, part), getattr(anew.posterior, part))
 
@@ -46,4 +46,4 @@ def test_kept_cavities_are_those_before_the_prior_is_learned_no_more(rng, monkey
 @each("options", [{"schedule": "parallel"}, {"moments": "posterior"}])
 def test_no_cavities_are_kept_where_nobody_reads_them_again(rng, options):
     _, _, p = problem(rng, likelihood="probit")
-    assert not len(fit(p, 1, damping=0.5, **options).state.cavities.moments)
+    assert not len(fit(p, 1, damping=0.5, **options).state.own.cavities.moments)

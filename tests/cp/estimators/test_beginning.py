@@ -13,8 +13,8 @@ from scipy.stats import bernoulli, nbinom, poisson
 from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep as tc
+from tensorcep.cp.calibration.prequential import Predicted, Standing
 from tensorcep.cp.stream import cold_start
-from tensorcep.cp.stream.prequential import Predicted, Standing
 from tensorcep.likelihoods import get_likelihood
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

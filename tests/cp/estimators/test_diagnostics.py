@@ -61,7 +61,7 @@ def test_numbers_of_chains_are_those_of_chain_diagnostics():
 def test_chains_that_are_stuck_are_told():
     def turned(sweep, info, state):
         """Every draw that is kept of the second chain has the latent values of the other sign."""
-        for factors in state.chains.kept[-1:] if sweep > 50 else ():
+        for factors in state.own.kept.rows[-1:] if sweep > 50 else ():
             factors[1, : SHAPE[0]] *= -1.0
 
     model = sampler(weights="equal", burn_in=50).set_params(max_iter=100, callbacks=turned)

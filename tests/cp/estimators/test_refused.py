@@ -200,7 +200,7 @@ def test_a_batch_with_new_labels_is_undone_wherever_it_ends(params, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(adf, "absorbed", absorbed_in_part)
+        patch.setattr(adf, "absorb", absorbed_in_part)
         check_refused(model, lambda: model.partial_fit(new, y[350:]), what="writing", error=KeyboardInterrupt, **how)
     twin = tc.CPRegressor(2, max_iter=3, tol=1e9, random_state=0, **params)
     twin.partial_fit(frame[:300], y[:300]).partial_fit(frame[300:350], y[300:350])

@@ -10,7 +10,7 @@ from scipy import stats
 
 import tensorcep as tc
 from tensorcep.cli import main
-from tensorcep.cp.stream.prequential import LogDispersion, Standing
+from tensorcep.cp.calibration.prequential import LogDispersion, Standing
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP
 

@@ -57,7 +57,7 @@ def replayed(model):
     batch = batch._replace(problem=batch.problem._replace(start=rows_at(model, batch)))
     settings = engine_of(model._spec(), model._result).settings
     result = learn(get_method("cep", record), batch.problem, settings, max_iter=300, tol=1e-9)
-    return adf.posterior_of(adf.absorbed(fresh, batch, result.posterior), 1.0)
+    return adf.posterior_of(adf.absorb(fresh, batch, result.posterior), 1.0)
 
 
 def rows_at(model, batch):

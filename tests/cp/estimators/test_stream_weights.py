@@ -35,7 +35,7 @@ def test_a_power_of_a_gaussian_is_that_multiple_of_its_precision(method):
     for part in (slice(0, 4), slice(4, 9)):
         batch = adf.batch_of(state, coords[part], y[part], record, keep=1.0, time=0.0, seed=0, power=w[part])
         result = learn(get_method(method, record), batch.problem, settings_of(method), max_iter=100, tol=1e-12)
-        state = adf.absorbed(state, batch, result.posterior)
+        state = adf.absorb(state, batch, result.posterior)
     found = adf.posterior_of(state, 1.0)
     np.testing.assert_allclose(unpack(found.Lam[:1], 2)[0], np.eye(2) + 4.0 * (known.T * w) @ known, rtol=1e-9)
     np.testing.assert_allclose(found.eta[0], [0.3, -0.2] + 4.0 * known.T @ (w * y), rtol=1e-9)

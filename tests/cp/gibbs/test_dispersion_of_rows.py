@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.problems import problem
 from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
 from helpers.samplers import COORDS, THETA_PRIOR
 from scipy.special import digamma, logsumexp
 
 from tensorcep.core.random import generator
-from tensorcep.cp.gibbs import state
-from tensorcep.cp.gibbs.state import even_draws
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.likelihoods.parameters.dispersion import told
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, log_evidence
+from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.parameters.dispersion import draw_pooled, told
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, FactorDraw, log_evidence
 
 # Which row of the mode whose dispersion differs an entry is of.
 ROW = COORDS[:, 0]
@@ -22,12 +20,12 @@ ROW = COORDS[:, 0]
 SHAPE, RATE = np.array([3.0, 6.0, 1.0, 8.0, 0.0]), np.array([4.5, 1.0, 2.0, 20.0, 0.0])
 
 
-def drawn(p, bug=0.0, n=2600):
+def drawn(bug=0.0, n=2600):
     """Draws of log r0, log alpha, and the logs of the first and the last dispersion."""
-    chain, out = even_draws(p, 1, 1.0, True), np.empty((n, 4))
+    state, out = FactorDraw.even(np.ones(5), 1.0, 5), np.empty((n, 4))
     for sweep in range(n):
-        r, (mean, alpha) = chain.draw_dispersions(0, told(SHAPE + bug, RATE), THETA_PRIOR, generator(0, 4, sweep))
-        out[sweep] = np.log([mean, alpha, r[0], r[-1]])
+        state = draw_pooled(state, told(SHAPE + bug, RATE), THETA_PRIOR, generator(0, 4, sweep))
+        out[sweep] = np.log([*state.common, state.theta[0], state.theta[-1]])
     return out[100:]
 
 
@@ -40,12 +38,11 @@ def exact():
     return np.array([(mass * each).sum() for each in (grid, np.log(alpha), *log_r)])
 
 
-def test_draws_of_dispersions_and_of_their_common_law_have_their_exact_law(rng):
-    p = problem(rng, 3, 1, likelihood="poisson")[2]._replace(uneven=Uneven(0))
-    draws, means = drawn(p), exact()
+def test_draws_of_dispersions_and_of_their_common_law_have_their_exact_law():
+    draws, means = drawn(), exact()
     error = draws.reshape(25, -1, 4).mean(axis=1).std(axis=0) / 5.0
     assert (np.abs(draws.mean(axis=0) - means) < 5.0 * error + 1e-3).all()
-    planted = drawn(p, bug=1.0).mean(axis=0)  # a table too many in every row
+    planted = drawn(bug=1.0).mean(axis=0)  # a table too many in every row
     assert (np.abs(planted - means) > 6.0 * error)[[0, 2]].all()
 
 
@@ -74,6 +71,6 @@ def test_ranks_of_dispersions_of_rows_are_uniform():
 
 @pytest.mark.slow
 def test_ranks_of_dispersions_to_which_tables_are_added_are_not(monkeypatch):
-    monkeypatch.setattr(state, "told", lambda shape, rate: told(shape + 2.0, rate))
+    monkeypatch.setattr(dispersion, "told", lambda shape, rate: told(shape + 2.0, rate))
     z = ranks(n=FEW)
     assert np.abs(z).max() > LIMIT, z

@@ -26,9 +26,9 @@ def test_geweke_of_counts_with_exposures():
 def test_geweke_sees_rows_that_take_the_exposure_for_theirs(monkeypatch):
     right = gibbs.draw_sites
 
-    def wrong(c, state, augmentation, problem, executor, present):
-        right(c, state, augmentation, problem, executor, present)
-        weight, target = (part.reshape(problem.entries.y.shape) for part in state.chains.sites[:2])
+    def wrong(c, state, draws, problem, executor, used):
+        right(c, state, draws, problem, executor, used)
+        weight, target = (part.reshape(problem.entries.y.shape) for part in state.own.sites[:2])
         target += weight * problem.entries.known
 
     monkeypatch.setattr(gibbs, "draw_sites", wrong)
@@ -47,9 +47,9 @@ def test_geweke_of_trials():
 def test_geweke_sees_variables_of_twice_the_trials(monkeypatch):
     right = gibbs.draw_sites
 
-    def wrong(c, state, augmentation, problem, executor, present):
-        right(c, state, augmentation, problem, executor, present)
-        state.chains.sites.weight[:] *= 2.0
+    def wrong(c, state, draws, problem, executor, used):
+        right(c, state, draws, problem, executor, used)
+        state.own.sites.weight[:] *= 2.0
 
     monkeypatch.setattr(gibbs, "draw_sites", wrong)
     trials = np.array([1.0, 3.0, 2.0, 8.0, 5.0, 1.0, 4.0, 2.0])

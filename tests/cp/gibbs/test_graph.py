@@ -8,7 +8,7 @@ from helpers.coupled import coupled_z
 from helpers.samplers import CP, STRUCTURED
 
 from tensorcep.priors import gmrf
-from tensorcep.priors.coupled import SeriesPrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Mode
 from tensorcep.priors.graph import Graph, net
 
@@ -41,11 +41,11 @@ def test_sweeps_with_a_graph_pass_the_joint_test(free):
 
 
 def test_sweeps_that_forget_the_neighbours_fail_the_joint_test(monkeypatch):
-    right = SeriesPrior.links
+    right = PriorByMode.links
 
     def wrong(self, k, modes):
         found = right(self, k, modes)
         return None if found is None else found._replace(between=0.0 * found.between)
 
-    monkeypatch.setattr(SeriesPrior, "links", wrong)
+    monkeypatch.setattr(PriorByMode, "links", wrong)
     assert np.abs(joint_z(CP, 150)).max() > 6.0

@@ -19,7 +19,6 @@ from tensorcep.cp.calibration.holdout import (
     Beside,
     held_places,
     hold_out,
-    law_of_noise,
     promising,
     ratio_beside_limits,
     some_of,
@@ -28,10 +27,12 @@ from tensorcep.cp.calibration.holdout import (
     weighed,
 )
 from tensorcep.cp.gibbs.chains import draw_factors
+from tensorcep.cp.gibbs.method import _residual_stats
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods.gaussian import GAUSSIAN
+from tensorcep.likelihoods.parameters.base import ValidationNoise
 from tensorcep.likelihoods.tobit import censored_at
 from tensorcep.priors.fixed import Prior
 
@@ -102,7 +103,7 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
     np.testing.assert_allclose(held.weights, 1.0 / C)
     assert held.noise_ratio * held.noise.mean() == pytest.approx(3.0, abs=0.2)
-    law = law_of_noise(held, 1, (1.0, 2.0))
+    law = ValidationNoise(held.place, held.noise[1]).law((1.0, 2.0))
     assert (law.a[0], law.b[0]) == pytest.approx((1.0 + n / 2, 2.0 + held.noise[1] * n / 2))
 
 
@@ -206,8 +207,8 @@ def test_the_burn_in_does_not_read_the_entries_left_out_and_later_sweeps_do(rng)
     for name, problem in (("as it is", p), ("changed", other)):
         for burning_in in (True, False):
             state = METHODS["gibbs"].init(problem, settings_of("gibbs", 6, burn_in=3, n_chains=2), ThreadExecutor(1))
-            draw_factors(state.chains, 0, problem, 1.0, ThreadExecutor(1), burning_in=burning_in)
-            drawn[name, burning_in] = state.chains.factors[0]
+            draw_factors(state._replace(sweeps=0 if burning_in else 3), 0, problem, 1.0, ThreadExecutor(1))
+            drawn[name, burning_in] = state.rows[0]
     np.testing.assert_array_equal(drawn["as it is", True], drawn["changed", True])
     touched = np.unique(left_out.rows[:, 0])
     assert not np.isclose(drawn["as it is", False][touched], drawn["changed", False][touched]).all(axis=1).any()
@@ -220,17 +221,19 @@ def test_what_is_left_out_counts_as_much_as_its_entries_do_and_nothing_after_the
     for problem in (p, with_powers(p, rng.random(600))):
         state = METHODS["gibbs"].init(problem, options, ThreadExecutor(1))
         counts = problem.weights.ravel()[state.held.place].sum()
-        assert state._replace(leaves_out=True).left_out_of(problem) == counts > 0.0
-        assert state.left_out_of(problem) == 0.0
-        np.testing.assert_array_equal(state.told_of(state.held, problem)[0][0][1], state.held.y)
+        n = [_residual_stats(0, state._replace(sweeps=s), problem, False, ThreadExecutor(1)).n for s in (2, 3)]
+        assert n[1] - n[0] == pytest.approx(counts, rel=1e-12)
+        assert counts > 0.0
+        assert n[1] == problem.weights.sum()
+        np.testing.assert_array_equal(state.given_at(state.held.place, problem)[0][1], state.held.y)
 
 
 def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
     coords, _, y = data(rng, 600)
     method, state = METHODS["gibbs"], sample(coords, y, 2, 2).state
     ended = method.ended(state)
-    assert sum(part.nbytes for part in ended.chains.by_row[:5]) == 8
-    assert ended._replace(chains=ended.chains._replace(by_row=state.chains.by_row)) == state
+    assert sum(part.nbytes for part in ended.setup.by_row[:5]) == 8
+    assert ended.put(setup=state.setup) == state
     assert method.ended(None) is None
 
 

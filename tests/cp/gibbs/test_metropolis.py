@@ -55,7 +55,7 @@ def test_a_judge_without_the_exposures_fails_the_joint_test(monkeypatch):
         judge = right(*given)
         return judge._replace(told=judge.told._replace(known=np.zeros(0)))
 
-    monkeypatch.setattr("tensorcep.cp.gibbs.state.judge_of", wrong)
+    monkeypatch.setattr("tensorcep.cp.gibbs.method.judge_of", wrong)
     assert z_of("poisson", extent=np.linspace(0.1, 8.0, len(COORDS))) > LIMIT
 
 

@@ -7,8 +7,8 @@ import pytest
 from helpers.ranks import FEW, LIMIT, Drawn, fixed_prior, fixed_rows, latent, of_cells, rank_z
 from helpers.samplers import COORDS, THETA_PRIOR
 
-from tensorcep.cp.gibbs import state
 from tensorcep.cp.model.problem import Uneven
+from tensorcep.likelihoods.parameters import scale_mixture
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS
 
 # Which row of the mode whose noise differs an entry is of.
@@ -38,11 +38,11 @@ def test_ranks_of_precisions_of_rows_are_uniform():
 
 @pytest.mark.slow
 def test_ranks_of_precisions_to_which_entries_are_added_are_not(monkeypatch):
-    right = state._draw_factors_of_rows
+    right = scale_mixture.draw_factors_of_groups
 
-    def wrong(c, draws, groups, *rest):  # two entries too many in every row
-        right(c, draws, groups._replace(n=groups.n + 2.0), *rest)
+    def wrong(draw, groups, *rest):  # two entries too many in every row
+        return right(draw, groups._replace(n=groups.n + 2.0), *rest)
 
-    monkeypatch.setattr(state, "_draw_factors_of_rows", wrong)
+    monkeypatch.setattr(scale_mixture, "draw_factors_of_groups", wrong)
     z = rank_z(simulate, statistics, n=FEW)
     assert np.abs(z).max() > LIMIT, z

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.problems import settings_of
@@ -27,9 +29,9 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import regression
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import design
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.regression import FeaturesPrior, with_features
 
 # Features of the rows of the first mode, and a prior of their strength that keeps latent values moderate.
 X = design(np.array([[1.0, 0.0], [-1.0, 1.0], [0.5, -1.0]]), np.ones(3, dtype=bool), ("x", "z"))
@@ -37,7 +39,7 @@ STRENGTH = (4.0, 6.0)
 
 
 def features_prior(free):
-    return with_features(learned_prior(free), [X, None, None], STRENGTH)
+    return replace(learned_prior(free), designs=[X, None, None], feature_strength=STRENGTH)
 
 
 def direct_rows(free, rng):
@@ -79,11 +81,11 @@ def joint_z(free, n):
         p = Problem(entries, SHAPE, free.shape[1], likelihood, features_prior(free), rows, noise, sweep)
         p = p._replace(free=None if free.all() else free)
         state = samplers.GIBBS.init(p, options, threads)
-        state.chains.theta[:] = theta
+        state = state.with_theta(np.full(state.theta.shape, theta))
         if priors is not None:  # the strength of the map is part of the state
-            state = state._replace(chains=state.chains._replace(priors=priors))
+            state = state._replace(hyper=priors)
         state, _ = samplers.GIBBS.step(state, p, options, threads)
-        rows, theta, priors = state.chains.factors[0].copy(), float(state.chains.theta[0, 0]), state.chains.priors
+        rows, theta, priors = state.rows[0].copy(), float(state.theta[0, 0]), state.hyper
         by_turns.append(with_map(rows, theta, y))
     return z_of_means(found, by_turns)
 
@@ -96,7 +98,7 @@ def test_sweeps_with_features_pass_the_joint_test(monkeypatch, free, most_direct
 
 
 def test_sweeps_without_the_map_fail_the_joint_test(monkeypatch):
-    monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
+    monkeypatch.setattr(PriorByMode, "shift", lambda *args, **how: None)
     assert np.abs(joint_z(CP, 300)).max() > 6.0
 
 
@@ -132,6 +134,6 @@ def test_ranks_of_rows_with_features_are_uniform(likelihood, statistics):
 @pytest.mark.slow
 @SIMULATED
 def test_ranks_of_rows_without_the_map_are_not(monkeypatch, likelihood, statistics):
-    monkeypatch.setattr(FeaturesPrior, "shift", lambda *args, **how: None)
+    monkeypatch.setattr(PriorByMode, "shift", lambda *args, **how: None)
     z = rank_z(simulated(likelihood), statistics, likelihood, n=FEW)
     assert np.abs(z).max() > LIMIT, z

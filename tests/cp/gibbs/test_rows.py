@@ -16,8 +16,10 @@ from tensorcep.core.random import new_stream, normal, start_stream, stream_key
 from tensorcep.cp.gibbs.chains import draw_factors, start_chains
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 
+PROBIT = get_likelihood("probit")
 # Modes with four, three and two free columns; no two columns are free in the same modes.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
 CASES = [
@@ -52,19 +54,20 @@ def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     start = np.where(np.repeat(free, shape, axis=0), rng.standard_normal((sum(shape), R)), 1.0)
     p = build(coords, np.zeros(60), shape, R, prior=Prior(list(mean), list(precision)), start=start)
     p = p._replace(free=None if free.all() else free, seed=11)
-    chains = start_chains(p, settings_of("gibbs", n_chains=1), np.ones((1, 1)), drawn=True)._replace(sweeps=3)
-    np.testing.assert_array_equal(chains.factors[0], start)
+    augmentation = PROBIT.normal._replace(weighted=weighted)
+    state = start_chains(p, settings_of("gibbs", n_chains=1), augmentation)._replace(sweeps=3)
+    np.testing.assert_array_equal(state.rows[0], start)
     n, weight = 60, np.ones(60)
     if weighted:
         weight = rng.random(n) * (rng.random(n) < 0.9)
     target = rng.standard_normal(n) * (weight > 0.0)
-    chains.sites.weight[:n], chains.sites.target[:n] = weight, target
+    state.own.sites.weight[:n], state.own.sites.target[:n] = weight, target
     packed = (coords + first[:-1])[p.entries.permutation]
     prior = unpack(p.prior.Lam, R), p.prior.eta
-    normals = normals_of(chains.small.rank, 11, 3)
+    normals = normals_of(state.setup.small.rank, 11, 3)
     wanted = oracle.sweep(packed, start, first, free, (weight, target), 2.5, prior, normals)
-    squares = draw_factors(chains, 0, p, 2.5, ThreadExecutor(1), weighted)
-    np.testing.assert_allclose(chains.factors[0], wanted, rtol=1e-9, atol=1e-10)
+    squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1)).sums
+    np.testing.assert_allclose(state.rows[0], wanted, rtol=1e-9, atol=1e-10)
     if not weighted:
         f = wanted[packed].prod(axis=1).sum(axis=1)
         assert squares.sum() == pytest.approx(np.sum((target - f) ** 2), rel=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,13 @@ from tensorcep.cp.gibbs import chains as _chains
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
+from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.parameters.dispersion import softplus
+from tensorcep.likelihoods.parameters.precision import NoisePrecision
 from tensorcep.priors.ard import ARDPrior
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import Prior, natural_prior
-from tensorcep.priors.normal_wishart import LearnedPrior
 
 PAIRS = [
     ("gibbs", "gaussian"),
@@ -124,6 +129,21 @@ def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug,
 
 
 @pytest.mark.slow
+def test_samplers_whose_precision_counts_residuals_twice_fail_the_joint_test(monkeypatch):
+    expect = NoisePrecision.expect
+    monkeypatch.setattr(NoisePrecision, "expect", lambda p, law, s: expect(p, law, s._replace(sums=2.0 * s.sums)))
+    z = geweke_z(METHODS["gibbs"], settings("gibbs"), "gaussian", n=1500)
+    assert np.abs(z).max() > LIMIT, z
+
+
+@pytest.mark.slow
+def test_samplers_whose_dispersion_sees_half_the_rates_fail_the_joint_test(monkeypatch):
+    monkeypatch.setattr(dispersion, "softplus", lambda f: 0.5 * softplus(f))
+    z = geweke_z(METHODS["pg-gibbs"], settings("pg-gibbs"), "negbinomial", n=1500)
+    assert np.abs(z).max() > LIMIT, z
+
+
+@pytest.mark.slow
 def test_samplers_that_turn_the_sign_of_an_ard_centre_fail_the_joint_test(monkeypatch):
     draw = ARDPrior.draw
     monkeypatch.setattr(ARDPrior, "draw", lambda p, now, rows, rng: draw(p, now, [x + 2.0 * MEAN for x in rows], rng))
@@ -212,15 +232,16 @@ def test_samplers_draw_unknown_rows_from_the_present_prior(rng):
     lower = np.tril(rng.standard_normal((3, 3, 3))) + 2.0 * np.eye(3)
     prior = Prior(list(rng.standard_normal((3, 3))), list(lower @ lower.transpose(0, 2, 1)))
     p = build(np.empty((0, 3), dtype=int), np.empty(0), p.shape, 3, prior=prior, start=p.start)
-    p = p._replace(prior=LearnedPrior(*p.prior[:2], np.zeros((3, 3)), np.ones((3, 3)), np.ones((3, 3), dtype=bool)))
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), np.ones((4000, 1)))
+    one = np.ones((3, 3))
+    p = p._replace(prior=PriorByMode(p.prior.Lam, p.prior.eta, 0.0 * one, one, one > 0.0))
+    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
     found = _chains._unknown_rows(chains, p)
     for k, cov in enumerate(np.linalg.inv(np.array(prior.precision))):
         np.testing.assert_allclose(found[:, k].mean(axis=0), prior.mean[k], atol=5.0 * np.sqrt(cov.max() / 4000))
         np.testing.assert_allclose(np.cov(found[:, k].T), cov, atol=8.0 * cov.max() / np.sqrt(4000))
     Lam, eta = natural_prior(prior_of(free), p.shape, 3)
-    p = p._replace(prior=learned_prior(free)._replace(Lam=Lam, eta=eta), free=free)
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), np.ones((4000, 1)))
+    p = p._replace(prior=replace(learned_prior(free), Lam=Lam, eta=eta), free=free)
+    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
     found = _chains._unknown_rows(chains, p)
     np.testing.assert_allclose(found.mean(axis=0), np.where(free, MEAN, 1.0), atol=5.0 * SD / np.sqrt(4000))
     np.testing.assert_allclose(found.std(axis=0), np.where(free, SD, 0.0), atol=5.0 * SD / np.sqrt(4000))
@@ -263,6 +284,6 @@ def test_samplers_refuse_a_mode_that_does_not_exist(rng):
 
 def test_samplers_start_other_chains_from_the_prior(rng):
     _, _, p = problem(rng, 3, 2, 30, prior=Prior([2.0] * 3, [1e6] * 3))
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=2), np.ones((2, 1)))
-    np.testing.assert_array_equal(chains.factors[0], p.start)
-    np.testing.assert_allclose(chains.factors[1], 2.0, atol=0.01)
+    chains = _chains.start_chains(p, settings("gibbs", n_chains=2), Augmentation())
+    np.testing.assert_array_equal(chains.rows[0], p.start)
+    np.testing.assert_allclose(chains.rows[1], 2.0, atol=0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.coupled import coupled_z, direct_rows
@@ -10,7 +12,7 @@ from helpers.samplers import CP, MEAN, STRUCTURED, learned_prior, new_data
 
 from tensorcep.entries.labels import Labels
 from tensorcep.priors import ou_process
-from tensorcep.priors.coupled import SeriesPrior, with_series
+from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Mode
 from tensorcep.priors.series import Series, clock
 
@@ -70,13 +72,13 @@ def test_sweeps_with_a_series_pass_the_joint_test(free, name):
 
 
 def test_sweeps_that_forget_the_neighbours_fail_the_joint_test(monkeypatch):
-    right = SeriesPrior.links
+    right = PriorByMode.links
 
     def wrong(self, k, modes):
         found = right(self, k, modes)
         return None if found is None else found._replace(between=0.0 * found.between)
 
-    monkeypatch.setattr(SeriesPrior, "links", wrong)
+    monkeypatch.setattr(PriorByMode, "links", wrong)
     assert np.abs(joint_z(CP, CLOCKS["line"], 150)).max() > 6.0
 
 
@@ -86,7 +88,7 @@ def test_sweeps_that_take_groups_for_one_series_fail_the_joint_test():
 
 def ranks_z(name, **how):
     c, of = CLOCKS[name], ou_process.axis(CLOCKS[name], np.ones(3, dtype=bool), 10.0)
-    prior = with_series(learned_prior(CP), [c, None, None])
+    prior = replace(learned_prior(CP), clocks=[c, None, None])
 
     def simulate(rng):
         rows, theta = direct_rows(CP, of, column_of(c, of), rng), drawn_noise(rng)
@@ -107,11 +109,11 @@ def test_ranks_of_rows_of_a_series_are_uniform(name):
 
 @pytest.mark.slow
 def test_ranks_of_rows_that_forget_their_neighbours_are_not(monkeypatch):
-    right = SeriesPrior.links
+    right = PriorByMode.links
 
     def wrong(self, k, modes):
         found = right(self, k, modes)
         return None if found is None else found._replace(between=0.0 * found.between)
 
-    monkeypatch.setattr(SeriesPrior, "links", wrong)
+    monkeypatch.setattr(PriorByMode, "links", wrong)
     assert np.abs(ranks_z("line", n=FEW)).max() > LIMIT

@@ -8,8 +8,9 @@ from helpers.problems import problem
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.gibbs.sites import RowNoise, of_row_noise
+from tensorcep.cp.gibbs.row_draw import of_row_noise
 from tensorcep.cp.model.memmap import by_row_of
+from tensorcep.likelihoods.parameters.base import RowPrecision
 
 
 @each("threads", [1, 2])
@@ -17,7 +18,7 @@ from tensorcep.cp.model.memmap import by_row_of
 def test_entries_are_weighed_by_the_precision_of_their_row(rng, mode, threads):
     p = problem(rng)[2]
     by_row, first = by_row_of(p, None, values=True), offsets(p.shape)
-    noise, executor = RowNoise(mode, rng.random(p.shape[mode]) + 0.1), ThreadExecutor(threads)
+    noise, executor = RowPrecision(mode, rng.random(p.shape[mode]) + 0.1), ThreadExecutor(threads)
     for k in range(3):
         (base, weight, target), precision = of_row_noise(k, noise, by_row, first, executor)
         if k == mode:

@@ -8,11 +8,11 @@ from helpers.problems import settings_of
 from helpers.samplers import COORDS, CP, SHAPE, draw_rows, latent, prior_of, z_of_means
 
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.gibbs import state
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.likelihoods.ordinal import ordinal
+from tensorcep.likelihoods.parameters import thresholds as parameter
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 
 # Of nine statistics 4.5 standard errors happen once in 15,000 runs.
@@ -50,9 +50,9 @@ def chained(n, rng):
         y = new_levels(rows, thresholds, rng)
         p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, 2, RECORD, prior, rows, None, sweep)
         state = method.init(p, options, threads)
-        state.chains.theta[:] = thresholds
+        state = state.with_theta(thresholds[None])
         state, _ = method.step(state, p, options, threads)
-        rows, thresholds = state.chains.factors[0].copy(), state.chains.theta[0].copy()
+        rows, thresholds = state.rows[0].copy(), state.theta[0].copy()
         found.append(statistics(rows, thresholds, y))
     return np.array(found)
 
@@ -70,11 +70,11 @@ def test_thresholds_pass_the_joint_test():
 
 @pytest.mark.slow
 def test_thresholds_drawn_where_entries_count_twice_fail_the_joint_test(monkeypatch):
-    original = state.draw_thresholds
+    original = parameter.draw_thresholds
 
     def wrong(levels, now, entries, rng, executor):
         return original(levels, now, entries._replace(used=2.0 * entries.used), rng, executor)
 
-    monkeypatch.setattr(state, "draw_thresholds", wrong)
+    monkeypatch.setattr(parameter, "draw_thresholds", wrong)
     z = geweke_z()
     assert np.abs(z).max() > LIMIT, z

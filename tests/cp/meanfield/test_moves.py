@@ -14,7 +14,7 @@ from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.meanfield import method
 from tensorcep.cp.meanfield.method import FARTHEST, before_move, hold_back
-from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.latent import latent_of_entries
 
 
 @each("seed", [0, 3])
@@ -38,11 +38,11 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     state.rows.mean[near] *= 1.5
     state.rows.mean[far] *= 1e6
     there = state.rows.mean[near].copy()
-    f = latent_at(p.entries, state.rows.mean, state.columns, executor)
-    state = state._replace(sites=state.sites._replace(f=f))
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
+    state = state.put(sites=state.own.sites._replace(f=f))
     assert hold_back(before, state, p, executor)
-    f = latent_at(p.entries, state.rows.mean, state.columns, executor)
-    state = state._replace(sites=state.sites._replace(f=f))
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
+    state = state.put(sites=state.own.sites._replace(f=f))
     assert not hold_back(before, state, p, executor)
     np.testing.assert_array_equal(state.rows.mean[near], there)
     assert np.abs(f - before.f).ravel()[:n].max() == pytest.approx(FARTHEST)
@@ -62,5 +62,5 @@ def test_variances_of_the_sweep_before_have_the_fixed_point_of_fresh_ones(likeli
     other = run(method.VMP, p, settings_of("vmp"), max_iter=1000, tol=1e-9)
     assert 0.0 < np.abs(other.state.f - fresh.state.f).max() < 1e-4
     np.testing.assert_allclose(other.state.rows.cov, fresh.state.rows.cov, atol=1e-4)
-    np.testing.assert_allclose(other.state.sites.square, fresh.state.sites.square, atol=1e-3)
+    np.testing.assert_allclose(other.state.own.sites.square, fresh.state.own.sites.square, atol=1e-3)
     assert np.abs(fresh.state.f).max() > 2.0

@@ -255,11 +255,11 @@ def test_vmp_bound_with_clamped_columns_never_falls_and_the_square_stays_exact(r
     run = vmp(p, 60)
     assert (np.diff(run.trace["lower_bound"]) > -1e-9).all()
     state, threads = run.state, ThreadExecutor(1)
-    exact = first_square(state, state.orders, p, threads)
+    exact = first_square(state, p, threads)
     for k in range(3):  # no update moves a fixed point by much, but each replaces its part of the square
         state = update_mode(k, state, 1.0, p, threads)
-    assert run.state.square == pytest.approx(exact, rel=1e-10)
-    assert state.square == pytest.approx(first_square(state, state.orders, p, threads), rel=1e-10)
+    assert run.state.own.square == pytest.approx(exact, rel=1e-10)
+    assert state.own.square == pytest.approx(first_square(state, p, threads), rel=1e-10)
 
 
 def test_vmp_with_clamped_columns_gives_the_same_bits_on_two_threads(rng):

@@ -14,7 +14,7 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import uniform_means
-from tensorcep.cp.stream.store import StoredStream, Stream, stored_stream, stream_of
+from tensorcep.cp.stream.reservoir import StoredStream, Stream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -32,7 +32,7 @@ def learned(state, coords, y, likelihood="probit", keep=1.0, time=0.0, **options
     record = get_likelihood(likelihood)
     batch = adf.batch_of(state, coords, y, record, keep=keep, time=time, seed=0)
     result = learn(get_method("cep", record), batch.problem, settings_of("cep", damping=0.3, **options), **HOW)
-    return adf.absorbed(state, batch, result.posterior), result
+    return adf.absorb(state, batch, result.posterior), result
 
 
 def random_batch(rng, shape=(6, 5, 4), n=12):
@@ -112,7 +112,7 @@ def test_adf_grown_rows_have_their_prior_and_old_rows_stay(rng):
     def prior_of(k, first, last):
         return np.full((last - first, 3), k + 1.0), np.arange(first, last)[:, None] + np.zeros(2)
 
-    grown = adf.grown(state, (6, 9, 40), prior_of)
+    grown = adf.with_rows(state, (6, 9, 40), prior_of)
     posterior = adf.posterior_of(grown, 1.0)
     assert posterior.shape == (6, 9, 40)
     np.testing.assert_array_equal(posterior.Lam[:11], before.Lam[:11])

@@ -16,8 +16,8 @@ from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.stream import cold_start, deviations, row_priors
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
+from tensorcep.cp.stream import cold_start, row_priors
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
 from tensorcep.cp.stream.learn import learn_arrival
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
@@ -40,7 +40,7 @@ class Toy:
     """A stream of one column that is known in both modes, the second one a series, along which rows deviate."""
 
     def __init__(self, monkeypatch, rng):
-        monkeypatch.setattr(row_priors, "law_after", lambda known, *_: known)
+        monkeypatch.setattr(row_priors.Chain, "after", lambda known, *_: known)
         self.rng, self.times, self.u = rng, np.array(FIRST), rng.standard_normal(5)
         of = clock(Series(), Mode("t", Labels(self.times), len(FIRST)))
         one = np.ones(1)
@@ -54,7 +54,7 @@ class Toy:
             for m, rows in ((3, row), (n, along))
         )
         none = [np.zeros(0) for _ in range(4)]
-        pairs = deviations.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
+        pairs = row_priors.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
         noise = GammaNoise(1e14, 1e14 / TAU)
         both = {"chains": (None, chain), "clocks": (None, of), "pairs": pairs}
         self.state = StreamState(1, (3, n), modes, noise, noise, 0.0, **both)
@@ -64,7 +64,7 @@ class Toy:
         """Entries of these rows and times, learned as one batch; times that are new are the next of LATER."""
         coords, old = np.array(coords), self.state.sizes
         y = self.rng.standard_normal(len(coords))
-        self.state = grown(
+        self.state = with_rows(
             self.state,
             coords.max(axis=0) + 1,
             lambda k, a, b: (np.full((b - a, 1), KNOWN), KNOWN * (self.u if k == 0 else np.ones(9))[a:b, None]),
@@ -77,9 +77,9 @@ class Toy:
         for again in (True, False):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = told_of_others(self.state, batch, posterior) if again else None
+            more = prior_by_other_rows(self.state, batch, posterior) if again else None
             batch = more or batch
-        self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
+        self.state = absorb(self.state, batch, posterior._replace(noise=self.state.noise))
         self.seen, self.y = np.concatenate([self.seen, coords]), np.append(self.y, y)
 
     def dense(self, row, times):
@@ -148,10 +148,10 @@ def test_law_of_deviations_is_learned_on_from_all_pairs(rng):
     rows, along = (part.ravel() for part in np.indices((n, m)))
     drawn = np.linalg.cholesky(kernel(times, times)) @ rng.standard_normal((m, n))
     told = np.full(n * m, 1e4), 1e4 * drawn.T.ravel()
-    pairs = deviations.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
+    pairs = row_priors.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
     known, own = pairs.chain, pairs.clock(of)
     for _ in range(5):
-        known = row_priors.law_after(known, own, np.ones(n * m, dtype=bool), pairs.told)
+        known = known.after(own, np.ones(n * m, dtype=bool), *pairs.told)
     assert known.precision[0] * known.length[0] == pytest.approx(PRECISION * LENGTH, rel=0.15)
     assert 0.7 < known.length[0] / LENGTH < 1.45  # lengths are those of a grid
     assert abs(known.mean[0]) < 1e-9

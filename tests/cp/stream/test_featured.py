@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,8 @@ from scipy import sparse
 
 import tensorcep as tc
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.stream.row_priors import some_rows
-from tensorcep.priors.laws import ModePrior
-from tensorcep.priors.normal_wishart import LearnedPrior
-from tensorcep.priors.regression import with_features
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.by_mode import PriorByMode
 
 N, M, KNOWN = 60, 25, 45
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-3}
@@ -85,13 +84,13 @@ def test_map_after_batches_is_that_of_all_rows_at_once(data, streamed, thin):
     seen, mean, cov = stored_moments(state)
     at = np.flatnonzero(seen)
     assert known.rows == len(at) > 25
-    some = some_rows(design, at)
+    some = design.at(at)
     np.testing.assert_allclose(known.gram, some.gram(), atol=1e-9)
     np.testing.assert_allclose(known.cross, some.transposed(mean[:, free] - known.centre), atol=1e-9)
     lines = np.zeros((0, 2)), np.zeros((0, 2))
     expected = model._result.expected
-    plain = LearnedPrior(*lines, expected.mean[:1], expected.scale[:1], free[None], expected.strength)
-    prior = with_features(plain, [design]).for_rows([np.isin(np.arange(len(design.described)), at)])
+    plain = PriorByMode(*lines, expected.mean[:1], expected.scale[:1], free[None], expected.strength)
+    prior = replace(plain, designs=[design]).for_rows([np.isin(np.arange(len(design.described)), at)])
     now = ModePrior(np.zeros((1, state.rank)), np.eye(state.rank)[None])
     modes = prior.expectation(now, prior.learn([mean], [cov]))
     np.testing.assert_allclose(known.mean, modes.mean[0, free], atol=1e-6)

@@ -10,7 +10,7 @@ from tensorcep.cp.methods import get_method
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
-from tensorcep.cp.stream.reservoir import Sample, empty_reservoir, revisit, revisited, slots_of_new
+from tensorcep.cp.stream.reservoir import Sample, after_revisit, empty_reservoir, revisit, slots_of_new
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -29,8 +29,8 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     how = {"keep": keep, "time": time, "seed": 5, "likelihood": record}
     made = revisit(state, reservoir, coords, y, capacity=capacity, **how)
     result = learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
-    posterior, reservoir = revisited(made, result.posterior, result.state.messages)
-    return adf.absorbed(state, made.batch, posterior), reservoir
+    posterior, reservoir = after_revisit(made, result.posterior, result.state.messages)
+    return adf.absorb(state, made.batch, posterior), reservoir
 
 
 @each("keep", [1.0, 0.8])

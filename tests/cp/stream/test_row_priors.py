@@ -12,7 +12,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.adf import StreamState, absorbed, batch_of, forecast, grown, learn, told_of_others
+from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.features import Mode
@@ -79,7 +79,7 @@ class Toy:
     def learn(self, rows, n=12, again=True):
         """Entries of these rows, learned as one batch; new rows are those beyond the ones so far, at LATER times."""
         old = self.state.sizes
-        self.state = grown(
+        self.state = with_rows(
             self.state, (max(*rows, -1) + 1, 4), lambda k, a, b: (np.zeros((b - a, 6)), np.zeros((b - a, 3)))
         )
         m = self.state.sizes[0] - old[0]
@@ -97,9 +97,9 @@ class Toy:
         for _ in range(2):
             run = {"callbacks": (), "max_iter": 20, "tol": 1e-14, "n_threads": 1, "verbose": False}
             posterior = learn(METHODS["cep"], batch.problem, settings_of("cep"), **run).posterior
-            more = told_of_others(self.state, batch, posterior) if again else None
+            more = prior_by_other_rows(self.state, batch, posterior) if again else None
             batch, again = more or batch, False
-        self.state = absorbed(self.state, batch, posterior._replace(noise=self.state.noise))
+        self.state = absorb(self.state, batch, posterior._replace(noise=self.state.noise))
 
     @property
     def moments(self):
@@ -113,7 +113,7 @@ class Toy:
 @each("name", CASES)
 def test_rows_after_batches_are_those_of_a_dense_process(monkeypatch, name, rng):
     """Of known other modes entries are Gaussian in the rows: however they come, all at once or in any order."""
-    monkeypatch.setattr(row_priors, "law_after", lambda known, *_: known)
+    monkeypatch.setattr(row_priors.Chain, "after", lambda known, *_: known)
     toy = Toy(CASES[name], rng)
     for rows in ([0, 1, 2, 3, 4], [6, 5], [7], [8, 9, 2], [11, 10, 12]):
         toy.learn(rows)
@@ -143,7 +143,7 @@ def test_law_is_learned_on_as_a_fit_learns_it(rng):
     known, of, n = toy.state.chains[0], toy.state.clocks[0], len(TIMES)
     sites, seen = toy.state.modes[0].sites(n), np.ones(n, dtype=bool)
     for _ in range(200):
-        before, known = known, row_priors.law_after(known, of, seen, sites)
+        before, known = known, known.after(of, seen, *sites)
     np.testing.assert_allclose(known.mean, before.mean, atol=1e-6)
     np.testing.assert_allclose(known.precision, before.precision, rtol=1e-6)
     np.testing.assert_array_equal(known.length, before.length)
@@ -161,12 +161,12 @@ def test_law_is_learned_on_as_a_fit_learns_it(rng):
 def test_new_rows_that_have_no_place_are_refused(how, times, sentence):
     of = clock(Series(**how), Mode("t", Labels(TIMES), len(TIMES)))
     with pytest.raises(ValueError, match=sentence):
-        row_priors.with_times(of, np.array(times), ["a", "b"], "Series of mode 't'")
+        of.with_times(np.array(times), ["a", "b"], "Series of mode 't'")
 
 
 def test_new_phases_of_a_season_are_added():
     of = clock(Series(period=5.0), Mode("t", Labels(TIMES), len(TIMES)))
-    more = row_priors.with_times(of, np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
+    more = of.with_times(np.array([13.0, 18.0]), [13, 18], "Series of mode 't'")
     assert set(more.phases) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert more.phase_of(np.array([3.0, 18.0])).tolist() == [4, 4]
 
