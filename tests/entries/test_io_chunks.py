@@ -44,7 +44,7 @@ def test_chunks_hold_extras_of_the_same_lines(tmp_path: Path, kind: str, lines: 
     assert [len(chunk.values) for chunk in chunks][:-1] == [lines] * ((N - 1) // lines)
     np.testing.assert_array_equal(np.concatenate([chunk.extras["hours"] for chunk in chunks]), FRAME["hours"])
     np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), FRAME["count"])
-    assert sum((chunk.keys[0].tolist() for chunk in chunks), []) == FRAME["user"].tolist()
+    assert np.concatenate([chunk.keys[0] for chunk in chunks]).tolist() == FRAME["user"].tolist()
     rest = list(read_chunks(path, schema, lines=lines, start=chunks[0].position))
     assert [chunk.position for chunk in rest] == [chunk.position for chunk in chunks[1:]]
 
@@ -66,7 +66,10 @@ def test_tensor_with_extras_merges_them_as_its_values(tmp_path: Path, kind: str)
     [
         ({"extras": ("hour",)}, "'hour'"),
         ({"extras": ("count",), "value": "count"}, "the column 'count' is a mode or the value already"),
-        ({"extras": ("user",)}, r"line 2 of '.*' has 'u0' in field 1, which is not a number \(column 'user'\); mend it"),
+        (
+            {"extras": ("user",)},
+            r"line 2 of '.*' has 'u0' in field 1, which is not a number \(column 'user'\); mend it",
+        ),
     ],
 )
 def test_extras_that_are_none_are_refused(tmp_path: Path, how: dict[str, Any], message: str) -> None:

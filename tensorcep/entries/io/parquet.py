@@ -1,4 +1,7 @@
-"""Entries from parquet files by `pyarrow.dataset`: whole, or some rows at a time."""
+"""Entries from parquet files, whole or some rows at a time.
+
+`pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` decodes the group.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +56,9 @@ class ParquetFile:
     def __init__(self, path: str) -> None:
         self._path = path
         with _explained(path):
-            from pyarrow.dataset import dataset
-
-            self._data = dataset(path, format="parquet")
-            self.names = list(_flat(self._data.schema.empty_table().to_pandas()).columns)
+            parquet = optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
+            self._data = parquet.ParquetFile(path)
+            self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
     def frames(self, columns: Sequence[Any] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield all columns, or some, of so many rows at a time, or of all.
@@ -66,16 +68,15 @@ class ParquetFile:
         ValueError
             If the file is damaged.
         """
-        stored = columns is not None and set(columns) <= set(self._data.schema.names)
+        stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
         chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
-        with _explained(self._path):
-            parts = iter([self._data]) if rows is None else self._data.to_batches(chosen, batch_size=rows)
+        parts = iter([self._data]) if rows is None else self._data.iter_batches(rows, columns=chosen)
         while True:
             with _explained(self._path):
                 part = next(parts, None)
                 if part is None:
                     return
-                part = part.to_table(chosen) if rows is None else part
+                part = part.read(chosen) if rows is None else part
                 frame = _flat(part.to_pandas(split_blocks=True))
             if len(frame) or rows is None:
                 yield frame
