@@ -29,7 +29,7 @@ from tensorcep.core import shared_memory
 from tensorcep.core.cluster import Cluster, ClusterError, LackingError, TaskReport
 from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.executor import ClusterExecutor
-from tensorcep.cp.workers.row_cache import HeldRows, Piece
+from tensorcep.cp.workers.row_cache import BroadcastRows, Piece
 from tensorcep.cp.workers.tasks import rows_alone
 from tensorcep.entries.dask import frame_of_dask
 
@@ -143,8 +143,8 @@ def test_tasks_that_lack_something_are_given_it(client: Any) -> None:
 
 def test_rows_that_workers_draw_do_not_go_there_again(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    value = HeldRows.value.fget
-    monkeypatch.setattr(HeldRows, "value", property(lambda rows: sent.append(rows) or value(rows)))
+    value = BroadcastRows.value.fget
+    monkeypatch.setattr(BroadcastRows, "value", property(lambda rows: sent.append(rows) or value(rows)))
     recorded(lambda: distributed.fit(of_workers(GIBBS), TENSOR, client=client, n_parts=2))
     assert len(sent) == 3 * 2  # the modes of two chains, before the first sweep
     sent.clear()
@@ -595,7 +595,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def taken() -> int:
-    return shared_memory.TAKEN[0]
+    return shared_memory.BYTES_READ[0]
 
 
 def left_of(method: str) -> tc.CPRegressor:
@@ -613,8 +613,8 @@ def test_rows_and_sums_left_in_memory_have_the_same_bits_and_go(
         warnings.simplefilter("ignore")
         here = left_of(method).fit(TENSOR)
         monkeypatch.setattr(shared_memory, "SMALLEST", 0)
-        given_up = list[shared_memory.Desk]()
-        monkeypatch.setattr(shared_memory.Desk, "give_up", given_up.append)
+        given_up = list[shared_memory.SharedFolder]()
+        monkeypatch.setattr(shared_memory.SharedFolder, "give_up", given_up.append)
         of_client, of_workers = taken(), sum(leaving.run(taken).values())
         there = distributed.fit(left_of(method), TENSOR, client=leaving, n_parts=2)
     for a, b in zip(here.factors_, there.factors_, strict=True):

@@ -84,7 +84,7 @@ class UnknownError(KeyError):
     """Something that was lost on workers is not known here, yet."""
 
 
-class Held:
+class Broadcast:
     """Something that tasks need: here, and, as a future, or a list of those of its pieces, on the workers.
 
     With a `make`, which gives the future, it is made there.
@@ -115,22 +115,22 @@ class TaskReport(NamedTuple):
     lacks: bool = False
 
 
-def held_by(calls: Sequence[Call]) -> Iterator[Held]:
+def broadcasts_in(calls: Sequence[Call]) -> Iterator[Broadcast]:
     """What these calls need of what is kept here."""
     for item in itertools.chain(*calls):
-        for held in item if isinstance(item, (list, tuple)) else (item,):
-            if isinstance(held, Held):
-                yield held
+        for broadcast in item if isinstance(item, (list, tuple)) else (item,):
+            if isinstance(broadcast, Broadcast):
+                yield broadcast
 
 
 def futures_of(item: Any) -> Any:
-    """What a task is given for an argument: futures for what is held."""
-    if isinstance(item, (list, tuple)) and any(isinstance(part, Held) for part in item):
+    """What a task is given for an argument: futures for what is kept here."""
+    if isinstance(item, (list, tuple)) and any(isinstance(part, Broadcast) for part in item):
         return [futures_of(part) for part in item]
-    return item.future if isinstance(item, Held) else item
+    return item.future if isinstance(item, Broadcast) else item
 
 
-def told_by(version: str, function: Callable[..., Any], *args: Any) -> TaskReport:
+def run_task(version: str, function: Callable[..., Any], *args: Any) -> TaskReport:
     """Do a task on a worker."""
     if version != __version__:
         raise ClusterError(f"a worker has tensorcep {__version__}, the client has {version}; install the same.")
@@ -144,7 +144,7 @@ def told_by(version: str, function: Callable[..., Any], *args: Any) -> TaskRepor
     return TaskReport(value, [(str(one.message), one.category) for one in caught], time.perf_counter() - begin)
 
 
-class Running:
+class TaskBatch:
     """Tasks that have been given to workers (`Cluster.begin`); `again`: some more than once."""
 
     def __init__(
@@ -221,9 +221,9 @@ class Running:
             self._futures.pop(i, None)
             if self._whole is not None:
                 self._calls[i] = self._whole(i)
-        for held in held_by([self._calls[i] for i in which]):
-            if held.make is None or not held.is_there:
-                held.future = None
+        for broadcast in broadcasts_in([self._calls[i] for i in which]):
+            if broadcast.make is None or not broadcast.is_there:
+                broadcast.future = None
 
 
 # Seconds without any progress after which a run of tasks is given up.
@@ -262,22 +262,22 @@ class Cluster:
         self._direct = True  # whether workers can be reached from here
         self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
 
-    def put(self, value: Any) -> Held:
+    def put(self, value: Any) -> Broadcast:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
-        return Held(value, self.new_name())
+        return Broadcast(value, self.new_name())
 
     def new_name(self) -> str:
         """A name that nothing else has."""
         return f"{self._run}-{next(self._numbers)}"
 
-    def made_at(self, kind: Callable[[], Any], worker: str | None) -> Held:
+    def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
 
         def make() -> Any:
             how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
             return self.client.submit(kind, key=f"made-{self.new_name()}", pure=False, **how)
 
-        return Held(None, self.new_name(), make)
+        return Broadcast(None, self.new_name(), make)
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
         """What the function gives for each of these arguments, in their order; as `begin`, and waited for."""
@@ -291,14 +291,14 @@ class Cluster:
         patient: bool = False,
         where: Sequence[str | None] = (),
         whole: Callable[[int], Call] | None = None,
-    ) -> Running:
-        """Have a pure function of a module done for each of these arguments, of which it gets those that are held.
+    ) -> TaskBatch:
+        """Have a pure function of a module done for each of these arguments, of which it gets broadcasts as values.
 
         A task is called `what`; of a `patient` run one that is being done may take any time. `where` is the worker of
         each, which does it as long as it is there; without it Dask chooses. `whole` gives the arguments of a call with
         all that it needs, where `calls` leave out what workers should have.
         """
-        return Running(self, function, list(calls), what, patient, list(where), whole)
+        return TaskBatch(self, function, list(calls), what, patient, list(where), whole)
 
     def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
         """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
@@ -337,14 +337,14 @@ class Cluster:
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send all that is not on workers at once: sending one array takes as long as a small task."""
-        missing = {id(held): held for held in held_by(calls) if not held.is_there}
-        for held in missing.values():
-            if held.make is not None:
-                held.future = held.make()
-        sent = [held for held in missing.values() if held.make is None]
+        missing = {id(broadcast): broadcast for broadcast in broadcasts_in(calls) if not broadcast.is_there}
+        for broadcast in missing.values():
+            if broadcast.make is not None:
+                broadcast.future = broadcast.make()
+        sent = [broadcast for broadcast in missing.values() if broadcast.make is None]
         if sent:
-            for held, future in zip(sent, self._scattered([held.value for held in sent]), strict=True):
-                held.future = future
+            for broadcast, future in zip(sent, self._scattered([broadcast.value for broadcast in sent]), strict=True):
+                broadcast.future = future
 
     def _scattered(self, values: list[Any]) -> Any:
         """These values on workers, straight from here; by the scheduler, which is another way to go, if need be."""
@@ -362,7 +362,7 @@ class Cluster:
         how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
         if worker is not None:
             how |= {"workers": [worker], "allow_other_workers": True}
-        return self.client.submit(told_by, __version__, function, *sent, **how)
+        return self.client.submit(run_task, __version__, function, *sent, **how)
 
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
 import os
 import reprlib
@@ -204,8 +205,8 @@ class Executor(Protocol):
     ) -> None:
         """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
 
-        Arguments of passes that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments of
-        each call: work space that no two calls may share.
+        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last
+        arguments of each call: work space that no two calls may share.
         """
 
     def settle(self) -> None:
@@ -240,7 +241,7 @@ class ThreadExecutor:
         """As `Executor.run`, on up to n contiguous ranges."""
         kernel: Kernel = work  # type: ignore[assignment]
         if isinstance(work, Pass):
-            kernel, record = work.kernel, tuple(one.made(self) if hasattr(one, "made") else one for one in record)
+            kernel, record = work.kernel, _made(work, record, self)
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._team is None or parts <= 1:
@@ -264,6 +265,24 @@ class ThreadExecutor:
         """End the threads."""
         if self._team is not None:
             self._team.close()
+
+
+@functools.cache
+def parameters_of(kernel: Kernel) -> tuple[str, ...]:
+    """The names of the arguments of a kernel, but for the range of its work."""
+    code = getattr(kernel, "py_func", kernel).__code__
+    found: tuple[str, ...] = code.co_varnames[2 : code.co_argcount]
+    return found
+
+
+def _made(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
+    """The arguments of a pass, of which rows that it reads may have to be made."""
+    for name in work.reads:
+        if "." not in name:
+            place = parameters_of(work.kernel).index(name)
+            if hasattr(record[place], "made"):
+                record = (*record[:place], record[place].made(executor), *record[place + 1 :])
+    return record
 
 
 # For work that nobody gave threads to.

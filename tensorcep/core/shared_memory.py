@@ -26,7 +26,7 @@ MEMORY = "/dev/shm"
 SMALLEST = 1 << 16
 
 
-class Left(NamedTuple):
+class SharedArray(NamedTuple):
     """An array of float64 in a file: after `begin` bytes; `writer` is the process that wrote it."""
 
     path: str
@@ -41,10 +41,10 @@ class Left(NamedTuple):
 
 
 # An array, or where it is.
-Given = np.ndarray | Left
+Payload = np.ndarray | SharedArray
 
 # Bytes that this process has taken of what others left.
-TAKEN = [0]
+BYTES_READ = [0]
 
 
 class Sheet:
@@ -78,7 +78,7 @@ class Sheet:
         if self._arrays is not None:
             self._arrays[n][first : first + len(rows)] = rows
 
-    def done(self) -> list[Given]:
+    def done(self) -> list[Payload]:
         """The arrays, all of whose rows have been put, or where they are."""
         if self._arrays is not None:
             return list(self._arrays)
@@ -88,7 +88,7 @@ class Sheet:
             self._temporary, str(self._path)
         )  # nobody sees a part of it, and who writes it again writes the same
         places = zip(self._begin, self._shapes, strict=False)
-        return [Left(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
+        return [SharedArray(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
 
     def drop(self) -> None:
         """Forget the arrays, unless they are done."""
@@ -105,7 +105,7 @@ class Sheet:
         self.drop()
 
 
-def leave(path: str | None, arrays: Sequence[np.ndarray]) -> list[Given]:
+def share(path: str | None, arrays: Sequence[np.ndarray]) -> list[Payload]:
     """Leave arrays of float64 in a file, one after the other; without a path, or room, they are given as they are."""
     if path is None or any(array.dtype != np.float64 for array in arrays):
         return list(arrays)
@@ -113,20 +113,20 @@ def leave(path: str | None, arrays: Sequence[np.ndarray]) -> list[Given]:
     for n, array in enumerate(arrays):
         sheet.put(n, 0, np.ascontiguousarray(array))
     left = sheet.done()
-    return left if isinstance(left[0], Left) else list(arrays)
+    return left if isinstance(left[0], SharedArray) else list(arrays)
 
 
-def rows_of(given: Given, first: int, last: int) -> Given:
+def rows_of(given: Payload, first: int, last: int) -> Payload:
     """Some rows of an array, or where they are."""
-    if not isinstance(given, Left):
+    if not isinstance(given, SharedArray):
         return given[first:last]
     width = math.prod(given.shape[1:])
     return given._replace(begin=given.begin + 8 * first * width, shape=(last - first, *given.shape[1:]))
 
 
-def put(given: Given, out: np.ndarray) -> None:
+def put(given: Payload, out: np.ndarray) -> None:
     """Put an array in place; a FileNotFoundError if its file is gone, or another machine has it."""
-    if not isinstance(given, Left):
+    if not isinstance(given, SharedArray):
         out[...] = given
         return
     direct = out.flags.c_contiguous and out.dtype == np.float64 and out.shape == given.shape
@@ -143,12 +143,12 @@ def put(given: Given, out: np.ndarray) -> None:
     except FileNotFoundError:
         raise FileNotFoundError(f"what a worker left at '{given.path}' is gone; run the same call again.") from None
     if given.writer != os.getpid():
-        TAKEN[0] += given.nbytes
+        BYTES_READ[0] += given.nbytes
     if not direct:
         out[...] = found
 
 
-class Desk:
+class SharedFolder:
     """A folder in the memory of this machine, as long as all workers of a client see it."""
 
     def __init__(self, client: Any):

@@ -104,8 +104,8 @@ GIBBS = (
     Mutant(
         "gibbs-burn-in-kept",
         "tensorcep/cp/gibbs/chains.py",
-        "since = chains.sweeps - options.burn_in",
-        "since = chains.sweeps - options.burn_in + 1",
+        "since = state.sweeps - options.burn_in",
+        "since = state.sweeps - options.burn_in + 1",
         "The last sweep of the burn-in is kept as a draw.",
         "tests/cp/gibbs/test_samplers.py",
         "keep",

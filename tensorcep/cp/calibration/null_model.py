@@ -146,8 +146,7 @@ LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 def is_shrunk(likelihood: Likelihood) -> bool:
     """Whether predictions can be shrunk: of labels, levels and values, and of counts without structural zeros."""
-    real = likelihood.parameter is not None and likelihood.parameter.is_precision
-    return real or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
+    return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
 
 
 def is_of_rates(likelihood: Likelihood) -> bool:

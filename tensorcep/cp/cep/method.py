@@ -12,7 +12,6 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numba
 import numpy as np
@@ -81,7 +80,9 @@ def _side_of(problem: Problem) -> float:
 
 
 def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
-    gaussian = problem.noise_prior is not None
+    gaussian, slots = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1))
+    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
+    clamped = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
     return Rule(
         step=1.0,
         power=1.0,
@@ -91,35 +92,13 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else first_order_address(),
-        second=second_order_address() if options.order == 2 else 0,
-        clamped=clamped_address(columns) if columns.z.size else 0,
+        first=0 if gaussian else address_of(likelihood_message, message),
+        second=address_of(second_order_message, message) if options.order == 2 else 0,
+        clamped=address_of(products_with_clamped, clamped) if columns.z.size else 0,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=np.zeros(0),
     )
-
-
-def first_order_address() -> Any:
-    """The address of `likelihood_message`."""
-    numbers = (NUMBER,) * 4
-    return address_of(likelihood_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
-
-
-def second_order_address() -> Any:
-    """The address of `second_order_message`."""
-    numbers = (NUMBER,) * 4
-    return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
-
-
-def clamped_address(columns: ProductSlots) -> Any:
-    """The address of `products_with_clamped`."""
-    flags = (FLAG, FLAG, NUMBER, NUMBER)
-    return address_of(products_with_clamped, types.void(NUMBER, numba.typeof(columns), *flags, WORK, _slots()))
-
-
-def _slots() -> Any:
-    return numba.typeof(cep_slots(2, 1))
 
 
 def _first_pace(problem: Problem, options: passing.CEP) -> Pace:

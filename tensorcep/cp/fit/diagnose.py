@@ -211,7 +211,7 @@ def _scores(
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
-    real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
+    real = likelihood.learns_precision and not likelihood.censored
     if told is not None and real and problem.uneven is None:
         found |= _explained(told, y, law.f)
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):

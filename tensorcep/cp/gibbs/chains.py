@@ -48,12 +48,9 @@ from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Parameter, RowPrecision
 from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
-from tensorcep.priors.gmrf import Field, draw_gaps
-from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import draw_at, in_columns, laws_of, lines_of_modes, n_lines
+from tensorcep.priors.coupled import fill_gaps
+from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
-# Numbers of rows of a graph that gaps are filled of at a time.
-NUMBERS_AT_A_TIME = 20_000_000
 NO_PLACES = np.zeros(0, dtype=np.int64)
 NO_ENTRIES = EntriesByRow(
     start=np.zeros(1, dtype=np.int64),
@@ -210,14 +207,6 @@ class GibbsState(NamedTuple):
     def left_out(self) -> np.ndarray:
         """Places of the entries that are left out at present."""
         return NO_PLACES if self.held is None or self.sweeps >= self.setup.burn_in else self.held.place
-
-    def with_theta(self, theta: np.ndarray) -> GibbsState:
-        """The state of as many chains whose parameters have these numbers (C, m)."""
-        every = []
-        for draws, line in zip(self.parameters, theta, strict=False):
-            parts = np.split(line, np.cumsum([len(own.theta) for own in draws])[:-1])
-            every.append(tuple(own._replace(theta=part) for own, part in zip(draws, parts, strict=True)))
-        return self._replace(parameters=tuple(every))
 
     def put(self, **changes: Any) -> GibbsState:
         """The state with some changed of what samplers alone have."""
@@ -511,7 +500,8 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
         state = _with_current(state, problem, "float64")
     kept, parameters = state.own.kept, state.setup.parameters
     if kept.drifts:
-        fill_gaps(state.setup.small, kept.rows, kept.drifts, state.hyper[0].seen)
+        small = state.setup.small
+        fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
     which, D = taken(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []
@@ -541,44 +531,3 @@ def taken(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]
     C, D = len(state.rows), len(state.own.kept.rows)
     sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)
     return [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
-
-
-def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
-    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
-    first, at = offsets(small.shape), 0
-    for k, clock in enumerate(small.prior.clocks):
-        if clock is None:
-            continue
-        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
-        at = lines.stop
-        if isinstance(clock, Net):
-            _fill_graph(small, k, kept, [of_draw[:, lines] for of_draw in drifts])
-            continue
-        if own.all() or not own.any():
-            continue
-        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
-        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
-        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
-        noise = generator(small.seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
-        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
-            own_rows[:, gaps] = found[a:b]
-
-
-def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: list[np.ndarray]) -> None:
-    """The same for mode k, a graph; some draws at a time."""
-    of: Field | None = small.prior.axis(k)
-    if of is None or not len(of.gaps.row):
-        return
-    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, RandomStream.GAPS, k)
-    C, n, R = len(kept[0]), of.clock.n, kept[0].shape[2]
-    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
-    for first in range(0, len(kept), some):
-        part = kept[first : first + some]
-        laws = laws_of(np.concatenate(lines[first : first + some]))
-        rows = np.concatenate([kept_draw[:, own] for kept_draw in part]).astype(np.float64)
-        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
-        draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for i, kept_draw in enumerate(part):
-            kept_draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]

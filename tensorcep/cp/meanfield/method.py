@@ -68,8 +68,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import EntryStats, PrecisionStats
-from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
+from tensorcep.likelihoods.parameters.base import EntryStats, ExpectedSquares, PrecisionStats
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -102,7 +101,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
     sums = MeanFieldSums(
         setup,
-        sites=as_observed(problem, setup.augmentation),
+        sites=as_observed(problem, setup.augmentation, setup.parameters),
         numbers=np.ones((n_rows, P + Q + 1 if C else P)),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),

@@ -21,7 +21,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Parameter
+from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
 
 
 class ExpectedSites(NamedTuple):
@@ -52,7 +52,7 @@ class ExpectedSites(NamedTuple):
         return ("f", "square", "spread", "constant", "present")
 
 
-def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
+def as_observed(problem: Problem, augmentation: Augmentation, parameters: Sequence[Parameter[Any]]) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
@@ -63,7 +63,8 @@ def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
     spread, constant = unset(problem.entries), unset(problem.entries)
     spread[:], constant[:] = 0.0, 0.0
     sites = ExpectedSites(none, none, copied(weight), copied(y), spread, constant)
-    return sites if problem.likelihood.zeros is None else sites._replace(present=copied(weight))
+    some_present = any(one.stage == DrawStage.PRESENCE for one in parameters)
+    return sites._replace(present=copied(weight)) if some_present else sites
 
 
 def update_sites(

@@ -12,7 +12,14 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, add_sums
-from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
+from tensorcep.cp.messages.sites import (
+    MAX_VARIANCE_RATIO,
+    MessageState,
+    Pace,
+    move_to_rows,
+    unsend,
+    with_noise_messages,
+)
 from tensorcep.cp.model.columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
@@ -276,7 +283,7 @@ def _updated(
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()
-    laws = told_of_noise(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
+    laws = with_noise_messages(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
     return state._replace(parameters=laws)
 
 

@@ -333,13 +333,13 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=told_of_noise(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
+        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
         own=exchange,
         sweeps=0,
     )
 
 
-def told_of_noise(
+def with_noise_messages(
     parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
 ) -> tuple[Any, ...]:
     """The laws after messages to the noise of these sums, or a share `step` of the way there."""
@@ -351,9 +351,11 @@ def told_of_noise(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
-    return latent_of_entries(problem.entries, mean, executor)
+    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
+
+
+def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
+    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
@@ -363,9 +365,7 @@ def resume(state: MessageState, problem: Problem, executor: Executor) -> Message
 
 def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
     """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
-    mean = state.rows.mean
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
+    mean = _of_all_columns(state.rows.mean, problem)
     return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Call, Cluster, Held, Running
-from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor
+from tensorcep.core.cluster import Broadcast, Call, Cluster, TaskBatch
+from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
-from tensorcep.core.shared_memory import Left, put
+from tensorcep.core.shared_memory import SharedArray, put
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, cuts_of, shared, write_part
-from tensorcep.cp.workers.row_cache import HeldRows, Reading, RowCache, RowFiles, digests_of
+from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
 from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import (
     Blank,
@@ -48,8 +48,8 @@ NOTHING = np.zeros(0)
 class Pending(NamedTuple):
     """Rows of a mode, from the packed row `offset` on, that have not come back to the arrays that they go to."""
 
-    running: Running
-    rows: list[HeldRows]
+    running: TaskBatch
+    rows: list[BroadcastRows]
     arrays: dict[str, np.ndarray]
     offset: int
 
@@ -64,9 +64,9 @@ class ClusterExecutor:
         self._cache, self._local = RowCache(cluster), ThreadExecutor(n_threads)
         self._ranges: dict[tuple[int, int, bool], tuple[Any, list[Range]]] = {}
         self._chunks: tuple[Any, list[Chunk]] | None = None
-        self._blocks: dict[tuple[str, int], Held] = {}
-        self._entries: dict[tuple[str, int], tuple[np.ndarray, Held]] = {}
-        self._memory: tuple[str, Held] | None = None
+        self._blocks: dict[tuple[str, int], Broadcast] = {}
+        self._entries: dict[tuple[str, int], tuple[np.ndarray, Broadcast]] = {}
+        self._memory: tuple[str, Broadcast] | None = None
         self._told: dict[tuple[Kernel, int, int], tuple[Any, np.ndarray]] = {}
         self.updates_rows = False
         self._thread, self._lock = threading.local(), threading.Lock()
@@ -110,7 +110,7 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
-        named = _named(work, record) if isinstance(work, Pass) else {}
+        named = dict(zip(parameters_of(work.kernel), record, strict=False)) if isinstance(work, Pass) else {}
         there = self.updates_rows and isinstance(work, Pass) and is_shared(work.kernel)
         if not (isinstance(work, Pass) and work.later and there):
             self.settle()
@@ -167,7 +167,7 @@ class ClusterExecutor:
         numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
         tasks = _work_of(work, named, scratch, {name for one in changed for name in one.of})
         files = RowFiles(self._cache.desk)
-        held = [self._cache.coming(source, mode, files) for source in changed]
+        made = [self._cache.coming(source, mode, files) for source in changed]
 
         def call(i: int, *given: Any) -> Call:
             paths = (files.new_path(), self._cache.desk.new_path())
@@ -177,10 +177,10 @@ class ClusterExecutor:
         futures = running.futures
         if self._cache.desk.folder is None and _size(tasks.told) >= _size(tasks.made):
             futures = self._cluster.after(rows_alone, futures) or None
-        for one in held:
+        for one in made:
             self._cache.follow(one, mode, futures)
         arrays = {name: value_of(named, name) for name in written}
-        pending = Pending(running, held, arrays, named["offset"])
+        pending = Pending(running, made, arrays, named["offset"])
         if work.later:
             waiting.append(pending)
             return
@@ -193,26 +193,26 @@ class ClusterExecutor:
 
     def _finish(self, pending: Pending) -> None:
         """Put rows in place."""
-        running, held, arrays, offset = pending
+        running, made, arrays, offset = pending
         for piece in self._cache.end_tasks(running):
             for name, given in (piece.arrays | piece.told).items():
                 put(given, arrays[name][offset + piece.first : offset + piece.first + piece.n])
                 self._cluster.received += given.nbytes
-            self._cache.discard(sorted({one.path for one in piece.told.values() if isinstance(one, Left)}))
-        for one in held:
+            self._cache.discard(sorted({one.path for one in piece.told.values() if isinstance(one, SharedArray)}))
+        for one in made:
             one.know()
             if running.again:  # what follows was given what was lost
                 one.future = None
 
-    def _line(self, what: str, mode: int, array: np.ndarray) -> np.ndarray | Held:
+    def _line(self, what: str, mode: int, array: np.ndarray) -> np.ndarray | Broadcast:
         """A line for each row of a mode as workers have them, sent again where they have changed; or one, as it is."""
         if len(array) == 1:
             return array
-        held = self._blocks.get((what, mode))
-        if held is None or not np.array_equal(held.value, array):
-            held = self._blocks[what, mode] = self._cluster.put(array.copy())
+        broadcast = self._blocks.get((what, mode))
+        if broadcast is None or not np.array_equal(broadcast.value, array):
+            broadcast = self._blocks[what, mode] = self._cluster.put(array.copy())
             self._cluster.sent += array.nbytes
-        return held
+        return broadcast
 
     def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
         """The ranges of a mode, whose entries are written when they are first needed."""
@@ -223,7 +223,7 @@ class ClusterExecutor:
                 self._ranges[key] = (others, ranges)
             return self._ranges[key][1]
 
-    def _numbers(self, one: Range, own: slice, work: Pass, named: dict[str, Any]) -> Held | None:
+    def _numbers(self, one: Range, own: slice, work: Pass, named: dict[str, Any]) -> Broadcast | None:
         """Numbers of the entries of a range that differ from those of the pass before."""
         if not work.changing:
             return None
@@ -265,7 +265,7 @@ class ClusterExecutor:
                 np.copyto(named[name][slice(*one)], array, where=where)
                 self._cluster.received += array.nbytes
 
-    def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Held | float:
+    def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Broadcast | float:
         """The range of an array as tasks take it; that of one that stays the same is sent once."""
         key, known = (name, where[0]), self._entries.get((name, where[0]))
         if stays and known is not None and known[0] is array:
@@ -274,10 +274,10 @@ class ClusterExecutor:
         if isinstance(part, float):
             return part
         self._cluster.sent += part.nbytes
-        held = self._cluster.put(part)
+        broadcast = self._cluster.put(part)
         if stays:
-            self._entries[key] = (array, held)
-        return held
+            self._entries[key] = (array, broadcast)
+        return broadcast
 
     # passes over chunks of entries
 
@@ -389,12 +389,6 @@ def is_shared(kernel: Any) -> bool:
     """Whether workers find a kernel by its name."""
     module, name = str(getattr(kernel, "__module__", "")), str(getattr(kernel, "__name__", ""))
     return module.startswith("tensorcep.") and getattr(importlib.import_module(module), name, None) is kernel
-
-
-def _named(work: Pass, record: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a pass by their names."""
-    code = getattr(work.kernel, "py_func", work.kernel).__code__
-    return dict(zip(code.co_varnames[2 : code.co_argcount], record, strict=False))
 
 
 def _source(name: str, named: dict[str, Any]) -> RowSource:

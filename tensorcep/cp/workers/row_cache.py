@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Call, Cluster, Held, LackingError, Running, TaskReport, UnknownError
-from tensorcep.core.shared_memory import Desk, Given, Left, leave, put, remove, remove_after, rows_of
+from tensorcep.core.cluster import Broadcast, Call, Cluster, LackingError, TaskBatch, TaskReport, UnknownError
+from tensorcep.core.shared_memory import Payload, SharedArray, SharedFolder, put, remove, remove_after, rows_of, share
 from tensorcep.cp.model.rows import RowSource
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -61,8 +61,8 @@ class Piece(NamedTuple):
     """
 
     first: int
-    arrays: dict[str, Given]
-    told: dict[str, Given]
+    arrays: dict[str, Payload]
+    told: dict[str, Payload]
 
     @property
     def n(self) -> int:
@@ -197,7 +197,7 @@ class Store:
 class RowFiles:
     """Files that rows of some kinds are in; they go when all of these are let go of, or forgotten."""
 
-    def __init__(self, desk: Desk):
+    def __init__(self, desk: SharedFolder):
         self._desk, self._paths, self.needed = desk, list[str](), set[str]()
         weakref.finalize(self, remove, self._paths)
 
@@ -217,7 +217,7 @@ class RowFiles:
         return gone
 
 
-class HeldRows(Held):
+class BroadcastRows(Broadcast):
     """The rows of a mode: here, or, without `digests`, not yet."""
 
     def __init__(self, source: RowSource, rows: slice, cluster: Cluster, files: RowFiles):
@@ -237,12 +237,12 @@ class HeldRows(Held):
 
     @property
     def value(self) -> list[Piece]:
-        """As `Held.value`."""
+        """As `Broadcast.value`."""
         if not self.digests:
             raise UnknownError(self.name)
         rows = self.source.here[self.rows]
-        (given,) = leave(self.files.new_path(), (rows,))
-        self._cluster.sent += 0 if isinstance(given, Left) else rows.nbytes
+        (given,) = share(self.files.new_path(), (rows,))
+        self._cluster.sent += 0 if isinstance(given, SharedArray) else rows.nbytes
         return [Piece(0, {"": given}, {})]
 
     def let_go(self) -> list[str]:
@@ -260,14 +260,14 @@ class Reading(NamedTuple):
     """What tasks read of rows, and the rows."""
 
     sources: tuple[Source, ...]
-    rows: dict[tuple[str, int], HeldRows]
+    rows: dict[tuple[str, int], BroadcastRows]
 
 
 class RowCache:
     """The rows that the workers of a cluster have, by their kind."""
 
     def __init__(self, cluster: Cluster):
-        self._cluster, self._first, self.desk = cluster, tuple[int, ...](), Desk(cluster.client)
+        self._cluster, self._first, self.desk = cluster, tuple[int, ...](), SharedFolder(cluster.client)
         self.close()
 
     def begin(self, first: np.ndarray) -> None:
@@ -287,10 +287,10 @@ class RowCache:
 
     def close(self) -> None:
         """Let workers forget the rows."""
-        self._rows: dict[str, list[HeldRows]] = {}
+        self._rows: dict[str, list[BroadcastRows]] = {}
         self._has: dict[str, dict[tuple[str, int], str]] = {}
-        self._stores: dict[str | None, Held] = {}
-        self._begun, self._gone = set[Running](), list[str]()
+        self._stores: dict[str | None, Broadcast] = {}
+        self._begun, self._gone = set[TaskBatch](), list[str]()
         self.desk.close()
 
     def look(self, sources: Iterable[RowSource], but: int | None = None) -> None:
@@ -304,13 +304,13 @@ class RowCache:
                 if k < len(known) and known[k].is_of(source, rows):
                     known[k].source = source
                     continue
-                held = HeldRows(source, rows, self._cluster, RowFiles(self.desk))
-                held.know()
-                known[k:] = [held, *known[k + 1 :]]
+                made = BroadcastRows(source, rows, self._cluster, RowFiles(self.desk))
+                made.know()
+                known[k:] = [made, *known[k + 1 :]]
 
     def reading(self, wanted: Iterable[tuple[str, RowSource, Sequence[int]]]) -> Reading:
         """What tasks read of the rows of some modes, as they were when they were looked at: for an argument, if any."""
-        sources, rows = [], dict[tuple[str, int], HeldRows]()
+        sources, rows = [], dict[tuple[str, int], BroadcastRows]()
         for what, source, modes in wanted:
             known, orders = self._rows[source.kind], None
             if what and source.order is not None:
@@ -322,23 +322,23 @@ class RowCache:
             rows |= {(source.kind, k): known[k] for k in modes}
         return Reading(tuple(sources), rows)
 
-    def coming(self, source: RowSource, mode: int, files: RowFiles) -> HeldRows:
+    def coming(self, source: RowSource, mode: int, files: RowFiles) -> BroadcastRows:
         """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
-        return HeldRows(source, self.rows_of(mode), self._cluster, files)
+        return BroadcastRows(source, self.rows_of(mode), self._cluster, files)
 
-    def follow(self, held: HeldRows, mode: int, futures: list[Any] | None) -> None:
+    def follow(self, made: BroadcastRows, mode: int, futures: list[Any] | None) -> None:
         """From now on the rows of a mode are those that these tasks make."""
-        held.future, self._rows[held.source.kind][mode] = futures, held
+        made.future, self._rows[made.source.kind][mode] = futures, made
 
     def begin_tasks(
         self,
         function: Callable[..., Any],
         reading: Reading,
         n: int,
-        call: Callable[[int, RowInputs, list[Held], Held], Call],
+        call: Callable[[int, RowInputs, list[Broadcast], Broadcast], Call],
         what: str,
         at: int | None = None,
-    ) -> Running:
+    ) -> TaskBatch:
         """Begin n tasks that read these rows; `call` makes the arguments of one from what it is given of them."""
         where, (gone, self._gone) = self._cluster.turns(n, at), (self._gone, [])
 
@@ -355,7 +355,7 @@ class RowCache:
                 self._has.setdefault(worker, {}).update(names)
         return running
 
-    def end_tasks(self, running: Running) -> list[Any]:
+    def end_tasks(self, running: TaskBatch) -> list[Any]:
         """What they give."""
         told = running.finish()
         if running.again:
@@ -370,7 +370,7 @@ class RowCache:
         """As `begin_tasks`, and waited for."""
         return self.end_tasks(self.begin_tasks(*tasks))
 
-    def _given(self, reading: Reading, worker: str | None, whole: bool) -> tuple[RowInputs, list[Held], Held]:
+    def _given(self, reading: Reading, worker: str | None, whole: bool) -> tuple[RowInputs, list[Broadcast], Broadcast]:
         """What the tasks of a worker are given: which rows, these, and what it keeps them in.
 
         That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.

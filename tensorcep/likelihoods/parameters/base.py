@@ -161,6 +161,13 @@ class EntryStats(NamedTuple):
     power: np.ndarray = NONE
 
 
+class ExpectedSquares(NamedTuple):
+    """What each entry counts, and its expected squared residual, (n_blocks, LANES) each."""
+
+    power: np.ndarray
+    squares: np.ndarray
+
+
 class PrecisionStats(NamedTuple):
     """How much all entries count for a precision, and the sum of weighted squares that are expected."""
 

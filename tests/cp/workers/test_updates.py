@@ -11,7 +11,7 @@ import pytest
 from helpers.cases import each
 from helpers.problems import problem, settings_of
 
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import put
 from tensorcep.cp.meanfield import row_update as updating
@@ -65,7 +65,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     update_parts(0, len(cuts) - 1, cuts, 0, by_row, *given, divergence, np.empty(P))
     work = ROW_UPDATES.of_mode(0, ("weight", "target"), True)
     record = (cuts, 0, by_row, *given, divergence)
-    named = executor._named(work, record)
+    named = dict(zip(parameters_of(work.kernel), record, strict=False))
     task = executor._work_of(work, named, partial(room_for_products, P), {"mean", "cov"})
 
     ranges = executor.ranges_of_mode(tmp_path, slice(0, 90), 3, work.entries, named)
