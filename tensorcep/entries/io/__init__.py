@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from tensorcep.entries.batch import Batch, Chunk, Position
-from tensorcep.entries.io.chunks import Files, are_files, files_of, read_batches, read_chunks, read_columns
-from tensorcep.entries.io.files import (
-    columns_of,
-    escaped,
-    read_entries,
-    read_table,
-    read_tables,
-    read_tensor,
-    separator_of,
-    text_file,
-    value_name_of,
-    write_tensor,
-)
-from tensorcep.entries.io.lines import STDIN, comma_hint, number_in, open_lines, rows
-from tensorcep.entries.io.schema import FORMATS, LAST, MISSING, Schema, chosen_columns, format_of
-
-__all__ = [
-    "FORMATS",
-    "LAST",
-    "MISSING",
-    "STDIN",
-    "Batch",
-    "Chunk",
-    "Files",
-    "Position",
-    "Schema",
-    "are_files",
-    "chosen_columns",
-    "columns_of",
-    "comma_hint",
-    "escaped",
-    "files_of",
-    "format_of",
-    "number_in",
-    "open_lines",
-    "read_batches",
-    "read_chunks",
-    "read_columns",
-    "read_entries",
-    "read_table",
-    "read_tables",
-    "read_tensor",
-    "rows",
-    "separator_of",
-    "text_file",
-    "value_name_of",
-    "write_tensor",
-]
+from tensorcep.entries.batch import Batch as Batch
+from tensorcep.entries.batch import Chunk as Chunk
+from tensorcep.entries.batch import Position as Position
+from tensorcep.entries.io.chunks import Files as Files
+from tensorcep.entries.io.chunks import are_files as are_files
+from tensorcep.entries.io.chunks import files_of as files_of
+from tensorcep.entries.io.chunks import read_batches as read_batches
+from tensorcep.entries.io.chunks import read_chunks as read_chunks
+from tensorcep.entries.io.chunks import read_columns as read_columns
+from tensorcep.entries.io.files import columns_of as columns_of
+from tensorcep.entries.io.files import escaped as escaped
+from tensorcep.entries.io.files import read_entries as read_entries
+from tensorcep.entries.io.files import read_table as read_table
+from tensorcep.entries.io.files import read_tables as read_tables
+from tensorcep.entries.io.files import read_tensor as read_tensor
+from tensorcep.entries.io.files import separator_of as separator_of
+from tensorcep.entries.io.files import text_file as text_file
+from tensorcep.entries.io.files import value_name_of as value_name_of
+from tensorcep.entries.io.files import write_tensor as write_tensor
+from tensorcep.entries.io.lines import STDIN as STDIN
+from tensorcep.entries.io.lines import comma_hint as comma_hint
+from tensorcep.entries.io.lines import number_in as number_in
+from tensorcep.entries.io.lines import open_lines as open_lines
+from tensorcep.entries.io.lines import rows as rows
+from tensorcep.entries.io.schema import FORMATS as FORMATS
+from tensorcep.entries.io.schema import LAST as LAST
+from tensorcep.entries.io.schema import MISSING as MISSING
+from tensorcep.entries.io.schema import Schema as Schema
+from tensorcep.entries.io.schema import chosen_columns as chosen_columns
+from tensorcep.entries.io.schema import format_of as format_of
