@@ -19,8 +19,8 @@ from tensorcep.core.executor import ThreadExecutor, one_blas_thread
 from tensorcep.core.fitted import Part
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.matrices import as_matrix
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_matrix
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
