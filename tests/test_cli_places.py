@@ -99,7 +99,7 @@ def test_cli_predict_names_a_line_that_cannot_be_read(
     monkeypatch.setattr(query_cells, "WHOLE", 0)
     (tmp_path / "bad.csv").write_text("user,item,hour\nu1,1,2\nu1,1,2,3,4\n")
     assert cli("predict", folder / "all.npz", tmp_path / "bad.csv", "-o", tmp_path / "o.csv") == 1
-    assert "cannot be read" in capsys.readouterr().err
+    assert "line 3 of" in capsys.readouterr().err
     assert not (tmp_path / "o.csv").exists()
     assert cli("predict", folder / "all.npz", folder / "all.csv", "-o", tmp_path / "o.txt") == 1
     assert "written as csv or parquet" in capsys.readouterr().err

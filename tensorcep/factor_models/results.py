@@ -15,8 +15,8 @@ from tensorcep.core.checks import check_choice, check_coords, check_fraction, ch
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.matrices import as_matrix
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_matrix
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.predict import energies, latent_of_draws, predict_cells, shares
 from tensorcep.factor_models.problem import Relation, RelationPosterior

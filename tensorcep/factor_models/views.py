@@ -14,7 +14,7 @@ from tensorcep.core.checks import check_choice, check_flag, check_int, check_ran
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.matrices import as_views
+from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run

@@ -25,7 +25,7 @@ from tensorcep.core.checks import (
 from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
-from tensorcep.entries.matrices import as_numbers, as_targets
+from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.gaussian_process.engine import Observations, Stop, proposal_of
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,

@@ -20,8 +20,8 @@ from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.inputs.side_information import is_local, knows_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.auto import choose
-from tensorcep.entries.matrices import as_views
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.factor_models.predict import predict_cells
 from tensorcep.factor_models.results import observed_cells

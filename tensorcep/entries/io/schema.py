@@ -1,26 +1,115 @@
-"""What a file is, and where in its lines the indices or labels and the values stand."""
+"""What a file is, by its name and its first lines, and where in it indices or labels, values and extras stand."""
 
 from __future__ import annotations
 
 import csv
 import itertools
+import os
 import re
+import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from tensorcep.core.checks import check_choice, check_shape, fail_value, listed
-from tensorcep.entries.convert import check_mode_columns
+from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, listed, warn_user
+from tensorcep.entries.convert import are_epochs, check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
     NOT_TEXT,
+    UNIT,
+    Coding,
+    check_encoding,
     filled,
     is_text,
     number_in,
+    only_member,
     rows,
     split_line,
     translated,
 )
-from tensorcep.entries.io.packed import PLAIN, UNIT, Coding, check_encoding
+
+# What a file is, by its name.
+
+# Extension -> what the file is.
+KINDS = {
+    ".tns": "tns",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".dat": "csv",
+    ".data": "csv",
+    ".mtx": "mtx",
+    ".parquet": "parquet",
+    ".npz": "npz",
+}
+FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
+OF_TEXT = ("tns", "csv", "mtx")
+PACKED = (".gz", ".bz2", ".xz", ".zip")
+WRITTEN = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
+# Extensions of other kinds of files -> what of pandas reads them.
+OF_PANDAS = {
+    ".jsonl": "read_json(path, lines=True)",
+    ".ndjson": "read_json(path, lines=True)",
+    ".json": "read_json(path)",
+    ".feather": "read_feather(path)",
+    ".arrow": "read_feather(path)",
+    ".orc": "read_orc(path)",
+    ".xlsx": "read_excel(path)",
+    ".xls": "read_excel(path)",
+    ".ods": "read_excel(path)",
+    ".dta": "read_stata(path)",
+    ".sav": "read_spss(path)",
+    ".xpt": "read_sas(path)",
+    ".sas7bdat": "read_sas(path)",
+}
+
+
+def format_of(path: str, format: str | None) -> str:
+    """Return what a file that is read is: what the caller says, or else what its extension does."""
+    if format is not None:
+        return str(check_choice("format", format, FORMATS))
+    kind = _kind_of(path)
+    return kind or _fail(path, ", ".join(KINDS) + f" (those of text also with {', '.join(PACKED)})")
+
+
+def written_format(path: str, format: str | None) -> str:
+    """As `format_of`, of a file that is written."""
+    if format is not None:
+        return str(check_choice("format", format, FORMATS[:-1]))
+    if not path.lower().endswith(WRITTEN):
+        _fail(path, ", ".join(WRITTEN))
+    return str(_kind_of(path))
+
+
+def is_of_entries(name: str) -> bool:
+    """Whether a file in a folder of entries is one of them by its name; .txt may be anything."""
+    return _kind_of(name) is not None and not os.path.basename(name).lower().removesuffix(".gz").endswith(".txt")
+
+
+def _kind_of(path: str) -> str | None:
+    name = os.path.basename(path).lower()
+    stem, extension = os.path.splitext(name)
+    if extension not in PACKED:
+        return KINDS.get(extension)
+    kind = KINDS.get(os.path.splitext(stem)[1])
+    if kind is None and extension == ".zip" and zipfile.is_zipfile(path):
+        kind = KINDS.get(os.path.splitext(only_member(path, path).lower())[1])
+    return kind if kind in OF_TEXT else None
+
+
+def _fail(path: str, known: str) -> NoReturn:
+    found = os.path.splitext(os.path.basename(path).lower())[1]
+    if found in OF_PANDAS:
+        fail_value(
+            f"'{path}' has the extension {found!r}, which pandas reads and tensorcep does not; write what "
+            f"pandas.{OF_PANDAS[found]} returns by to_csv or to_parquet, or make a SparseTensor.from_pandas of it."
+        )
+    fail_value(
+        f"'{path}' has {f'the unknown extension {found!r}' if found else 'no extension'}; known are {known}, or pass "
+        "format=."
+    )
+
+
+# What the caller says of a file.
 
 LAST = "last column"
 VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
@@ -31,8 +120,12 @@ MOST_COMMENTS = 1000  # lines at the beginning of a file with labels
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 
 
-class Reading(NamedTuple):
-    """What the caller says of a file; see `read_tensor`."""
+class Schema(NamedTuple):
+    """What the caller says of a file; see `read_tensor`.
+
+    `format` is what it is, if its extension does not say; `extras` are columns of further numbers of each entry, such
+    as exposures, numbers of trials or weights; values may be `words`.
+    """
 
     index_base: int = 1
     header: bool = True
@@ -45,14 +138,11 @@ class Reading(NamedTuple):
     encoding: str | None = None
     drop_missing: bool = False
     words: bool = False
-
-    @property
-    def coding(self) -> Coding:
-        """How the bytes of the text are to be read."""
-        return Coding(self.encoding)
+    extras: tuple[str, ...] = ()
+    format: str | None = None
 
 
-def check_reading(how: Reading) -> Reading:
+def check_schema(how: Schema) -> Schema:
     """Return how to read a file, if it can be done."""
     check_choice("index_base", str(how.index_base), ("0", "1"))
     check_choice("decimal", how.decimal, (".", ","))
@@ -64,43 +154,37 @@ def check_reading(how: Reading) -> Reading:
     return how
 
 
+# Where in a text file the entries stand.
+
+
 class TextLayout(NamedTuple):
     """Where the entries stand in a text file.
 
-    `separator` None means runs of blanks without quotes; `modes` and `value` are field positions, None for lines
-    without a value; `names` are those of the fields; `skip` counts the lines before the first entry; indices count from
-    `base`, unless the modes are `labelled`; `shape` and `n_entries` are what the caller or the file's header promise;
-    `copy` is where what came out of a pipe has been put; `by_default` says that nobody named the value, which is the
-    last column then; lines whose value is missing are left out where `drop_missing` says so; values may be `words`.
+    `separator` None means runs of blanks without quotes; `modes`, `value` and `extras` are field positions, None for
+    lines without a value; `names` are those of the fields; `skip` counts the lines before the first entry; `shape` and
+    `n_entries` are what the caller or the file's header promise; `mark` is a separator of several characters, in whose
+    place `separator` stands; `as_text` says that every field is a mode, of text as it stands or none.
     """
 
     path: str
+    how: Schema
     separator: str | None
     comment: str | None
     names: tuple[Any, ...]
     modes: tuple[int, ...]
     value: int | None
+    extras: tuple[int, ...] = ()
     skip: int = 0
-    base: int = 1
     labelled: bool = False
     shape: tuple[int, ...] | None = None
     n_entries: int | None = None
-    copy: str | None = None
-    coding: Coding = PLAIN
-    decimal: str = "."
-    by_default: bool = False
-    drop_missing: bool = False
-    words: bool = False
+    mark: str | None = None
+    as_text: bool = False
 
     @property
-    def place(self) -> str:
-        """What to open; `path` is what the user knows."""
-        return self.copy or self.path
-
-    @property
-    def n_fields(self) -> int:
-        """Fields of a line."""
-        return len(self.names)
+    def coding(self) -> Coding:
+        """How the bytes are to be read."""
+        return Coding(self.how.encoding, self.mark)
 
     @property
     def mode_names(self) -> tuple[Any, ...]:
@@ -113,15 +197,17 @@ class TextLayout(NamedTuple):
         return None if self.value is None else self.names[self.value]
 
 
-def layout_of(path: str, kind: str, lines: Iterable[str], how: Reading) -> TextLayout:
+def layout_of(path: str, kind: str, lines: Iterable[str], how: Schema) -> TextLayout:
     """Return the layout of a .tns or csv file from its first lines; no more of `lines` are taken than it needs."""
-    return tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
+    return _tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
 
 
-def tns_layout(path: str, lines: Iterable[str], how: Reading) -> TextLayout:
+def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     """Return the layout of a FROSTT file; two fields in the first line make an extended header."""
     if how.value is None:
         fail_value(f"value=None is for csv and parquet; a line of '{path}' ends with its value.")
+    if how.extras:
+        fail_value(f"'{path}' has no column {how.extras[0]!r}: a .tns file holds indices and values; give a csv file.")
     head = []
     for number, fields in rows(lines, None, "#"):
         head.append((number, fields))
@@ -143,22 +229,10 @@ def tns_layout(path: str, lines: Iterable[str], how: Reading) -> TextLayout:
     return _tns(path, order, skip, shape, promised, how)
 
 
-def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Reading) -> TextLayout:
-    return TextLayout(
-        path=path,
-        separator=None,
-        comment="#",
-        names=(None,) * (order + 1),
-        modes=tuple(range(order)),
-        value=order,
-        skip=skip,
-        base=how.index_base,
-        shape=None if shape is None else check_shape(shape, order),
-        n_entries=promised,
-        coding=how.coding,
-        decimal=how.decimal,
-        drop_missing=how.drop_missing,
-    )
+def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Schema) -> TextLayout:
+    checked = None if shape is None else check_shape(shape, order)
+    names, modes = (None,) * (order + 1), tuple(range(order))
+    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=checked, n_entries=promised)
 
 
 def fail_promise(layout: TextLayout, n_entries: int) -> NoReturn:
@@ -195,45 +269,18 @@ def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[
     )
 
 
-def _csv_layout(path: str, lines: Iterable[str], how: Reading) -> TextLayout:
-    labelled = how.header if how.labels is None else how.labels
-    comment = None if labelled else "#"
-    separator, skip, names = csv_names(path, lines, how, comment)
-    modes, value = chosen_columns(path, names, how.modes, how.value)
+def _csv_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    found = csv_columns(path, lines, how)
+    names = list(found.names)
+    modes, value = chosen_columns(path, names, how)
     fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
+    extras = tuple(names.index(name) for name in how.extras)
     if not how.header:
         names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
     if not how.header and value_field is not None:
         names[value_field] = "y"
-    return csv_layout(path, separator, how)._replace(
-        comment=comment,
-        names=tuple(names),
-        modes=fields,
-        value=value_field,
-        skip=skip,
-        labelled=labelled,
-        shape=None if how.shape is None or labelled else check_shape(how.shape, len(modes)),
-        by_default=how.value == LAST and value is not None,
-    )
-
-
-def csv_layout(path: str, separator: str, how: Reading) -> TextLayout:
-    """Return the layout of a csv file of which no more than the separator is known."""
-    several = len(separator) > 1
-    return TextLayout(
-        path=path,
-        separator=UNIT if several else separator,
-        comment=None,
-        names=(),
-        modes=(),
-        value=None,
-        base=how.index_base,
-        labelled=True,
-        coding=Coding(how.encoding, separator if several else None),
-        decimal=how.decimal,
-        drop_missing=how.drop_missing,
-        words=how.words,
-    )
+    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
+    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
 
 
 def separator_in(line: str, decimal: str = ".") -> str:
@@ -257,11 +304,13 @@ def separator_in(line: str, decimal: str = ".") -> str:
     return max(found, key=lambda mark: found[mark])
 
 
-def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None) -> tuple[str, int, list[Any]]:
-    """Return the separator, how many lines come before the entries, and the names of the columns.
+def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    """Return the layout of a csv file of whose columns none is a mode or the value yet.
 
-    The latter are their positions from 0 where there is no header.
+    Where there is no header, the names of the columns are their positions from 0.
     """
+    labelled = how.header if how.labels is None else how.labels
+    comment = None if labelled else "#"
     lines, before, said = iter(lines), 0, None
     for text in lines:
         said = said or OF_EXCEL.match(text)
@@ -279,15 +328,16 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
                 break
     line = text if comment is None else text.split(comment, 1)[0]
     separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
-    layout = csv_layout(path, separator, how)
+    mark = separator if len(separator) > 1 else None
+    layout = TextLayout(path, how, UNIT if mark else separator, comment, (), (), None, labelled=labelled, mark=mark)
     if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
         widths = [
             next((len(fields) for _, fields in rows([one], layout.separator, None)), 0)
-            for one in translated([text, *held], layout.coding)
+            for one in translated([text, *held], mark)
         ]
         first = widths.index(widths[0], 1) - 1
         before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
-    again = translated(itertools.chain([text], lines), layout.coding)
+    again = translated(itertools.chain([text], lines), mark)
     number, fields = next(rows(again, layout.separator, comment))
     number += before
     if not all(is_text(field) for field in fields):
@@ -298,22 +348,56 @@ def csv_names(path: str, lines: Iterable[str], how: Reading, comment: str | None
             "say sep= what does."
         )
     if not how.header:
-        return separator, number - 1, list(range(len(fields)))
+        return layout._replace(skip=number - 1, names=tuple(range(len(fields))))
     names = [name.strip() for name in fields]
     if all(number_in(name, how.decimal) is not None for name in names):
         fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
     if len(set(names)) < len(names):
         fail_value(f"line {number} of '{path}' names a column twice: {listed(names)}; rename one.")
-    return separator, number, names
+    return layout._replace(skip=number, names=tuple(names))
 
 
-def chosen_columns(path: str, names: list[Any], modes: Any, value: Any) -> tuple[list[Any], Any]:
+def chosen_columns(path: str, names: Sequence[Any], how: Schema) -> tuple[list[Any], Any]:
     """Return the columns of the modes (default: all others), and of the value, None where there is none."""
-    if value == LAST and modes is None and len(names) == 2:
+    check_columns(names, how.extras, f"'{path}'")
+    rest = [name for name in names if name not in how.extras]
+    value = how.value
+    if value == LAST and how.modes is None and len(rest) == 2:
         fail_value(
-            f"'{path}' must have at least two modes; got {names[:1]!r} beside the last column, {names[1]!r}, which is "
+            f"'{path}' must have at least two modes; got {rest[:1]!r} beside the last column, {rest[1]!r}, which is "
             "taken for the value; pass value=None if there is none and every line is an event to be counted."
         )
-    value = names[-1] if value == LAST and LAST not in names else value
-    chosen = [name for name in names if name != value] if modes is None else list(modes)
-    return check_mode_columns(names, chosen, value, f"'{path}'"), value
+    value = rest[-1] if value == LAST and LAST not in names else value
+    modes = [name for name in rest if name != value] if how.modes is None else list(how.modes)
+    taken = [name for name in how.extras if name == value or name in modes]
+    if taken:
+        fail_value(f"the column {taken[0]!r} is a mode or the value already; name another one.")
+    return check_mode_columns(names, modes, value, f"'{path}'"), value
+
+
+# Warnings where columns that were taken for the value or for modes, as nobody said which are, look like others.
+
+TIMES = ("timestamp", "time", "date", "datetime", "day", "month", "year", "hour", "ts")
+CURE = "name the one that is meant by value= and those of the modes by modes="
+FEW = 20  # entries in which every one may well have a row of its own
+
+
+def check_defaults(
+    path: str, how: Schema, modes: Sequence[Any], value: Any, values: Any, shape: Sequence[int] = ()
+) -> None:
+    """Warn where the last column, taken for the value, looks like a time, or a mode by default has no row twice."""
+    if how.value == LAST and value is not None:
+        named = str(value).lower() in TIMES
+        if named or are_epochs(values):
+            looks = "is called like a time" if named else "has values like times since 1970"
+            last = f"the last column of '{path}'" + (f", {value!r}," if how.header else "")
+            warn_user(f"{last} is taken for the value and {looks}; {CURE}.", UserWarning)
+    n = 0 if values is None else len(values)
+    if how.modes is None and n >= FEW and len(modes) > 2:
+        alone = [name for name, size in zip(modes, shape, strict=False) if size == n]
+        if alone:
+            warn_user(
+                f"the mode {alone[0]!r} of '{path}' has a row of its own for each of the {n} entries, so that nothing "
+                "can be learned of it; name the columns that are meant by modes= and value=.",
+                UserWarning,
+            )
