@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import fail_value
 from tensorcep.core.cluster import TIMEOUT, ClusterError, dask_module
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.workers.host import EVERY, OnWorkers, fit_on_workers
+from tensorcep.cp.workers.checkpoint import EVERY, OnWorkers, fit_on_workers
 from tensorcep.entries.tables import UNSAID, is_of
 
 __all__ = ["ClusterError", "fit", "predict"]

@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep import CPRegressor, SparseTensor
 from tensorcep.core.cluster import Cluster
 from tensorcep.core.loop import hosted_by
-from tensorcep.core.shared_memory import TAKEN
-from tensorcep.cp.workers.host import ClusterHost
+from tensorcep.core.shared_memory import BYTES_READ
+from tensorcep.cp.workers.checkpoint import ClusterHost
 from tensorcep.methods import CEP, VMP, Gibbs, Laplace
 
 ENGINES: dict[str, Any] = {
@@ -57,7 +57,7 @@ class Meter:
 
     def _cpu(self) -> tuple[float, float, float]:
         """CPU seconds of all and of this process, and bytes that were moved."""
-        own, moved = time.process_time(), float(TAKEN[0])
+        own, moved = time.process_time(), float(BYTES_READ[0])
         if self.cluster is None:
             return own, own, moved
         told = self.cluster.client.run(_of_worker).values()
@@ -79,7 +79,7 @@ class Meter:
 
 
 def _of_worker(dask_worker: Any) -> tuple[float, int]:
-    return time.process_time(), dask_worker.transfer_outgoing_bytes_total + TAKEN[0]
+    return time.process_time(), dask_worker.transfer_outgoing_bytes_total + BYTES_READ[0]
 
 
 def fitted(

@@ -170,12 +170,18 @@ class Growing:
             return self._room._mapped(self._file, self._size, self._dtype) if self._size else np.empty(0, self._dtype)
 
 
-def room_of(array: np.ndarray) -> Room:
-    """Where an array lies, for others that belong to it."""
+def _file_of(array: np.ndarray) -> Mapped | None:
+    """The file that an array lies in; None where it lies in memory."""
     base: Any = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.base if isinstance(base, np.ndarray) else base.obj
-    return base.room if isinstance(base, Mapped) else MEMORY
+    return base if isinstance(base, Mapped) else None
+
+
+def room_of(array: np.ndarray) -> Room:
+    """Where an array lies, for others that belong to it."""
+    file = _file_of(array)
+    return MEMORY if file is None else file.room
 
 
 def beside(array: np.ndarray) -> np.ndarray:
@@ -205,17 +211,14 @@ def on_scratch(array: np.ndarray) -> bool:
 
 def read_ahead(array: np.ndarray, first: int, last: int) -> None:
     """Tell the system that the items first:last of an array are needed soon; of one in memory nothing."""
-    base: Any = array
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    if last <= first or not isinstance(base, Mapped) or not hasattr(mmap, "MADV_WILLNEED"):
+    file = _file_of(array)
+    if last <= first or file is None or not hasattr(mmap, "MADV_WILLNEED"):
         return
-    begin = (
-        array[first:last].__array_interface__["data"][0] - np.frombuffer(base, np.uint8).__array_interface__["data"][0]
-    )
+    part = array[first:last]
+    begin = part.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data
     page = begin // mmap.PAGESIZE * mmap.PAGESIZE
     with contextlib.suppress(OSError):
-        base.madvise(mmap.MADV_WILLNEED, page, begin - page + array[first:last].nbytes)
+        file.madvise(mmap.MADV_WILLNEED, page, begin - page + part.nbytes)
 
 
 def _reserve(file: BinaryIO, size: int) -> None:

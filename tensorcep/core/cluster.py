@@ -1,4 +1,9 @@
-"""Work on a Dask cluster: its workers, calls that run there, and how long one waits for them."""
+"""Pure tasks on the workers of a Dask cluster: done again when a worker is lost, and never waited for in vain.
+
+What several tasks need is kept here and sent to the workers (`Cluster.put`). When a worker dies with it, it is sent
+again, and the tasks that were waiting for it are given again: a task depends on its arguments alone, so its result is
+the same wherever and however often it is done.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,141 @@ import contextlib
 import importlib
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
-from tensorcep.core.futures import LOOK, Call, Held, TaskReport, Watch, futures_of, held_by, told_by
-from tensorcep.core.futures import ClusterError as ClusterError
 
-# Tasks that have been given to workers, and are given again when a worker is lost.
+# Seconds between two looks at tasks.
+LOOK = 0.5
+# How often tasks are given again without one of them getting done.
+TRIES = 20
 
 
-class Running:
-    """Tasks that have been given to workers; `tensorcep.core.cluster.Cluster.begin` says of what.
+class ClusterError(RuntimeError):
+    """The workers cannot do what they were given; nothing that was stored before is lost."""
 
-    Attributes
-    ----------
-    again : bool
-        Whether some were given again.
+
+class Watch:
+    """Ends a run of tasks that makes no progress, and says which task waits for what; `keys`: of those before them."""
+
+    def __init__(self, cluster: Any, what: str, patient: bool, keys: Collection[str] = ()):
+        self._cluster, self._what, self._patient, self._keys = cluster, what, patient, keys
+        self._since, self._done, self._tries, self._idle = time.monotonic(), 0, 0, False
+
+    def again(self) -> None:
+        """Tasks are given again."""
+        self._tries += 1
+        if self._tries > TRIES:
+            raise ClusterError(f"tasks of {self._what!r} were lost {self._tries} times; look at the workers' logs.")
+        time.sleep(min(LOOK, 0.05 * self._tries))
+
+    def look(self, done: int, futures: list[Any]) -> None:
+        """Look at the tasks that are not done: the scheduler may be gone, or nothing have happened for too long."""
+        client = self._cluster.client
+        if done > self._done:
+            self._since, self._done, self._tries = time.monotonic(), done, 0
+        seconds = time.monotonic() - self._since
+        if client.status in ("closed", "closing", "newly-created") or (client.status != "running" and seconds > 5.0):
+            where = self._cluster.address
+            raise ClusterError(f"the scheduler at {where} is gone; start it again, and the same call goes on.")
+        if seconds < self._cluster.timeout:
+            return
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        busy = {str(task): address for address, tasks in client.processing().items() for task in tasks}
+        keys = [str(future.key) for future in futures]
+        if self._patient:
+            if any(key in busy for key in (*keys, *self._keys)):
+                self._since, self._idle = time.monotonic(), False
+                return
+            if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
+                self._idle = True
+                return
+        waiting = "; ".join(
+            f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
+        )
+        raise ClusterError(
+            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {waiting}; look at "
+            "them, or give a larger timeout."
+        )
+
+
+Call = tuple[Any, ...]
+
+
+class LackingError(Exception):
+    """What a task raises that was not given something, because its worker should have it; it is given all then."""
+
+
+class UnknownError(KeyError):
+    """Something that was lost on workers is not known here, yet."""
+
+
+class Broadcast:
+    """Something that tasks need: here, and, as a future, or a list of those of its pieces, on the workers.
+
+    With a `make`, which gives the future, it is made there.
     """
+
+    def __init__(self, value: Any, name: str, make: Callable[[], Any] | None = None):
+        self._value, self.name, self.make = value, name, make
+        self.future: Any = None
+
+    @property
+    def value(self) -> Any:
+        """What is sent; an UnknownError if it is the result of tasks that are not done."""
+        return self._value
+
+    @property
+    def is_there(self) -> bool:
+        """Whether workers have it, or will."""
+        futures = self.future if isinstance(self.future, list) else [self.future]
+        return all(one is not None and one.status not in ("cancelled", "lost", "error") for one in futures)
+
+
+class TaskReport(NamedTuple):
+    """What a task gave, the warnings that it gave (text and category), its seconds, and whether it lacked something."""
+
+    value: Any
+    warnings: list[tuple[str, type[Warning]]]
+    seconds: float
+    lacks: bool = False
+
+
+def broadcasts_in(calls: Sequence[Call]) -> Iterator[Broadcast]:
+    """What these calls need of what is kept here."""
+    for item in itertools.chain(*calls):
+        for broadcast in item if isinstance(item, (list, tuple)) else (item,):
+            if isinstance(broadcast, Broadcast):
+                yield broadcast
+
+
+def futures_of(item: Any) -> Any:
+    """What a task is given for an argument: futures for what is kept here."""
+    if isinstance(item, (list, tuple)) and any(isinstance(part, Broadcast) for part in item):
+        return [futures_of(part) for part in item]
+    return item.future if isinstance(item, Broadcast) else item
+
+
+def run_task(version: str, function: Callable[..., Any], *args: Any) -> TaskReport:
+    """Do a task on a worker."""
+    if version != __version__:
+        raise ClusterError(f"a worker has tensorcep {__version__}, the client has {version}; install the same.")
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            value = function(*args)
+        except LackingError:
+            return TaskReport(None, [], time.perf_counter() - begin, True)
+    return TaskReport(value, [(str(one.message), one.category) for one in caught], time.perf_counter() - begin)
+
+
+class TaskBatch:
+    """Tasks that have been given to workers (`Cluster.begin`); `again`: some more than once."""
 
     def __init__(
         self,
@@ -54,13 +175,7 @@ class Running:
         self._again(range(len(self._calls)))
 
     def finish(self) -> list[TaskReport]:
-        """What every task gave; its warnings are given here, too.
-
-        Raises
-        ------
-        ClusterError
-            If there is no progress, or the scheduler is gone, or a task ends its workers.
-        """
+        """What every task gave; its warnings are given here, too."""
         cluster, found, watch = self._cluster, self._found, Watch(self._cluster, self._what, self._patient)
         while len(found) < len(self._calls):
             watch.look(len(found), [f for i, f in self._futures.items() if i not in found])
@@ -106,16 +221,10 @@ class Running:
             self._futures.pop(i, None)
             if self._whole is not None:
                 self._calls[i] = self._whole(i)
-        for held in held_by([self._calls[i] for i in which]):
-            if held.make is None or not held.is_there:
-                held.future = None
+        for broadcast in broadcasts_in([self._calls[i] for i in which]):
+            if broadcast.make is None or not broadcast.is_there:
+                broadcast.future = None
 
-
-# Pure tasks on the workers of a Dask client: done again when a worker is lost, and never waited for in vain.
-#
-# What several tasks need is kept here and sent to the workers (`Cluster.put`). When a worker dies with it, it is sent
-# again, and the tasks that were waiting for it are given again: a task depends on its arguments alone, so its result is
-# the same wherever and however often it is done.
 
 # Seconds without any progress after which a run of tasks is given up.
 TIMEOUT = 300.0
@@ -132,15 +241,7 @@ def dask_module(needed_for: str) -> Any:
 
 
 def checked_client(client: Any, needed_for: str = "client=") -> Any:
-    """The client of a Dask cluster.
-
-    Raises
-    ------
-    ImportError
-        If Dask is not installed.
-    TypeError
-        If it is no client.
-    """
+    """The client of a Dask cluster; a TypeError of what is none."""
     dask = dask_module(needed_for)
     if not isinstance(client, dask.Client) or client.asynchronous:
         raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
@@ -148,14 +249,7 @@ def checked_client(client: Any, needed_for: str = "client=") -> Any:
 
 
 class Cluster:
-    """The workers of a client.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    timeout : float
-        Seconds without progress after which the work is given up with a sentence.
-    """
+    """The workers of a client; after `timeout` seconds without progress work is given up with a sentence."""
 
     def __init__(self, client: Any, timeout: float = TIMEOUT):
         self._dask = dask_module("client=")
@@ -168,22 +262,22 @@ class Cluster:
         self._direct = True  # whether workers can be reached from here
         self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
 
-    def put(self, value: Any) -> Held:
+    def put(self, value: Any) -> Broadcast:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
-        return Held(value, self.new_name())
+        return Broadcast(value, self.new_name())
 
     def new_name(self) -> str:
         """A name that nothing else has."""
         return f"{self._run}-{next(self._numbers)}"
 
-    def made_at(self, kind: Callable[[], Any], worker: str | None) -> Held:
+    def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
 
         def make() -> Any:
             how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
             return self.client.submit(kind, key=f"made-{self.new_name()}", pure=False, **how)
 
-        return Held(None, self.new_name(), make)
+        return Broadcast(None, self.new_name(), make)
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
         """What the function gives for each of these arguments, in their order; as `begin`, and waited for."""
@@ -197,25 +291,14 @@ class Cluster:
         patient: bool = False,
         where: Sequence[str | None] = (),
         whole: Callable[[int], Call] | None = None,
-    ) -> Running:
-        """Have a function done for each of these arguments.
+    ) -> TaskBatch:
+        """Have a pure function of a module done for each of these arguments, of which it gets broadcasts as values.
 
-        Parameters
-        ----------
-        function : callable
-            Of a module, so that workers find it by its name; pure.
-        calls : sequence of tuples
-            Its arguments; those that are `Held` it gets as values.
-        what : str
-            What a task is called.
-        patient : bool
-            Whether a task that is being done may take any time.
-        where : sequence of str or None, optional
-            The worker of each, which does it as long as it is there; default: Dask chooses.
-        whole : callable, optional
-            Gives the arguments of a call with all that it needs, where `calls` leave out what workers should have.
+        A task is called `what`; of a `patient` run one that is being done may take any time. `where` is the worker of
+        each, which does it as long as it is there; without it Dask chooses. `whole` gives the arguments of a call with
+        all that it needs, where `calls` leave out what workers should have.
         """
-        return Running(self, function, list(calls), what, patient, list(where), whole)
+        return TaskBatch(self, function, list(calls), what, patient, list(where), whole)
 
     def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
         """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
@@ -254,14 +337,14 @@ class Cluster:
 
     def send(self, calls: Sequence[Call]) -> None:
         """Send all that is not on workers at once: sending one array takes as long as a small task."""
-        missing = {id(held): held for held in held_by(calls) if not held.is_there}
-        for held in missing.values():
-            if held.make is not None:
-                held.future = held.make()
-        sent = [held for held in missing.values() if held.make is None]
+        missing = {id(broadcast): broadcast for broadcast in broadcasts_in(calls) if not broadcast.is_there}
+        for broadcast in missing.values():
+            if broadcast.make is not None:
+                broadcast.future = broadcast.make()
+        sent = [broadcast for broadcast in missing.values() if broadcast.make is None]
         if sent:
-            for held, future in zip(sent, self._scattered([held.value for held in sent]), strict=True):
-                held.future = future
+            for broadcast, future in zip(sent, self._scattered([broadcast.value for broadcast in sent]), strict=True):
+                broadcast.future = future
 
     def _scattered(self, values: list[Any]) -> Any:
         """These values on workers, straight from here; by the scheduler, which is another way to go, if need be."""
@@ -279,7 +362,7 @@ class Cluster:
         how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
         if worker is not None:
             how |= {"workers": [worker], "allow_other_workers": True}
-        return self.client.submit(told_by, __version__, function, *sent, **how)
+        return self.client.submit(run_task, __version__, function, *sent, **how)
 
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""

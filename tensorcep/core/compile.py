@@ -9,7 +9,7 @@ import inspect
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from llvmlite import binding as llvm
@@ -265,6 +265,9 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         )
         self._cache = KernelCache(python)
 
+    def __reduce__(self) -> Any:  # other processes import it, with its place in the cache
+        return self.__name__
+
     def compile(self, sig: Any) -> Any:
         """Compile the kernel for a signature, or load it."""
         with interrupts_held(), cycles_held():
@@ -354,6 +357,17 @@ def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Ca
     return decorate
 
 
+class Address(NamedTuple):
+    """What is at a machine address: a kernel, for a signature."""
+
+    function: Any
+    signature: Any
+
+
+# Those that have been asked for: another process has the same kernels elsewhere.
+ADDRESSES: dict[int, Address] = {}
+
+
 @functools.cache
 def address_of(function: Any, signature: Any) -> Any:
     """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
@@ -365,7 +379,9 @@ def address_of(function: Any, signature: Any) -> Any:
         return function
     function.compile(signature)
     result = function.overloads[signature.args]
-    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+    address = int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+    ADDRESSES[address] = Address(function, signature)
+    return address
 
 
 def _call(address: Any, *args: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
 import os
 import reprlib
@@ -14,7 +15,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -123,6 +124,60 @@ MOST_THREADS = 4096
 MOST_VERBOSE = 1000
 
 
+class Pass(NamedTuple):
+    """A kernel that says what its arguments are: whoever runs it elsewhere takes there what it reads, and no more.
+
+    Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
+    are not named are small, and the same for every part of the work.
+
+    Attributes
+    ----------
+    kernel : callable
+        ``kernel(first, last, *record, *scratch)``, of a module.
+    over : {"rows", "entries", "chunks"}
+        Its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`, `by_row` (the entries of
+        each row) and `offset`: line offset + i of `by_row` and of what is written is row i of the mode. Numbers of
+        entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes. "entries": the
+        blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
+    modes : sequence of int
+        Those of which it writes rows, or what their entries keep.
+    reads : tuple of str
+        Rows of all modes, or what makes them (`made`).
+    lines : tuple of str
+        Of over="rows": a line for each row of the mode, or one for all.
+    entries, changing : tuple of str
+        A number or more for every entry: those that stay the same from pass to pass, and those that do not.
+    keeps : str
+        What every entry has and nobody else needs: a record of arrays, which the first pass over it begins.
+    gives, changes : tuple of str
+        What it writes of its rows, or of its entries; that which it writes in part, or reads before.
+    sums : tuple of str
+        Sums over the entries of every chunk, a line each, (C, ...): those of three axes are of all rows.
+    later : bool
+        Whether what it gives need not be there before `Executor.settle`.
+    also : (Pass, dict) or None
+        A kernel of the same rows whose work it does, too, and what its arguments are called here.
+    """
+
+    kernel: Kernel
+    over: Literal["rows", "entries", "chunks"]
+    modes: Sequence[int] = ()
+    reads: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
+    keeps: str = ""
+    gives: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    later: bool = False
+    also: Any = None
+
+    def of_mode(self, k: int, numbers: tuple[str, ...], stay: bool) -> Pass:
+        """That over the rows of a mode, with these numbers of the entries, which may stay the same."""
+        return self._replace(modes=(k,), entries=numbers if stay else (), changing=() if stay else numbers)
+
+
 class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
@@ -131,34 +186,31 @@ class Executor(Protocol):
     Attributes
     ----------
     keeps_state : bool
-        Whether it keeps by itself what kernels know of every entry from one call to the next. Arrays of that have no
-        blocks then.
-    makes_sources : bool
-        Whether it puts the rows that draws of a mode read in order by itself. Arrays of that have no rows then.
+        Whether it keeps by itself what passes keep of every entry. Arrays of that have no blocks then.
     updates_rows : bool
         Whether it best takes the sums of rows and what is made of them at once.
     """
 
     keeps_state: bool
-    makes_sources: bool
     updates_rows: bool
 
     def run(
         self,
-        kernel: Kernel,
+        work: Kernel | Pass,
         first: int,
         last: int,
         *record: Any,
         align: int = 1,
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
-        """Run the kernel on ranges of first:last, cut at multiples of `align` from `first`.
+        """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
 
-        `scratch` makes the last arguments of each call: work space that no two calls may share.
+        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last
+        arguments of each call: work space that no two calls may share.
         """
 
     def settle(self) -> None:
-        """Wait until all rows that were drawn are in place; nothing else is run before they are."""
+        """Wait until all that passes give later is in place; nothing but such passes is run before it is."""
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
@@ -171,7 +223,6 @@ class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
 
     keeps_state = False
-    makes_sources = False
     updates_rows = False
 
     def __init__(self, n: int):
@@ -180,7 +231,7 @@ class ThreadExecutor:
 
     def run(
         self,
-        kernel: Kernel,
+        work: Kernel | Pass,
         first: int,
         last: int,
         *record: Any,
@@ -188,6 +239,9 @@ class ThreadExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`, on up to n contiguous ranges."""
+        kernel: Kernel = work  # type: ignore[assignment]
+        if isinstance(work, Pass):
+            kernel, record = work.kernel, _made(work, record, self)
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._team is None or parts <= 1:
@@ -197,7 +251,7 @@ class ThreadExecutor:
         self._team.do(_call, [(kernel, a, b, record, scratch) for a, b in itertools.pairwise(cuts) if b > a])
 
     def settle(self) -> None:
-        """As `Executor.settle`; they are."""
+        """As `Executor.settle`; it is."""
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """As `Executor.apart`, as many at once as there are threads; of the rest each has all threads for itself."""
@@ -211,6 +265,24 @@ class ThreadExecutor:
         """End the threads."""
         if self._team is not None:
             self._team.close()
+
+
+@functools.cache
+def parameters_of(kernel: Kernel) -> tuple[str, ...]:
+    """The names of the arguments of a kernel, but for the range of its work."""
+    code = getattr(kernel, "py_func", kernel).__code__
+    found: tuple[str, ...] = code.co_varnames[2 : code.co_argcount]
+    return found
+
+
+def _made(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
+    """The arguments of a pass, of which rows that it reads may have to be made."""
+    for name in work.reads:
+        if "." not in name:
+            place = parameters_of(work.kernel).index(name)
+            if hasattr(record[place], "made"):
+                record = (*record[:place], record[place].made(executor), *record[place + 1 :])
+    return record
 
 
 # For work that nobody gave threads to.

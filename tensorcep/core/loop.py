@@ -238,6 +238,9 @@ class Method(Generic[Prob, Opts, State]):
     of_entries : callable
         ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
         written. A problem takes it to a run from another start, so that it is there once. None: nothing.
+    resume : callable
+        ``resume(state, problem, executor) -> state``: a state that comes from a file, with what its records say is made
+        again (``remade()``, names of fields).
     ended : callable
         ``ended(state)``: what is left of the state of a fit that has ended, for whoever tells of it: without lists of
         the entries.
@@ -254,6 +257,7 @@ class Method(Generic[Prob, Opts, State]):
     capabilities: Capabilities = NONE
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     of_entries: Callable[[Any], Any] = lambda state: None
+    resume: Callable[[Any, Any, Any], Any] = lambda state, problem, executor: state
     ended: Callable[[Any], Any] = lambda state: state
 
     def lacks(self, likelihood: Likelihood) -> list[str]:

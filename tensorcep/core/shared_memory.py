@@ -26,7 +26,7 @@ MEMORY = "/dev/shm"
 SMALLEST = 1 << 16
 
 
-class Left(NamedTuple):
+class SharedArray(NamedTuple):
     """An array of float64 in a file: after `begin` bytes; `writer` is the process that wrote it."""
 
     path: str
@@ -41,44 +41,16 @@ class Left(NamedTuple):
 
 
 # An array, or where it is.
-Given = np.ndarray | Left
+Payload = np.ndarray | SharedArray
 
 # Bytes that this process has taken of what others left.
-TAKEN = [0]
-
-
-def leave(path: str | None, arrays: Sequence[np.ndarray]) -> list[Given]:
-    """Leave arrays of float64 in a file, one after the other; without a path, or room, they are given as they are."""
-    size = sum(array.nbytes for array in arrays)
-    if path is None or size < SMALLEST or any(array.dtype != np.float64 for array in arrays):
-        return list(arrays)
-    temporary, begin, left = f"{path}.{secrets.token_hex(4)}", 0, list[Given]()
-    try:
-        with open(temporary, "xb", buffering=0) as handle:
-            for array in arrays:
-                bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-                written = 0
-                while written < len(bits):
-                    written += handle.write(bits[written:])
-                left.append(Left(path, begin, array.shape, os.getpid()))
-                begin += len(bits)
-        os.replace(temporary, path)  # nobody sees a part of it, and who writes it again writes the same
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        return list(arrays)
-    return left
+BYTES_READ = [0]
 
 
 class Sheet:
-    """Arrays of float64 that are made some rows at a time, and left in a file as they are made.
+    """Arrays of float64 of these shapes that are made some rows at a time, and left in a file as they are made.
 
     Without a path, or room, they are kept here, and given as they are.
-
-    Parameters
-    ----------
-    path : str or None
-    shapes : sequence of tuples
     """
 
     def __init__(self, path: str | None, shapes: Sequence[tuple[int, ...]]):
@@ -106,19 +78,23 @@ class Sheet:
         if self._arrays is not None:
             self._arrays[n][first : first + len(rows)] = rows
 
-    def done(self) -> list[Given]:
+    def done(self) -> list[Payload]:
         """The arrays, all of whose rows have been put, or where they are."""
         if self._arrays is not None:
             return list(self._arrays)
-        self._close()
-        os.replace(self._temporary, str(self._path))  # nobody sees a part of it
+        os.close(self._handle)
+        self._handle = -1
+        os.replace(
+            self._temporary, str(self._path)
+        )  # nobody sees a part of it, and who writes it again writes the same
         places = zip(self._begin, self._shapes, strict=False)
-        return [Left(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
+        return [SharedArray(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
 
     def drop(self) -> None:
         """Forget the arrays, unless they are done."""
         if self._handle >= 0:
-            self._close()
+            os.close(self._handle)
+            self._handle = -1
             remove([self._temporary])
 
     def _take_back(self) -> None:
@@ -128,62 +104,52 @@ class Sheet:
             os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
         self.drop()
 
-    def _close(self) -> None:
-        os.close(self._handle)
-        self._handle = -1
+
+def share(path: str | None, arrays: Sequence[np.ndarray]) -> list[Payload]:
+    """Leave arrays of float64 in a file, one after the other; without a path, or room, they are given as they are."""
+    if path is None or any(array.dtype != np.float64 for array in arrays):
+        return list(arrays)
+    sheet = Sheet(path, [array.shape for array in arrays])
+    for n, array in enumerate(arrays):
+        sheet.put(n, 0, np.ascontiguousarray(array))
+    left = sheet.done()
+    return left if isinstance(left[0], SharedArray) else list(arrays)
 
 
-def rows_of(given: Given, first: int, last: int) -> Given:
+def rows_of(given: Payload, first: int, last: int) -> Payload:
     """Some rows of an array, or where they are."""
-    if not isinstance(given, Left):
+    if not isinstance(given, SharedArray):
         return given[first:last]
     width = math.prod(given.shape[1:])
     return given._replace(begin=given.begin + 8 * first * width, shape=(last - first, *given.shape[1:]))
 
 
-def put(given: Given, out: np.ndarray) -> None:
-    """Put an array in place.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it was left in a file that is gone, or that another machine has.
-    """
-    if not isinstance(given, Left):
+def put(given: Payload, out: np.ndarray) -> None:
+    """Put an array in place; a FileNotFoundError if its file is gone, or another machine has it."""
+    if not isinstance(given, SharedArray):
         out[...] = given
-    elif out.flags.c_contiguous and out.dtype == np.float64:
-        _read(given, out)
-    else:
-        found = np.empty(given.shape)
-        _read(given, found)
-        out[...] = found
-
-
-def _read(left: Left, out: np.ndarray) -> None:
-    bits, n = out.reshape(-1).view(np.uint8).data, 0
-    if out.shape != left.shape:
-        raise ValueError(f"an array of {left.shape} does not go to {out.shape}")
+        return
+    direct = out.flags.c_contiguous and out.dtype == np.float64 and out.shape == given.shape
+    found = out if direct else np.empty(given.shape)
+    bits, n = found.reshape(-1).view(np.uint8).data, 0
     try:
-        with open(left.path, "rb", buffering=0) as handle:
-            handle.seek(left.begin)
+        with open(given.path, "rb", buffering=0) as handle:
+            handle.seek(given.begin)
             while n < len(bits):
                 more = handle.readinto(bits[n:])
                 if not more:
                     raise FileNotFoundError
                 n += more
     except FileNotFoundError:
-        raise FileNotFoundError(f"what a worker left at '{left.path}' is gone; run the same call again.") from None
-    if left.writer != os.getpid():
-        TAKEN[0] += left.nbytes
+        raise FileNotFoundError(f"what a worker left at '{given.path}' is gone; run the same call again.") from None
+    if given.writer != os.getpid():
+        BYTES_READ[0] += given.nbytes
+    if not direct:
+        out[...] = found
 
 
-class Desk:
-    """A folder in the memory of this machine, as long as all workers see it.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+class SharedFolder:
+    """A folder in the memory of this machine, as long as all workers of a client see it."""
 
     def __init__(self, client: Any):
         self._client = client
@@ -195,14 +161,14 @@ class Desk:
         self.close()
         if not os.path.isdir(MEMORY):
             return
+        token = secrets.token_hex(8)
         try:
             self._folder = tempfile.mkdtemp(prefix="tensorcep-", dir=MEMORY)
-            token = secrets.token_hex(8)
-            Path(self._folder, "token").write_text(token)
+            Path(self._folder, token).touch()
         except OSError:
             self.close()
             return
-        seen = self._client.run(_sees, self._folder, token).values()
+        seen = self._client.run(os.path.exists, os.path.join(self._folder, token)).values()
         self._open = bool(seen) and all(seen)
 
     @property
@@ -212,7 +178,7 @@ class Desk:
 
     def new_path(self) -> str | None:
         """A path that nothing else has; None where arrays are sent."""
-        return os.path.join(self._folder, secrets.token_hex(8)) if self._open and self._folder is not None else None
+        return None if self.folder is None else os.path.join(self.folder, secrets.token_hex(8))
 
     def give_up(self) -> None:
         """Have arrays sent from now on: a worker was lost, and who is in its place may be elsewhere."""
@@ -225,13 +191,6 @@ class Desk:
         self._folder, self._open = None, False
 
 
-def _sees(folder: str, token: str) -> bool:
-    try:
-        return Path(folder, "token").read_text() == token
-    except OSError:
-        return False
-
-
 def remove(paths: Iterable[str]) -> None:
     """Remove files that nobody needs any more."""
     for path in paths:
@@ -241,13 +200,13 @@ def remove(paths: Iterable[str]) -> None:
 
 def remove_after(keeper: Any, folder: str, owner: int) -> None:
     """Remove a folder when `keeper` is gone, unless the process that made it, which removes it itself, is there."""
-    weakref.finalize(keeper, _remove_without, folder, owner)
 
+    def end() -> None:
+        try:
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # another user's: it is there
+            return
 
-def _remove_without(folder: str, owner: int) -> None:
-    try:
-        os.kill(owner, 0)
-    except ProcessLookupError:
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # another user's: it is there
-        return
+    weakref.finalize(keeper, end)

@@ -19,9 +19,10 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.messages.cavities import (
+    PASS_SUMS,
     clear_sums,
     kept_moments,
     load_values,
@@ -32,7 +33,7 @@ from tensorcep.cp.messages.cavities import (
     table_products,
 )
 from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.columns import Places
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
@@ -346,6 +347,11 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, s
         sums.skipped[c] = skipped
 
 
+LAPLACE_PASS = Pass(
+    laplace_chunks, over="chunks", reads=("rows.Lam", "rows.eta", "rows.mean"), keeps="messages", sums=PASS_SUMS
+)
+
+
 def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:
     """Messages that say nothing, and rows at the starting means with the prior's precision.
 
@@ -381,7 +387,7 @@ def step(
     state: MessageState, problem: Problem, options: passing.Laplace, executor: Executor
 ) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    return sweep(state, problem, options, executor, laplace_chunks)
+    return sweep(state, problem, options, executor, LAPLACE_PASS)
 
 
 LAPLACE = Method(
@@ -403,5 +409,6 @@ LAPLACE = Method(
         regrows=True,
     ),
     trial_sweeps=lambda options: options.anneal,
+    resume=resume,
     of_entries=lambda state: state.own.sums,
 )

@@ -59,9 +59,9 @@ def why_unable(
     others_needed = {} if isinstance(method, str) or name not in able else lacking(method, capability)
     if name in able and not others_needed:
         return None
-    given = f" with {_listed({one: getattr(method, one) for one in others_needed})}" if others_needed else ""
+    given = f" with {listed({one: getattr(method, one) for one in others_needed})}" if others_needed else ""
     others = ", ".join(_enabled(one, capability) for one in able if one != name)
-    ways = [_listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
+    ways = [listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
     return f"method {name!r}{given} {cannot}; use {', or '.join(filter(None, ways))}"
 
 
@@ -72,7 +72,8 @@ def refuse_unable(method: str | Settings, capability: str, cannot: str, *rest: A
         fail_value(f"{sentence}.")
 
 
-def _listed(values: dict[str, Any]) -> str:
+def listed(values: dict[str, Any]) -> str:
+    """Settings as they are written in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 

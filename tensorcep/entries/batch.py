@@ -106,18 +106,18 @@ class Chunk(NamedTuple):
         return Chunk(codes, keys, self.values[at], {name: found[at] for name, found in self.extras.items()})
 
 
-def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Any, position: Position) -> Chunk:
+def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Any, position: Position, raw: bool) -> Chunk:
     """Return entries, each the row or label of every mode, then its extras and its value, as a chunk.
 
     `names` are those of the modes, None where there are rows; `how` says which extras there are, and whether values are
-    words.
+    words; `raw` wants indices as the file has them.
     """
     columns = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
     codes: list[Any] = [None] * len(names)
     keys: list[Any] = [None] * len(names)
     for k, name in enumerate(names):
         if name is None:
-            codes[k] = np.array(columns[k], dtype=np.int32)
+            codes[k] = np.array(columns[k], dtype=np.int64) + how.index_base if raw else np.array(columns[k], np.int32)
         else:
             keys[k] = np.fromiter(columns[k], dtype=object, count=len(columns[k]))
     extras = {name: np.array(columns[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
@@ -145,6 +145,7 @@ class ChunkReader:
     value_name: Any = None
     shape: tuple[int, ...] | None = None
     is_log: bool = False
+    base: int = 0
     is_text: bool = False
 
     def __init__(self, position: Position) -> None:
@@ -155,7 +156,8 @@ class ChunkReader:
     def take(self, count: int | None) -> Chunk | None:
         """Return the entries of the next `count` lines or fewer (None: as many as are read together); None at the end.
 
-        Labels are objects, but where `count` is None: then they are as pandas has read them.
+        Labels are objects and rows count from 0, but where `count` is None: then both are as pandas has read them, and
+        indices count from `base`.
         """
         while True:
             if self._block is not None:

@@ -61,12 +61,8 @@ def as_frame(X: Any) -> Any:
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
     if isinstance(X, pd.Series) and X.index.nlevels > 1:
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a Series {_in_index(X)}")
-    check_was_run(X)
+    X = _of_pandas(X)
     _check_is_table(X)
-    if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
-        return X.to_pandas()
-    if is_of(X, "polars") and hasattr(X, "columns"):
-        return pd.DataFrame({name: X[name].to_list() for name in X.columns})
     if is_array_of_cells(X):
         return _frame_of_array(X)
     if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
@@ -93,15 +89,21 @@ def names_columns(X: Any) -> bool:
     return fields or (isinstance(X, Mapping) and not (is_of(X, "polars") or sparse.issparse(X)))
 
 
-def check_was_run(X: Any) -> None:
-    """Refuse a query of polars that was not run: it has no rows yet.
+def _of_pandas(X: Any) -> Any:
+    """A table of polars or pyarrow as a DataFrame; anything else as it is.
 
     Raises
     ------
     TypeError
+        If it is a query of polars that was not run: it has no rows yet.
     """
     if is_of(X, "polars") and hasattr(X, "collect"):
         raise TypeError(f"X must be a table; got a {type(X).__name__} of polars; pass X.collect().")
+    if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    if is_of(X, "polars") and hasattr(X, "columns"):
+        return pd.DataFrame({name: X[name].to_list() for name in X.columns})
+    return X
 
 
 def check_columns_not_in_index(frame: pd.DataFrame, n_modes: int) -> None:
@@ -364,11 +366,7 @@ def as_matrix(X: Any) -> Any:
             fail_value(f"a matrix must have 2 dimensions; got {len(X.dims)}.")
         index, columns = (X.coords[name].to_index() if name in X.coords else None for name in X.dims)
         return pd.DataFrame(np.asarray(X.values, dtype=np.float64), index=index, columns=columns)
-    check_was_run(X)
-    if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
-        return X.to_pandas()
-    if is_of(X, "polars") and hasattr(X, "columns"):
-        return pd.DataFrame({name: X[name].to_list() for name in X.columns})
+    X = _of_pandas(X)
     if isinstance(X, pd.DataFrame) and any(isinstance(dtype, pd.SparseDtype) for dtype in X.dtypes):
         return X.apply(lambda column: column.sparse.to_dense() if hasattr(column, "sparse") else column)
     return X

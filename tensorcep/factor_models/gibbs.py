@@ -13,7 +13,6 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas, known
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.factor_models.problem import (
@@ -30,6 +29,7 @@ from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.parameters.base import Gammas, known
 
 Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))

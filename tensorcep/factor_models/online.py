@@ -20,7 +20,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.fit import RunPlan, rows_at_zero
@@ -37,6 +36,7 @@ from tensorcep.factor_models.problem import (
 )
 from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments
 from tensorcep.factor_models.variational import precisions_of, update_rows
+from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
 
 SETTLING = 20  # rounds of columns and their precisions, which the turn leaves apart
 UNTOLD = 1e-6  # precision of a column's offset, in its units, below which no value has told of it

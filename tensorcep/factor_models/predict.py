@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.executor import ThreadExecutor, one_blas_thread
-from tensorcep.core.gammas import Gammas, shape_and_rate
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
+from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
 # What a fitted set of relations says of its components: their variance, and their order by it.

@@ -10,11 +10,11 @@ import numpy as np
 
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas
 from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
 from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.base import Gammas
 
 # Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
 #

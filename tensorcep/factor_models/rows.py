@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.problem import CountTable, Relation, RelationProblem, Sites
 from tensorcep.factor_models.side_information import (
@@ -20,6 +19,7 @@ from tensorcep.factor_models.side_information import (
     second_moments,
     trace_weights,
 )
+from tensorcep.likelihoods.parameters.base import Gammas
 
 # Natural parameters of an entity's rows given the rest.
 

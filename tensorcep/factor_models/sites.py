@@ -6,12 +6,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln, logit, ndtri
+from scipy.special import gammaln, logit, ndtri
 
 from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.random import new_stream, start_stream
 from tensorcep.factor_models.problem import CountTable, Kind, Priors, Relation, SiteForm, SiteInputs, Sites, group_sizes
 from tensorcep.factor_models.rows import Latent, Products
@@ -22,6 +21,8 @@ from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
+from tensorcep.likelihoods.parameters.base import Gammas, gammas, known
+from tensorcep.likelihoods.parameters.dispersion import expected_tables
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.softplus import SOFTPLUS_POISSON
 from tensorcep.likelihoods.tobit import TOBIT
@@ -308,7 +309,7 @@ def dispersion_posterior(
     a0, b0 = priors.r
     start = np.full(len(table.times), np.log(a0 / b0)) if old is None or old.r is None else old.r.log_mean
     r = np.exp(start)[:, None]
-    tables = r * (digamma(table.counts + r) - digamma(r))
+    tables = expected_tables(table.counts, r)
     cells = relation.cells
     softplus = cells.observed_sums(0.5 * f + log_two_cosh_half(c), relation.groups)
     return gammas(a0 + (table.times * tables).sum(axis=1), b0 + softplus, a0, b0)

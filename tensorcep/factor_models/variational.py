@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import Gammas, gammas, known
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.problem import (
@@ -48,6 +47,7 @@ from tensorcep.factor_models.side_information import (
 )
 from tensorcep.factor_models.sites import bound
 from tensorcep.kernels.rows import row_moments
+from tensorcep.likelihoods.parameters.base import Gammas, gammas, known
 
 # What the variational methods for relations share: the first state, one sweep, and the lower bound.
 

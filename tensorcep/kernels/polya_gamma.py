@@ -158,13 +158,6 @@ def draw_pg(s, b, c):
     return total + _draw_pg_series(s, b - whole, c) if b > whole else total
 
 
-@block_kernel
-def draw_pg_block(s, b, c, omega):
-    """omega[n] ~ PG(b[n], c[n]), all (n,) float64."""
-    for n in range(omega.shape[0]):
-        omega[n] = draw_pg(s, b[n], c[n])
-
-
 @kernel
 def pg_mean(b, c):
     """Mean of PG(b, c): b tanh(c / 2) / (2 c)."""
@@ -223,12 +216,3 @@ def draw_crt(s, x, r):
             tables += 1.0
             t = n + 1.0
     return tables
-
-
-@block_kernel
-def crt_mean(x, r):
-    """Mean of CRT(x, r): sum over n < x of r / (r + n)."""
-    total = 0.0
-    for n in range(int(x)):
-        total += r / (r + n)
-    return total

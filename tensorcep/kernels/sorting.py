@@ -7,8 +7,6 @@ import numpy as np
 from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.kernels.slots import LANES
 
-# Whole numbers sorted by counting, and such as may repeat; entries in lanes, and in the lists of their rows.
-
 # Two hashes of a number: the leading bits of its product with one of these odd numbers.
 FIRST_FACTOR, SECOND_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)

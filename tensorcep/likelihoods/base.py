@@ -135,6 +135,11 @@ class Likelihood(NamedTuple):
         return next((own for own in self.parameters if isinstance(own, NoisePrecision | DispersionParameter)), None)
 
     @property
+    def learns_precision(self) -> bool:
+        """Whether what is learned of it is the precision of its noise."""
+        return any(own.is_precision for own in self.parameters)
+
+    @property
     def levels(self) -> Levels | None:
         """Of ordered levels, how a latent value is cut into them.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from tensorcep.core.gammas import divergences
+from tensorcep.likelihoods.parameters.base import divergences
 from tensorcep.priors.base import Coupled, LearnedPrior, ModePrior
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.

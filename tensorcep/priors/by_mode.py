@@ -93,16 +93,9 @@ class PriorByMode(LearnedPrior):
 
     def bound(self, posterior: tuple[Any, ...]) -> float:
         """What learning adds to a lower bound that takes the expectation for the rows' prior."""
-        alone, coupled = 0.0, 0.0
-        for k in self._in_turn:
-            law, q = self.laws[k], posterior[k]
-            if law is None or q is None:
-                continue
-            if isinstance(law, CoupledLaw):
-                coupled += law.bound(q)
-            else:
-                alone += law.bound(q)
-        return alone + coupled
+        parts: list[Any] = [(self.laws[k], posterior[k]) for k in self._in_turn if posterior[k] is not None]
+        coupled = [law.bound(q) for law, q in parts if isinstance(law, CoupledLaw)]
+        return sum(law.bound(q) for law, q in parts if not isinstance(law, CoupledLaw)) + sum(coupled, 0.0)
 
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
         """How far the prior means of the rows of mode k are from that of their mode, (n_k, R), or natural ones."""
@@ -114,8 +107,10 @@ class PriorByMode(LearnedPrior):
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
         """What the prior means of some rows (n_k,) bool of mode k vary by, beside the rows' own covariance."""
         design, slopes = self.designs[k] if self.designs else None, modes.slopes[k] if modes.slopes else None
-        have: Any = self.have[k]
-        return None if design is None or slopes is None else leverage(have, design.some(rows), slopes.strength)
+        have = self.have[k] if self.have else None
+        if design is None or slopes is None or not isinstance(have, PreparedFeatures):
+            return None
+        return leverage(have, design.some(rows), slopes.strength)
 
     def axis(self, k: int) -> Prepared | None:
         """The rows with entries of mode k on their axis or graph, if they have one and some free column."""

@@ -6,20 +6,35 @@ Mean-field methods have the posterior of all four as a factor, and the rows with
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensorcep.core.packing import diagonal, unpack
+from tensorcep.core.packing import diagonal, offsets, unpack
 from tensorcep.core.persist.records import Sized
+from tensorcep.core.random import RandomStream, generator
 from tensorcep.priors import gmrf
-from tensorcep.priors.base import Coupled, Drift, ModeParameters, moments_of
-from tensorcep.priors.gmrf import Field, field
+from tensorcep.priors.base import Coupled, Drift, ModeParameters, RowPrior, moments_of
+from tensorcep.priors.gmrf import Field, draw_gaps, field
 from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, axis, levels, links_at, table
+from tensorcep.priors.ou_process import (
+    Axis,
+    Chained,
+    SeriesTable,
+    axis,
+    draw_at,
+    laws_of,
+    levels,
+    links_at,
+    n_lines,
+    table,
+)
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Marginals
 
+# Numbers of rows of a graph that gaps are filled of at a time.
+NUMBERS_AT_A_TIME = 20_000_000
 Known = Clock | Net
 Prepared = Axis | Field
 
@@ -257,3 +272,54 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
     names = [name for name in new._fields if name not in ("of", "which")]
     parts = {name: getattr(old, name) + step * (getattr(new, name) - getattr(old, name)) for name in names}
     return new._replace(**parts)
+
+
+def fill_gaps(
+    prior: RowPrior,
+    shape: tuple[int, ...],
+    seed: int,
+    kept: tuple[np.ndarray, ...],
+    drifts: tuple[np.ndarray, ...],
+    seen: np.ndarray,
+) -> None:
+    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R).
+
+    `drifts` (C, n, R) are their parameters in each, `seen` (n_rows,) tells of the rows with entries.
+    """
+    first, at = offsets(shape), 0
+    for k, clock in enumerate(prior.clocks):
+        if clock is None:
+            continue
+        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
+        at = lines.stop
+        if isinstance(clock, Net):
+            of, rng = prior.axis(k), generator(seed, RandomStream.GAPS, k)
+            mode = slice(first[k], first[k + 1])
+            _fill_graph(of, rng, [draw[:, mode] for draw in kept], [draw[:, lines] for draw in drifts])
+            continue
+        if own.all() or not own.any():
+            continue
+        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
+        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
+        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
+        noise = generator(seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
+        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
+        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
+            own_rows[:, gaps] = found[a:b]
+
+
+def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
+    """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
+    if of is None or not len(of.gaps.row):
+        return
+    C, n, R = kept[0].shape
+    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
+    for first in range(0, len(kept), some):
+        part = kept[first : first + some]
+        laws = laws_of(np.concatenate(lines[first : first + some]))
+        rows = np.concatenate(part).astype(np.float64)
+        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
+        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
+        draw_gaps(of.gaps, rows, which, laws.mean, noise)
+        for i, of_draw in enumerate(part):
+            of_draw[:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]

@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.priors.base import ModePrior
-from tensorcep.priors.deviations import SAME_TIME, neighbours
+from tensorcep.priors.deviations import SAME_TIME, Near, neighbours
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
@@ -520,20 +520,14 @@ class NewTimes(NamedTuple):
 
     Attributes
     ----------
-    order : (q,) int64
-    left, right : (q,) int64
-        Places among the known times; below 0 for none, of a group without any another number than of others.
-    from_left, to_right : (q,) float64
-        Distances; infinite where there is none.
-    phase : (q,) int64
+    order, phase : (q,) int64
+    near : Near
+        Places among the known times, and distances.
     """
 
     order: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    from_left: np.ndarray
-    to_right: np.ndarray
     phase: np.ndarray
+    near: Near
 
 
 def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
@@ -542,7 +536,7 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
         from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return NewTimes(order, near.left, near.right, from_left, to_right, clock.phase_of(times))
+        return NewTimes(order, clock.phase_of(times), Near(near.left, near.right, from_left, to_right))
     by_time, n = np.argsort(known, kind="stable"), len(known)
     start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
     have, new = known[by_time] - start, times - start
@@ -558,7 +552,8 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
         right = np.where(right < n, right, -1)
     left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
     from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
-    return NewTimes(np.argsort(new, kind="stable"), left, right, from_left, to_right, clock.phase_of(times))
+    near = Near(left, right, from_left, to_right)
+    return NewTimes(np.argsort(new, kind="stable"), clock.phase_of(times), near)
 
 
 def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -579,20 +574,20 @@ def draw_at(
     normal, (S, q, R).
     """
     out, at = np.empty_like(noise), places(clock, known, times)
-    phases, before, times = clock.phase_of(known), -1, times.reshape(len(times), -1)[:, -1]
+    near, phases, before, times = at.near, clock.phase_of(known), -1, times.reshape(len(times), -1)[:, -1]
     for i in at.order.tolist():
-        left, distance = at.left[i], at.from_left[i]
-        follows = joint and before >= 0 and at.left[before] == left and at.right[before] == at.right[i]
+        left, distance = near.left[i], near.from_left[i]
+        follows = joint and before >= 0 and near.left[before] == left and near.right[before] == near.right[i]
         if follows:
             distance = max(float(times[i] - times[before]) % (clock.circle or np.inf), SAME_TIME)
-        of_left, of_right, variance = _shares(clock, laws, distance, at.to_right[i])
+        of_left, of_right, variance = _shares(clock, laws, distance, near.to_right[i])
         value = laws.levels(at.phase[i])
         if follows:
             value = value + of_left * (out[:, before] - laws.levels(at.phase[before]))
         elif left >= 0:
             value = value + of_left * (rows[:, left] - laws.levels(phases[left]))
-        if at.right[i] >= 0:
-            value = value + of_right * (rows[:, at.right[i]] - laws.levels(phases[at.right[i]]))
+        if near.right[i] >= 0:
+            value = value + of_right * (rows[:, near.right[i]] - laws.levels(phases[near.right[i]]))
         out[:, i] = value + np.sqrt(variance + laws.more(at.phase[i])) * noise[:, i]
         before = i
     return out
@@ -606,17 +601,18 @@ def moments_at(
     The covariance of two neighbours follows from those of both, as their joint precision has the prior's coupling.
     """
     at, R = places(clock, known, times), mean.shape[1]
-    means, covs, phases = np.empty((len(times), R)), np.empty((len(times), R, R)), clock.phase_of(known)
+    near, phases = at.near, clock.phase_of(known)
+    means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))
     for i in range(len(times)):
-        sides = (at.left[i], at.right[i])
-        *counts, variance = (part[0] for part in _shares(clock, laws, at.from_left[i], at.to_right[i]))
+        sides = (near.left[i], near.right[i])
+        *counts, variance = (part[0] for part in _shares(clock, laws, near.from_left[i], near.to_right[i]))
         value, spread = laws.levels(at.phase[i])[0], np.diag(variance + laws.more(at.phase[i]) * np.ones(R))
         for side, share in zip(sides, counts, strict=True):
             if side >= 0:
                 value = value + share * (mean[side] - laws.levels(phases[side])[0])
                 spread = spread + share[:, None] * unpack(cov[side], R) * share
         if min(sides) >= 0:
-            _, _, between = weights(laws.length[0], np.array([at.from_left[i] + at.to_right[i]]), clock.circle)
+            _, _, between = weights(laws.length[0], np.array([near.from_left[i] + near.to_right[i]]), clock.circle)
             both = _covariance(unpack(cov[sides[0]], R), unpack(cov[sides[1]], R), laws.precision[0] * between[:, 0])
             both = counts[0][:, None] * both * counts[1]
             spread = spread + both + both.T

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import gamma
 
-from tensorcep.core.gammas import divergences, gammas
+from tensorcep.likelihoods.parameters.base import divergences, gammas
 
 
 def test_gammas_divergence_is_that_of_the_definition():

@@ -14,7 +14,17 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.core import shared_memory
-from tensorcep.core.shared_memory import TAKEN, Desk, Left, Sheet, leave, put, remove, remove_after, rows_of
+from tensorcep.core.shared_memory import (
+    BYTES_READ,
+    SharedArray,
+    SharedFolder,
+    Sheet,
+    put,
+    remove,
+    remove_after,
+    rows_of,
+    share,
+)
 
 ROWS, SQUARES = np.random.default_rng(0).normal(size=(3000, 5)), np.arange(3000.0)
 
@@ -30,8 +40,8 @@ class Client:
 
 
 def test_arrays_that_are_left_have_the_same_bits(tmp_path: Path) -> None:
-    rows, squares = leave(str(tmp_path / "a"), (ROWS[::2], SQUARES))
-    assert isinstance(rows, Left)
+    rows, squares = share(str(tmp_path / "a"), (ROWS[::2], SQUARES))
+    assert isinstance(rows, SharedArray)
     assert (rows.shape, rows.nbytes) == ((1500, 5), 60_000)
     found, other = np.zeros((1500, 5)), np.zeros((5, 3000)).T
     put(rows, found)
@@ -46,7 +56,7 @@ def test_arrays_that_are_left_have_the_same_bits(tmp_path: Path) -> None:
 
 @each(("path", "array"), [(None, ROWS), ("a", ROWS[:10]), ("a", ROWS.astype(np.float32)), ("no/folder/a", ROWS)])
 def test_what_cannot_or_need_not_be_left_is_given_as_it_is(tmp_path: Path, path: str | None, array: np.ndarray) -> None:
-    (given,) = leave(None if path is None else str(tmp_path / path), (array,))
+    (given,) = share(None if path is None else str(tmp_path / path), (array,))
     assert given is array
     assert not list(tmp_path.iterdir())
     out = np.empty_like(array)
@@ -61,7 +71,7 @@ def filled(sheet: Sheet) -> None:
         sheet.put(1, a, SQUARES[a : a + 700])
 
 
-def check_filled(given: list[shared_memory.Given]) -> None:
+def check_filled(given: list[shared_memory.Payload]) -> None:
     for one, array in zip(given, (ROWS, SQUARES), strict=True):
         found = np.zeros_like(array)
         put(one, found)
@@ -78,7 +88,7 @@ def test_arrays_that_are_made_some_rows_at_a_time_have_the_same_bits(tmp_path: P
     assert not (tmp_path / "a").exists()  # nobody sees a part of it
     given = sheet.done()
     sheet.drop()
-    assert all(isinstance(one, Left) is (path == "a") for one in given)
+    assert all(isinstance(one, SharedArray) is (path == "a") for one in given)
     check_filled(given)
 
 
@@ -107,34 +117,34 @@ def test_arrays_that_nobody_has_finished_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_file_that_ends_early_is_a_file_that_is_gone(tmp_path: Path) -> None:
-    (rows,) = leave(str(tmp_path / "a"), (ROWS,))
+    (rows,) = share(str(tmp_path / "a"), (ROWS,))
     os.truncate(tmp_path / "a", 80_000)
     with pytest.raises(FileNotFoundError, match="is gone"):
         put(rows, np.empty_like(ROWS))
 
 
 def test_bytes_of_others_alone_are_counted(tmp_path: Path) -> None:
-    (own,) = leave(str(tmp_path / "a"), (ROWS,))
-    assert isinstance(own, Left)
-    before = TAKEN[0]
+    (own,) = share(str(tmp_path / "a"), (ROWS,))
+    assert isinstance(own, SharedArray)
+    before = BYTES_READ[0]
     put(own, np.empty_like(ROWS))
-    assert TAKEN[0] == before
+    assert BYTES_READ[0] == before
     put(own._replace(writer=-1), np.empty_like(ROWS))
-    assert TAKEN[0] - before == ROWS.nbytes
+    assert BYTES_READ[0] - before == ROWS.nbytes
 
 
 @pytest.mark.skipif(not os.path.isdir(shared_memory.MEMORY), reason="the system has no folder in memory")
 def test_desk_is_open_where_all_workers_see_it_and_leaves_nothing() -> None:
-    desk = Desk(Client(True, False))
+    desk = SharedFolder(Client(True, False))
     desk.open()
     assert desk.new_path() is desk.folder is None
     desk.close()
-    desk = Desk(Client(True, True))
+    desk = SharedFolder(Client(True, True))
     desk.open()
     folder, path = desk.folder, desk.new_path()
     assert folder is not None
     assert path is not None
-    assert isinstance(leave(path, (ROWS,))[0], Left)
+    assert isinstance(share(path, (ROWS,))[0], SharedArray)
     desk.give_up()
     assert desk.new_path() is None
     assert os.path.exists(path)  # tasks that were told of it may still come
@@ -144,7 +154,7 @@ def test_desk_is_open_where_all_workers_see_it_and_leaves_nothing() -> None:
 
 def test_without_a_folder_in_memory_arrays_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shared_memory, "MEMORY", str(tmp_path / "none"))
-    desk = Desk(Client(True))
+    desk = SharedFolder(Client(True))
     desk.open()
     assert desk.new_path() is None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensorcep.core.futures import ClusterError, Watch
+from tensorcep.core.cluster import ClusterError, Watch
 
 
 class Tasks:

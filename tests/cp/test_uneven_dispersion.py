@@ -19,7 +19,7 @@ from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, obser
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
-from tensorcep.cp.workers.host import _why_not
+from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
 from tensorcep.likelihoods.parameters.dispersion import first_pool, law_of_dispersion, pooled, told

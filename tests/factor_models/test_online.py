@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 import tensorcep as tc
 from tensorcep.cli.main import main
-from tensorcep.core.gammas import gammas, shape_and_rate
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.online import _turn, _turned, _turned_sites, sums_of_rows, told_by
+from tensorcep.likelihoods.parameters.base import gammas, shape_and_rate
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

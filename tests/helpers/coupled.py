@@ -16,6 +16,7 @@ from helpers.samplers import (
     new_data,
     prior_of,
     statistics,
+    with_theta,
     z_of_means,
 )
 
@@ -73,7 +74,7 @@ def coupled_z(free, known, of, column, n):
         entries, likelihood = pack_entries(COORDS, y, SHAPE), get_likelihood("gaussian")
         p = Problem(entries, SHAPE, free.shape[1], likelihood, prior, rows, GammaNoise(*THETA_PRIOR), sweep)
         state = samplers.GIBBS.init(p._replace(free=None if free.all() else free), options, threads)
-        state = state.with_theta(np.full(state.theta.shape, theta))
+        state = with_theta(state, np.full(state.theta.shape, theta))
         state, _ = samplers.GIBBS.step(state, p._replace(free=None if free.all() else free), options, threads)
         rows, theta = state.rows[0].copy(), float(state.theta[0, 0])
         by_turns.append(along_the_axis(rows, theta, y))

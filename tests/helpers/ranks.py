@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from helpers.problems import settings_of
-from helpers.samplers import COORDS, CP, MEAN, SD, SHAPE, THETA_PRIOR, latent, prior_of
+from helpers.samplers import COORDS, CP, MEAN, SD, SHAPE, THETA_PRIOR, latent, prior_of, with_theta
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs.chains import latent_of_chain
@@ -63,7 +63,7 @@ def rank_z(simulate, statistics, likelihood="gaussian", n=90, sweeps=SWEEPS, **g
         p = p._replace(uneven=drawn.uneven)
         state = METHODS[method].init(p, options, threads)
         state.rows[:] = drawn.rows
-        state = state.with_theta(np.broadcast_to(drawn.theta, state.theta.shape))
+        state = with_theta(state, np.broadcast_to(drawn.theta, state.theta.shape))
         for c in range(CHAINS if state.own.f.size else 0):
             state.own.f[c] = latent_of_chain(state, c, p, threads)
         for _ in range(sweeps):

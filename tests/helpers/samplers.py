@@ -66,6 +66,15 @@ def latent(rows):
     return rows[packed].prod(axis=1).sum(axis=1)
 
 
+def with_theta(state, theta):
+    """The state of chains whose parameters have these numbers (C, m)."""
+    every = []
+    for draws, line in zip(state.parameters, theta, strict=True):
+        parts = np.split(line, np.cumsum([len(own.theta) for own in draws])[:-1])
+        every.append(tuple(own._replace(theta=part) for own, part in zip(draws, parts, strict=True)))
+    return state._replace(parameters=tuple(every))
+
+
 def statistics(rows, theta, y):
     f = latent(rows)
     log_theta = np.log(theta)
@@ -120,7 +129,7 @@ def chained(method, options, name, n, rng, free, learned, extent):
         )
         p = p._replace(free=None if free.all() else free)
         state = method.init(p, options, threads)
-        state = state.with_theta(np.full(state.theta.shape, theta))
+        state = with_theta(state, np.full(state.theta.shape, theta))
         around = state.own.around
         if around is not None:  # what proposals are made of must not be made of the present rows
             around.mean[:], around.variance[:] = AROUND

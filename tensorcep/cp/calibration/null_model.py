@@ -16,14 +16,37 @@ predictive distributions. The prior is ours.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import logit, logsumexp, ndtri
 
 from tensorcep.core.arrays import variance
+from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
+from tensorcep.core.packing import offsets
+from tensorcep.cp.calibration.holdout import (
+    LEAST_SHARE,
+    LEAST_WEIGHT,
+    Beside,
+    HeldOut,
+    NoiseLaw,
+    noise_law_of,
+    ratio_beside_limits,
+    ratio_of_student,
+    weighed,
+)
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.subsets import told_beside
+from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
+from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf
+from tensorcep.likelihoods.parameters.thresholds import Levels
+from tensorcep.priors.base import RowPrior
+from tensorcep.priors.ou_process import constant_lines
 
 # Values that it is fitted to where there is no formula.
 FITTED_ENTRIES = 5000
@@ -92,3 +115,242 @@ def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONS
     prior = np.concatenate([[constant], np.full(n_between, half / n_between), [half]])
     log_weight = np.log(prior) + evidence - chosen * (SHARES > 0.0)
     return float(np.exp(log_weight - logsumexp(log_weight)) @ SHARES)
+
+
+# How far the predictions of values and labels are shrunk to the constant, by the entries that chains left out.
+#
+# Chains and quick fits that follow the noise of few entries predict with the right spread, perhaps, but worse than the
+# constant. The mean m of all of them is then better multiplied by the slope b of the values left out on it, between 0
+# and 1. As few entries with large m can make b large by chance, it counts as b (1 - (se / b)^2), with its standard
+# error from the residuals of the entries had each been left out (HC3; MacKinnon and White 1985, Journal of Econometrics
+# 29, p. 305). Where nothing is to be shrunk this costs about 1 / (2 n) of the squared error for n entries. Predictions
+# are products of rows and err the more the larger they are: se / b is also found with weights 1 / (c^2 + m^2), c being
+# the median of |m|, and the larger of both counts. Chains that have found nothing can get the signs of the few largest
+# values right.
+#
+# Labels, levels, and values at a limit, are predicted by a mixture with the constant law, at the share that the log
+# scores of those left out tell (above): of few ones they tell little, and the constant then counts most. Values at a
+# limit are so at most at the share that the slope leaves, since noise of many sizes can gain log scores, too. Counts
+# are such a mixture as well. One far above its mean would cost all that the others gain: of n that were left out the
+# constant counts 1 / (n + 1) or more (Laplace's rule of succession, had it been the only one to expect the next one).
+#
+# In place of a share of the draws come draws that say nothing but the constant, with the noise that it leaves. Latent
+# values may be anything that the draws say of them, and of real values at most a share of that noise.
+
+# What is not noise of the variance about the constant is at most this share of it, as of the chains' own
+# (`holdout.LEAST_SHARE`).
+MOST_DOUBT = 1.0 - LEAST_SHARE
+TINY = np.finfo(float).tiny
+LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+
+
+def is_shrunk(likelihood: Likelihood) -> bool:
+    """Whether predictions can be shrunk: of labels, levels and values, and of counts without structural zeros."""
+    return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
+
+
+def is_of_rates(likelihood: Likelihood) -> bool:
+    """Whether it is of counts whose mean is e^f, or a multiple of it."""
+    return likelihood.extent == "exposure" and likelihood.zeros is None
+
+
+def calibrated(
+    held: HeldOut,
+    problem: Problem,
+    options: Any,
+    beside: Sequence[Beside],
+    before: Any,
+    shapes: np.ndarray,
+    told_noise: bool,
+) -> tuple[HeldOut, NoiseLaw | None]:
+    """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
+
+    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C,) are those of
+    Student noise, infinite of other; `told_noise`: whether these entries tell the noise.
+    """
+    held = weighed(held, options, beside, before)
+    even = problem.uneven is None
+    if told_noise and np.isfinite(shapes).all():
+        held = held._replace(noise_ratio=ratio_of_student(held, shapes, beside))
+    if problem.likelihood.censored:
+        told = held.beside.any() and even
+        ratio = ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
+        held = held._replace(noise_ratio=ratio)
+    if options.weights == "stacked" and is_shrunk(problem.likelihood):
+        held = shrunk(held, problem)
+    return held, noise_law_of(held) if told_noise and even else None
+
+
+def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
+    """What all together count beside the constant, that constant, and the score of both."""
+    likelihood = problem.likelihood
+    if likelihood.levels is not None:
+        return _beside_levels(held, likelihood.levels, problem)
+    if likelihood.observes == "labels" or likelihood.censored or is_of_rates(likelihood):
+        law = _law_of_others(held, problem)
+        return held if law is None else _beside_law(held, law, problem)
+    law = ConstantLaw(0.0, 1.0 / max(_square_about_constant(held, problem), np.finfo(float).tiny))
+    nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
+    if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
+        prior = problem.noise_prior.a, problem.noise_prior.b
+        found = fitted(GroupSums(np.array(1.0), held.y**2), prior, law.theta, 0)
+        nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
+        law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
+    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
+
+
+def _square_about_constant(held: HeldOut, problem: Problem) -> float:
+    """The mean square of real values: of those left out, or of all where these are too few to tell it."""
+    y = held.y if len(held.y) >= THRESHOLDS.fewest else told_beside(problem)[0]
+    return float(np.mean(y**2))
+
+
+def _doubting(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
+    """With what no draw could tell of the latent values, at most so much, beside the constant."""
+    square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
+    return held._replace(doubt=min(square, most))
+
+
+def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
+    """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
+    if _main_column(problem.free) is None:
+        return None
+    likelihood, (others, exposure) = problem.likelihood, told_beside(problem, held.place)
+    if is_of_rates(likelihood):
+        return _law_of_rates(likelihood, others, exposure)
+    if likelihood.observes != "labels":
+        return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
+    p = (np.count_nonzero(others > 0.0) + 0.5) / (len(others) + 1.0)
+    return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
+
+
+def _law_of_rates(likelihood: Likelihood, others: np.ndarray, exposure: np.ndarray | None) -> ConstantLaw:
+    """The constant law of counts, with their exposures."""
+    total = float(len(others) if exposure is None else exposure.sum())
+    start = float(np.log(max(float(others.sum()), 0.5) / total))
+    return constant_law(likelihood, others, start, exposure)
+
+
+def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
+    """Beside the shares of the levels among the entries that were not left out."""
+    if _main_column(problem.free) is None:
+        return held
+    link = "logit" if levels.logistic else "probit"
+    shares = shares_of(told_beside(problem, held.place)[0], levels.n)
+    record = ordinal(link, shares)
+    law = ConstantLaw(constant_of(link, shares), record.default_theta)
+    found = _beside_law(held, law, problem._replace(likelihood=record))
+    return found._replace(constant_theta=record.levels.start) if record.levels is not None else found
+
+
+def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
+    nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if is_of_rates(problem.likelihood) else None)
+    own: Any = held.weights
+    equal = np.ptp(own) == 0.0 and not held.beside.any()
+    chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
+    held = _doubting(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
+    before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
+    share = mean_share(evidence_of_shares(held.score, nothing), chosen, before)
+    if is_of_rates(problem.likelihood):  # the next one may be one that nothing but the constant expects
+        most = 1.0 - 1.0 / (len(held.y) + 1.0)
+        return _mixed(held, min(share, most), nothing, law, most)
+    if problem.likelihood.censored:
+        share = min(share, _slope_beside_limit(held, law, problem.likelihood))
+    return _mixed(held, share, nothing, law)
+
+
+def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood) -> float:
+    """The share of what is predicted beside the constant's prediction that counts, where a limit cuts values off.
+
+    Log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal. 1
+    where squared errors are smaller than the constant's beyond chance.
+    """
+    n, own = len(held.y), held.weights if held.alive.size else None
+    noise = float(np.average(held.noise, weights=own))
+    mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
+    nothing, _ = likelihood.predict(np.full(n, law.f), np.zeros(n), np.full(n, law.theta))
+    limit = float(likelihood.limit or 0.0)
+    y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
+    y, mean = y + limit - nothing, mean - nothing
+    gain = y**2 - (y - mean) ** 2
+    return 1.0 if beyond_chance(gain) else slope_of(y, mean)
+
+
+def _mixed(
+    held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
+) -> HeldOut:
+    """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
+    if share > most:
+        return held
+    with np.errstate(divide="ignore"):
+        score = np.logaddexp(np.log(share) + held.score, np.log1p(-share) + nothing)
+    return held._replace(share=share, score=score, constant=law.f, constant_theta=law.theta)
+
+
+def slope_of(y: np.ndarray, mean: np.ndarray) -> float:
+    """The share of a prediction that counts, between 0 and 1."""
+    typical = float(np.median(np.abs(mean)))
+    slope, sure = _regressed(y, mean, np.ones_like(mean))
+    _, also = _regressed(y, mean, 1.0 / (typical**2 + mean**2 + TINY))
+    return float(np.clip(slope * min(sure, also), 0.0, 1.0))
+
+
+def _regressed(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """The slope of y on the mean by weighted least squares, and how much of it its standard error leaves."""
+    square = float(weight @ mean**2)
+    slope = float(weight @ (y * mean)) / square if square > 0.0 else 0.0
+    if slope <= 0.0:
+        return 0.0, 0.0
+    without = np.maximum(1.0 - weight * mean**2 / square, TINY)  # the residual of an entry that did not tell the slope
+    variance = float(np.sum((weight * mean * (y - slope * mean) / without) ** 2)) / square**2
+    return slope, max(0.0, 1.0 - variance / slope**2)
+
+
+def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
+    """Draws of which those that do not count, evenly spread, say nothing but the constant.
+
+    Parameters
+    ----------
+    draws : Draws
+        Their rows, which are large, are changed in place.
+    held : HeldOut
+    free : (K, R) bool or None
+        Columns that are not held at 1; None when all are free.
+    prior : RowPrior or None
+        Which may say that some modes are series.
+    """
+    if held.share >= 1.0:
+        return draws
+    number = np.arange(draws.rows.shape[0] * draws.rows.shape[1]).reshape(draws.rows.shape[:2])
+    off = np.floor((number + 1) * (1.0 - held.share)) > np.floor(number * (1.0 - held.share))
+    if not off.any() and number.size * (1.0 - held.share) >= 0.5:
+        off[-1, -1] = True
+    rows, clamped = draws.rows, np.zeros((len(draws.shape), draws.rank)) if free is None else ~free
+    one = clamped.astype(rows.dtype)
+    column = _main_column(free)
+    if column is not None:
+        one[0, column] = held.constant
+    for line, (a, b) in zip(one, itertools.pairwise(offsets(draws.shape)), strict=True):
+        rows[off, a:b] = line
+    unknown, theta = draws.unknown, draws.theta
+    if unknown is not None:
+        unknown[off] = one
+    if theta is not None:
+        theta = theta.copy()
+        theta[off] = held.constant_theta
+    doubt = np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None
+    drifts, uneven = draws.drifts, draws.uneven
+    if drifts is not None and prior is not None:
+        lines = [constant_lines(own, row) for own, row in zip(prior.clocks, one, strict=True) if own is not None]
+        drifts = drifts.copy()
+        drifts[off] = np.concatenate(lines)
+    if uneven is not None:
+        uneven = uneven.copy()
+        uneven[off] = held.constant_theta, held.constant_shape
+    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven, doubt=doubt)
+
+
+def _main_column(free: np.ndarray | None) -> int | None:
+    """The column of the main effect of the first mode, which can hold the constant; None where there is none."""
+    found = np.zeros(0, dtype=int) if free is None else np.flatnonzero(free[0] & (free.sum(axis=0) == 1))
+    return int(found[0]) if len(found) else None

@@ -12,7 +12,6 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numba
 import numpy as np
@@ -24,10 +23,10 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep.second_order import second_order_message
-from tensorcep.cp.cep.stochastic import averaged_chunks, averaged_rows, closed_chunks, in_closed_form
+from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
+    CEP_PASS,
     Rule,
-    cep_chunks,
     cep_slots,
     likelihood_message,
     places_of_modes,
@@ -35,7 +34,7 @@ from tensorcep.cp.cep.update import (
 )
 from tensorcep.cp.messages.cavities import ProductSlots, product_slots
 from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state
+from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
@@ -81,7 +80,9 @@ def _side_of(problem: Problem) -> float:
 
 
 def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
-    gaussian = problem.noise_prior is not None
+    gaussian, slots = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1))
+    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
+    clamped = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
     return Rule(
         step=1.0,
         power=1.0,
@@ -91,35 +92,13 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else first_order_address(),
-        second=second_order_address() if options.order == 2 else 0,
-        clamped=clamped_address(columns) if columns.z.size else 0,
+        first=0 if gaussian else address_of(likelihood_message, message),
+        second=address_of(second_order_message, message) if options.order == 2 else 0,
+        clamped=address_of(products_with_clamped, clamped) if columns.z.size else 0,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=np.zeros(0),
     )
-
-
-def first_order_address() -> Any:
-    """The address of `likelihood_message`."""
-    numbers = (NUMBER,) * 4
-    return address_of(likelihood_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
-
-
-def second_order_address() -> Any:
-    """The address of `second_order_message`."""
-    numbers = (NUMBER,) * 4
-    return address_of(second_order_message, types.void(NUMBER, FLAG, *numbers, WORK, _slots()))
-
-
-def clamped_address(columns: ProductSlots) -> Any:
-    """The address of `products_with_clamped`."""
-    flags = (FLAG, FLAG, NUMBER, NUMBER)
-    return address_of(products_with_clamped, types.void(NUMBER, numba.typeof(columns), *flags, WORK, _slots()))
-
-
-def _slots() -> Any:
-    return numba.typeof(cep_slots(2, 1))
 
 
 def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
@@ -133,9 +112,10 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
     order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
     state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
-        kernel = closed_chunks if in_closed_form(state.own.rule) else averaged_chunks
-        return sweep(state, problem, options, executor, kernel, averaged_rows)
-    return sweep(state, problem, options, executor, cep_chunks)
+        work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
+        return sweep(state, problem, options, executor, work, averaged_rows)
+    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
+    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
 
 
 def trial_sweeps(options: passing.CEP) -> int:
@@ -167,5 +147,6 @@ CEP = Method(
         knows_sparse_rows=True,
     ),
     trial_sweeps=trial_sweeps,
+    resume=resume,
     of_entries=lambda state: state.own.sums,
 )

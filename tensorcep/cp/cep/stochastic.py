@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
-from tensorcep.cp.messages.cavities import clear_sums, load_values
+from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
-from tensorcep.cp.model.columns import Orders, arranged, encoded, orders_of
+from tensorcep.cp.model.columns import Orders, encoded, order_of, orders_of
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
+from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, damp, scale
@@ -133,6 +133,14 @@ def averaged_chunks(
         sums.skipped[c] = skipped
 
 
+AVERAGED_PASS = Pass(
+    averaged_chunks,
+    over="chunks",
+    reads=("others.mean", "others.cov", "cavity.Lam", "cavity.eta", "cavity.good", "average.Lam", "average.eta"),
+    sums=PASS_SUMS,
+)
+
+
 # Averaged CEP of real values: their messages have a closed form, so only sums per row are needed.
 #
 # The message of an entry of value y to a row is T = tau E[z z'] and eta = tau (y E[z] - E[z c]) (CEP eqs 14-15, see
@@ -193,7 +201,10 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
-    second, means = (arranged(k, order, numbers, first, executor) for order in (orders.products, orders.means))
+    second, means = (
+        RowSource("", numbers, {}, order=order_of(k, order, len(free)), first=first).made(executor)
+        for order in (orders.products, orders.means)
+    )
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)
     second[own, P + R * C :] = times_in_sum(C)
@@ -296,3 +307,8 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
                     squared_errors(rule, w, at)
                     add_noise(entries.weight[b], sums.noise[c], w, at)
         sums.skipped[c] = skipped
+
+
+CLOSED_PASS = Pass(
+    closed_chunks, over="chunks", reads=tuple(f"factors.{name}" for name in Factors._fields), sums=PASS_SUMS
+)

@@ -16,7 +16,9 @@ from tensorcep.core.compile import (
     call_tilted,
     inlined,
 )
+from tensorcep.core.executor import Pass
 from tensorcep.cp.messages.cavities import (
+    PASS_SUMS,
     cavity_moments,
     clear_sums,
     kept_moments,
@@ -395,3 +397,6 @@ def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums,
                 propose(own, structured, rule, R, w, at)
                 skipped += store_message(index, entries.weight[b], Lam, eta, sums.Lam[c], sums.eta[c], rule, w, at)
         sums.skipped[c] = skipped
+
+
+CEP_PASS = Pass(cep_chunks, over="chunks", reads=("rows.Lam", "rows.eta"), keeps="messages", sums=PASS_SUMS)

@@ -21,7 +21,7 @@ from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
-from tensorcep.cp.workers.host import OnWorkers, fit_on_workers
+from tensorcep.cp.workers.checkpoint import OnWorkers, fit_on_workers
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
 

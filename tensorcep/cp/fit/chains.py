@@ -16,16 +16,15 @@ import numpy as np
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.calibration.holdout import HeldOut, held_places
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import with_constant
+from tensorcep.cp.calibration.holdout import HeldOut, held_places, with_factors
+from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, taken
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan

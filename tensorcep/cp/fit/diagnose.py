@@ -11,17 +11,18 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.calibration.holdout import HeldOut
+from tensorcep.cp.calibration.holdout import HeldOut, gain_of_constant
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
+    MOST_DOUBT,
     ConstantLaw,
     constant_law,
     evidence_of_shares,
+    is_of_rates,
     mean_share,
+    slope_of,
 )
-from tensorcep.cp.calibration.predictive_noise import gain_of_constant
-from tensorcep.cp.calibration.shrinkage import MOST_DOUBT, is_of_rates, slope_of
 from tensorcep.cp.fit.quick_fit import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -42,7 +43,7 @@ from tensorcep.likelihoods.gaussian import mixture_quantile
 #
 # Of few entries a fit that has found little takes what it has not found for noise, or is sure of what it found by
 # chance. Entries left out do not tell the two apart: they have the noise, too, which holds it already. They tell what
-# the fit counts beside a constant, as they do for chains (`tensorcep.cp.calibration.shrinkage`); to the other share
+# the fit counts beside a constant, as they do for chains (`tensorcep.cp.calibration.null_model`); to the other share
 # latent values lie about the constant as far as the observations let them. Of labels, that is anywhere: every chance
 # between 0 and 1 is then as likely as another, and latent values have the law of a label's noise. Counts whose
 # dispersion is not learned vary more than one of one mean would, by what latent values vary; before, every share of
@@ -210,7 +211,7 @@ def _scores(
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
-    real = likelihood.parameter is not None and likelihood.parameter.is_precision and not likelihood.censored
+    real = likelihood.learns_precision and not likelihood.censored
     if told is not None and real and problem.uneven is None:
         found |= _explained(told, y, law.f)
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):

@@ -35,7 +35,7 @@ from tensorcep.cp.init.residual import (
     with_more_components,
     with_spectral_start,
 )
-from tensorcep.cp.model.active_columns import some_columns
+from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit

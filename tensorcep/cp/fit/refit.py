@@ -20,10 +20,9 @@ from tensorcep.cp.fitted.from_draws import MOST_LEFT, GaussianSummary, laws_of, 
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
-from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, told_of_noise
+from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, with_noise_messages
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
-from tensorcep.cp.model.active_columns import free_problem
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
 from tensorcep.cp.plan.auto import SWEEPS
@@ -75,10 +74,9 @@ def _summary(fit: FitResult, draws: Draws, what: str) -> GaussianSummary:
         If it misses much of what they say.
     """
     free = free_columns(fit.interactions, len(fit.shape))
-    parameter = fit.likelihood.parameter
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
-    laws = laws_of(draws, parameter is not None and parameter.is_precision, fit.n_samples_seen)
+    laws = laws_of(draws, fit.likelihood.learns_precision, fit.n_samples_seen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs
@@ -169,7 +167,7 @@ def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: An
         np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
     refresh_rows(rows, 0, len(rows.good), executor)
     hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
-    laws = told_of_noise(new.own.parameters, old.parameters, float(messages.a.sum()), float(messages.b.sum()))
+    laws = with_noise_messages(new.own.parameters, old.parameters, float(messages.a.sum()), float(messages.b.sum()))
     state = MessageState(rows, hyper, laws, new.own, old.sweeps)
     return state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
 

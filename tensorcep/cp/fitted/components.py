@@ -26,9 +26,10 @@ from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
 from tensorcep.entries.convert import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
-from tensorcep.priors.base import ModePrior
-from tensorcep.priors.by_mode import PriorByMode
+from tensorcep.priors.base import ModeParameters
 from tensorcep.priors.features import Design
+from tensorcep.priors.normal_wishart import MEAN_ROWS
+from tensorcep.priors.regression import FeaturesLaw, ready
 
 # A component whose mean square is below this share of the largest one's is switched off.
 NEGLIGIBLE = 1e-3
@@ -200,8 +201,7 @@ def lower_bound(fit: FitResult) -> float:
 
 def noise_precision(fit: FitResult) -> float | None:
     """Posterior mean of the noise precision of real values (the estimate, for a method without a posterior)."""
-    parameter = fit.likelihood.parameter
-    if parameter is None or not parameter.is_precision:
+    if not fit.likelihood.learns_precision:
         return None
     result = fit.posterior
     if isinstance(result, Mixture):
@@ -246,14 +246,12 @@ def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.n
     """A draw of the linear map for each draw (S, n, D) of the rows with entries: (S, F, D)."""
     every = rows.reshape(-1, rows.shape[2])
     scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
-    nothing, mean = np.zeros((0, len(scale))), every.mean(axis=0)[None]
-    free = np.ones((1, len(scale)), dtype=bool)
-    plain = PriorByMode(nothing, nothing, mean, scale[None], free, designs=(design,))
-    prior, rng = plain.for_rows([seen]), np.random.default_rng(0)
-    now, found = ModePrior(mean, np.diag(scale**-2.0)[None]), []
+    mean, rng = every.mean(axis=0), np.random.default_rng(0)
+    law = FeaturesLaw(np.ones(len(scale), dtype=bool), mean, scale, 1.0, ready(design.some(seen), MEAN_ROWS))
+    now, found = ModeParameters(mean, np.diag(scale**-2.0)), []
     for s in [0] * FIRST + list(range(len(rows))):
-        now = prior.draw(now, [rows[s]], rng)
-        own: Any = now.slopes[0]
+        now = law.draw(now, rows[s], rng)
+        own: Any = now.slopes
         found.append(own.coef)
     return np.stack(found[FIRST:])
 

@@ -321,7 +321,7 @@ def find_modes(
     spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
     order, start = entries.by_row.entry, entries.by_row.start[:-1]
     row = entries.places[:, entries.mode]
-    bounded = likelihood.parameter is not None and likelihood.parameter.is_precision
+    bounded = likelihood.learns_precision
     longest = np.inf if bounded else LONGEST
 
     def newton() -> np.ndarray:

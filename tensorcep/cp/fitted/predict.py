@@ -389,7 +389,7 @@ def draw(
     all, in their order.
     """
     theta, C = theta_of(belief, likelihood), belief.size
-    is_precision = likelihood.parameter is not None and likelihood.parameter.is_precision
+    is_precision = likelihood.learns_precision
     if belief.cov is None:
         which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
         return belief.mean[which], theta.of_points(which), which

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import room_of
-from tensorcep.core.executor import ALONE, Executor, Rooms
+from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
-from tensorcep.cp.calibration.holdout import HeldOut
-from tensorcep.cp.calibration.predictive_noise import NoiseLaw
+from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
 from tensorcep.cp.gibbs.row_draw import (
     NO_SITES,
@@ -32,30 +31,26 @@ from tensorcep.cp.gibbs.row_draw import (
     rooms_of,
     weighted_sites,
 )
-from tensorcep.cp.model.active_columns import columns_of, free_problem
-from tensorcep.cp.model.columns import FreeColumns
+from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import latent_at
-from tensorcep.cp.model.memmap import by_row_of, in_pieces
+from tensorcep.cp.model.latent import latent_of_entries
+from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import initial_prior, learning, seen_rows
+from tensorcep.cp.model.rows import RowSource, initial_prior, learning, seen_rows
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.posterior.components import EntryTheta, stacked
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
-from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Parameter, RowPrecision
 from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
-from tensorcep.priors.gmrf import Field, draw_gaps
-from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import draw_at, in_columns, laws_of, lines_of_modes, n_lines
+from tensorcep.priors.coupled import fill_gaps
+from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
-# Numbers of rows of a graph that gaps are filled of at a time.
-NUMBERS_AT_A_TIME = 20_000_000
 NO_PLACES = np.zeros(0, dtype=np.int64)
 NO_ENTRIES = EntriesByRow(
     start=np.zeros(1, dtype=np.int64),
@@ -118,6 +113,10 @@ class KeptDraws(NamedTuple):
     unknown: tuple[np.ndarray, ...] = ()
     drifts: tuple[np.ndarray, ...] = ()
 
+    def grows(self) -> bool:
+        """Arrays are added, and never changed: files keep each once."""
+        return True
+
 
 class ChainSums(NamedTuple):
     """What samplers alone have.
@@ -148,6 +147,10 @@ class ChainSums(NamedTuple):
     told_noise: bool = False
     noise_law: NoiseLaw | None = None
     kept: KeptDraws = KeptDraws()
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows, or is made before it is read."""
+        return ("setup", "sites", "f", "around")
 
 
 class GibbsState(NamedTuple):
@@ -204,14 +207,6 @@ class GibbsState(NamedTuple):
     def left_out(self) -> np.ndarray:
         """Places of the entries that are left out at present."""
         return NO_PLACES if self.held is None or self.sweeps >= self.setup.burn_in else self.held.place
-
-    def with_theta(self, theta: np.ndarray) -> GibbsState:
-        """The state of as many chains whose parameters have these numbers (C, m)."""
-        every = []
-        for draws, line in zip(self.parameters, theta, strict=False):
-            parts = np.split(line, np.cumsum([len(own.theta) for own in draws])[:-1])
-            every.append(tuple(own._replace(theta=part) for own, part in zip(draws, parts, strict=True)))
-        return self._replace(parameters=tuple(every))
 
     def put(self, **changes: Any) -> GibbsState:
         """The state with some changed of what samplers alone have."""
@@ -308,11 +303,11 @@ def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: E
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
     factors, first, setup = state.rows[chain], offsets(problem.shape), state.setup
     if not setup.free.any_clamped:
-        return latent_at(problem.entries, factors, setup.free, executor)
+        return latent_of_entries(problem.entries, factors, executor, setup.free.groups)
     free = np.empty((len(factors), setup.small.rank))
     for k, columns in enumerate(setup.columns):
         executor.run(arrange, int(first[k]), int(first[k + 1]), factors, columns.free, free)
-    return latent_at(problem.entries, free, setup.free, executor)
+    return latent_of_entries(problem.entries, free, executor, setup.free.groups)
 
 
 class RowFit(NamedTuple):
@@ -343,40 +338,44 @@ def draw_factors(
 
     The precision multiplies the weights of the entries.
     """
-    setup, prior, factors, fit = state.setup, state.hyper[chain], state.rows[chain], np.zeros(1)
+    setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
+    first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
+    by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
     modes_prior: Any = prior.modes
-    first, by_row, rooms = offsets(problem.shape), setup.by_row, setup.rooms[chain]
-    end = by_row.end if len(state.left_out) else by_row.start[1:]
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
     last = precision.mode if isinstance(precision, RowPrecision) else -1
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
     for k in modes:
-        columns = setup.columns[k]
+        columns, offset = setup.columns[k], int(first[k])
         if isinstance(precision, RowPrecision):
             given: Any = of_row_noise(k, precision, by_row, first, executor)
         else:
             given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), np.array([precision])
-        source = lane_zeros((0 if executor.makes_sources else len(factors), len(columns.order)))
-        executor.run(arrange, 0, len(source), factors, columns.order, source)
-        fit = np.zeros(problem.shape[k])
+        source: Any = RowSource(f"factors {chain}", factors, {"factors": factors}, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
-        data = (int(first[k]), (by_row.start, end, by_row.others), source, columns, given[0])
         coupled = setup.small.prior.links(k, modes_prior)
+        if coupled is not None or judge is not None:
+            source = source.made(executor)
+        data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
             told, tau = k == modes[-1], 1.0 if isinstance(precision, RowPrecision) else precision
-            fit[0] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
+            fit[offset] = draw_series(coupled, cuts, data, tau, key, factors, rooms[k], executor, told)
             continue
-        record = (*data, *_prior_of_mode(setup.small, prior, k), given[1], key, fit, factors)
-        old = factors[first[k] : first[k + 1]].copy() if judge is not None else NO_PLACES
+        old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
+        entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
+        stay = not len(state.own.sites.weight) and not isinstance(precision, RowPrecision)
+        record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
-        executor.run(draw_parts, 0, len(cuts) - 1, cuts, *record, scratch=rooms[k])
+        draw = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
+        executor.run(draw, 0, len(cuts) - 1, *record, scratch=rooms[k])
         if judge is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
     of_last = slice(first[modes[-1]], first[modes[-1] + 1]) if modes else slice(0)
-    return RowFit(fit, end[of_last] - by_row.start[:-1][of_last])
+    return RowFit(fit[of_last], by_row.end[of_last] - by_row.start[:-1][of_last])
 
 
 def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
@@ -384,9 +383,42 @@ def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
     return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
 
 
-def draw_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:
-    """Draw the rows cuts[first]:cuts[last]."""
-    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *record, align=LANES)
+def draw_parts(
+    first: int,
+    last: int,
+    cuts: np.ndarray,
+    offset: int,
+    by_row: EntriesByRow,
+    source: np.ndarray,
+    columns: ModeColumns,
+    base: int,
+    weight: np.ndarray,
+    target: np.ndarray | StoredTargets,
+    prior_Lam: np.ndarray,
+    prior_eta: np.ndarray,
+    precision: np.ndarray,
+    key: tuple[int, int, int],
+    fit: np.ndarray,
+    factors: np.ndarray,
+    *room: Any,
+) -> None:
+    """Draw the rows cuts[first]:cuts[last]: see `draw_rows`."""
+    entries = target if isinstance(target, StoredTargets) else (base, weight, target)
+    data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, entries)
+    law = (prior_Lam, prior_eta, precision, key, fit, factors)
+    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *data, *law, *room, align=LANES)
+
+
+# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
+ROW_DRAWS = Pass(
+    draw_parts,
+    over="rows",
+    reads=("source",),
+    lines=("prior_Lam", "prior_eta"),
+    gives=("fit",),
+    changes=("factors",),
+    later=True,
+)
 
 
 def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -468,7 +500,8 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
         state = _with_current(state, problem, "float64")
     kept, parameters = state.own.kept, state.setup.parameters
     if kept.drifts:
-        fill_gaps(state.setup.small, kept.rows, kept.drifts, state.hyper[0].seen)
+        small = state.setup.small
+        fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
     which, D = taken(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []
@@ -498,44 +531,3 @@ def taken(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]
     C, D = len(state.rows), len(state.own.kept.rows)
     sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)
     return [(int(d), c) for c in range(C) for d in np.linspace(0, D - 1, sizes[c]).round()]
-
-
-def fill_gaps(small: Problem, kept: tuple[np.ndarray, ...], drifts: tuple[np.ndarray, ...], seen: np.ndarray) -> None:
-    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R)."""
-    first, at = offsets(small.shape), 0
-    for k, clock in enumerate(small.prior.clocks):
-        if clock is None:
-            continue
-        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
-        at = lines.stop
-        if isinstance(clock, Net):
-            _fill_graph(small, k, kept, [of_draw[:, lines] for of_draw in drifts])
-            continue
-        if own.all() or not own.any():
-            continue
-        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
-        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
-        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
-        noise = generator(small.seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
-        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
-            own_rows[:, gaps] = found[a:b]
-
-
-def _fill_graph(small: Problem, k: int, kept: tuple[np.ndarray, ...], lines: list[np.ndarray]) -> None:
-    """The same for mode k, a graph; some draws at a time."""
-    of: Field | None = small.prior.axis(k)
-    if of is None or not len(of.gaps.row):
-        return
-    own, rng = slice(*offsets(small.shape)[k : k + 2]), generator(small.seed, RandomStream.GAPS, k)
-    C, n, R = len(kept[0]), of.clock.n, kept[0].shape[2]
-    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
-    for first in range(0, len(kept), some):
-        part = kept[first : first + some]
-        laws = laws_of(np.concatenate(lines[first : first + some]))
-        rows = np.concatenate([kept_draw[:, own] for kept_draw in part]).astype(np.float64)
-        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
-        draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for i, kept_draw in enumerate(part):
-            kept_draw[:, own][:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arrays import mean_square, room_of, variance
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration.holdout import (
@@ -39,9 +39,9 @@ from tensorcep.cp.calibration.holdout import (
     learn_from_held,
     promising,
     some_of,
+    with_factors,
 )
-from tensorcep.cp.calibration.predictive_noise import with_factors
-from tensorcep.cp.calibration.shrinkage import calibrated, with_constant
+from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
     GibbsState,
     collect,
@@ -122,6 +122,13 @@ def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: E
         return kernel_arguments(state.setup.parameters, state.parameters[c], problem)[1]
 
     return EntryStats(entries.y, entries.weight, f, len(entries.permutation), theta, executor)
+
+
+def resume(state: GibbsState, problem: Problem, executor: Executor) -> GibbsState:
+    """A state that comes from a file, with the latent values of its rows."""
+    if not state.own.f.size:
+        return state
+    return state.put(f=np.stack([latent_of_chain(state, c, problem, executor) for c in range(len(state.rows))]))
 
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
@@ -236,7 +243,12 @@ def draw_sites(
     else:
         key = DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
         record = (y, used if hides else problem.weights, f, theta_of_sites, key, *sites)
-        executor.run(setup.augmentation.drawn, 0, len(f), *record, scratch=room_for_stream)
+        draw = Pass(setup.augmentation.drawn, over="entries", entries=("y", "used", "theta"), changing=("f",))
+        if setup.augmentation.weighted:
+            draw = draw._replace(changes=("target", "weight"))
+        else:
+            draw = draw._replace(changes=("target",), entries=(*draw.entries, "weight"))
+        executor.run(draw, 0, len(f), *record, scratch=room_for_stream)
     if len(known):
         np.subtract(sites[1], sites[0] * known, out=sites[1])
     if around is None:
@@ -306,6 +318,7 @@ GIBBS = Method(
         workers=True,
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
+    resume=resume,
     ended=without_lists,
 )
 PG_GIBBS = replace(

@@ -235,7 +235,7 @@ def draw_rows(
     (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
     `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
     `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
-    `fit`.
+    `fit` (n_rows,).
     """
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
@@ -280,12 +280,12 @@ def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
     trace_product(w, at.A, at.Lam, at.spare, R)
     dot(w, at.t, at.A + P, at.x, R)
     for lane in range(used):
-        fit[group + lane] = squares[lane]
+        fit[offset + group + lane] = squares[lane]
         if w[at.ok, lane] > 0.0:
             for r in range(R):
                 if free[r] >= 0:
                     factors[offset + group + lane, free[r]] = w[at.x + r, lane]
-            fit[group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
+            fit[offset + group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
 
 
 # What the entries say of their latent values, in the order in which the rows of a mode read it. Read in the order of

@@ -20,6 +20,7 @@ from tensorcep.cp.model.subsets import of_telling
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
 from tensorcep.likelihoods.parameters.thresholds import ThresholdParameter
 
 # Sweeps that take main effects off.
@@ -125,12 +126,12 @@ def _sizes(N: int, K: int) -> tuple[int, ...]:
 
 def _as_fitted(fitted: Components, likelihood: Likelihood) -> Likelihood:
     """The likelihood of ordered levels or counts as a fit left its thresholds or dispersion; any other as it is."""
-    theta, levels, parameter = fitted.theta, likelihood.levels, likelihood.parameter
+    theta, levels = fitted.theta, likelihood.levels
     if theta is None:
         return likelihood
     if levels is not None:
         return likelihood.with_parameter(ThresholdParameter(levels._replace(start=theta.values[0])))
-    if parameter is not None and not parameter.is_precision:
+    if isinstance(likelihood.parameter, DispersionParameter):
         return likelihood._replace(default_theta=float(np.exp(np.log(theta.values[0]).mean())))
     return likelihood
 

@@ -3,7 +3,7 @@
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
 update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
 updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
-all. A learned prior is a factor of q too (`tensorcep.cp.model.row_prior`), updated before the rows in every sweep that
+all. A learned prior is a factor of q too (`tensorcep.cp.model.rows`), updated before the rows in every sweep that
 is not annealed. The lower bound of the log evidence cannot fall.
 
 Two methods differ in the auxiliary variable alone. VMP has normal latent values: real values, censored or not, and
@@ -45,21 +45,30 @@ from tensorcep.cp.meanfield.sites import (
     total_weight,
     update_sites,
 )
-from tensorcep.cp.model.active_columns import columns_of, free_problem, posterior_of_rows
-from tensorcep.cp.model.columns import orders_of
-from tensorcep.cp.model.latent import latent_at, relative_change
+from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
+from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
-from tensorcep.cp.model.row_prior import first_prior, learned_from_rows, natural_by_mode, rows_bound, with_unseen_rows
-from tensorcep.cp.model.rows import augmentation_in_use, fix_rows, learning, refresh_rows, rows_at_prior, train_score
+from tensorcep.cp.model.rows import (
+    augmentation_in_use,
+    first_prior,
+    fix_rows,
+    learned_from_rows,
+    learning,
+    natural_by_mode,
+    refresh_rows,
+    rows_at_prior,
+    rows_bound,
+    train_score,
+    with_unseen_rows,
+)
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats, PrecisionStats
-from tensorcep.likelihoods.parameters.scale_mixture import ExpectedSquares
+from tensorcep.likelihoods.parameters.base import EntryStats, ExpectedSquares, PrecisionStats
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.
 MANY = 20_000
@@ -92,7 +101,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
     sums = MeanFieldSums(
         setup,
-        sites=as_observed(problem, setup.augmentation),
+        sites=as_observed(problem, setup.augmentation, setup.parameters),
         numbers=np.ones((n_rows, P + Q + 1 if C else P)),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
@@ -130,7 +139,7 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
     """The latent values at the present rows; of entries on scratch none are kept."""
     if state.setup.on_scratch:
         return state
-    f = latent_at(problem.entries, state.rows.mean, state.setup.columns, executor)
+    f = latent_of_entries(problem.entries, state.rows.mean, executor, state.setup.columns.groups)
     return state.put(sites=state.own.sites._replace(f=f))
 
 
@@ -157,10 +166,15 @@ def _with_sites(
         square = old.square + (state.f - old.f) * (state.f + old.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     elif augmentation.weighted:
-        square = latent_squares(problem, all_second_moments(state, executor), executor, state.f)
+        square = latent_squares(problem, all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
+
+
+def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -200,7 +214,7 @@ def _report(
     """
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
-        seconds, means = sources(0, state, executor)
+        seconds, means = (one.made(executor) for one in sources(0, state))
         sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
         known = (setup.columns, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
@@ -241,7 +255,7 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
     """
     setup, sites = state.setup, state.own.sites
     shift: np.ndarray | float = 0.0
-    told = [i for i, one in enumerate(setup.parameters) if one.learned and one.stage < DrawStage.RESIDUAL]
+    told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
     if not told:
         return state
     stats = _stats(state, problem, executor)
@@ -286,7 +300,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
-    power, second = problem.weights, latent_squares(problem, all_second_moments(state, executor), executor)
+    power, second = problem.weights, latent_squares(problem, all_second_moments(state), executor)
     target, spread = problem.entries.y, np.zeros((1, 1))
     if setup.auxiliary:
         used = sites.weight > 0.0
@@ -386,6 +400,7 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
+    resume=resume,
     of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(

@@ -8,19 +8,27 @@ natural mean is the prior's plus the sum of target E[z] - weight E[z c], c the s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
-from tensorcep.cp.model.columns import FreeColumns, Orders, arranged
-from tensorcep.cp.model.entries import EntriesByRow, sum_chunks, sum_products
+from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
+from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, taken_off
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import PriorFactor, rows_together
-from tensorcep.cp.model.rows import RowState, refresh_rows, times_in_sum
-from tensorcep.kernels.rows import arrange, row_moments, second_moments
+from tensorcep.cp.model.rows import (
+    DIVERGENCES,
+    PriorFactor,
+    RowSource,
+    RowState,
+    refresh_rows,
+    rows_together,
+    times_in_sum,
+)
+from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import Parameter
@@ -91,6 +99,10 @@ class MeanFieldSums(NamedTuple):
     sum_yz: np.ndarray
     square: float = 0.0
     first_summed: bool = False
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem, or is made before it is read."""
+        return ("setup", "sum_Z2", "sum_yz", *(() if self.setup.auxiliary else ("sites",)))
 
 
 class MeanFieldState(NamedTuple):
@@ -179,22 +191,48 @@ def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: 
             out += line
 
 
-def update_chunks(
+def update_parts(
     first: int,
     last: int,
-    chunks: np.ndarray,
-    by_row: Any,
-    sums: tuple[Any, ...],
+    cuts: np.ndarray,
+    offset: int,
+    by_row: EntriesByRow,
+    weight: np.ndarray,
+    seconds: np.ndarray,
+    sum_Z2: np.ndarray,
+    target: np.ndarray,
+    means: np.ndarray,
+    sum_yz: np.ndarray,
     update: Update,
-    rows: RowState,
+    mean: np.ndarray,
+    cov: np.ndarray,
+    good: np.ndarray,
+    divergence: np.ndarray,
     scratch: np.ndarray,
 ) -> None:
-    """`sum_chunks` of z z' and of z, and what follows of them for the rows chunks[first]:chunks[last], in place."""
-    sum_chunks(first, last, chunks, by_row, sums, scratch)
-    a, b, begin = int(chunks[first]), int(chunks[last]), int(chunks[0])
-    (_, _, sum_Z2), (_, _, sum_yz) = sums
-    update_natural(update.of(a - begin, b - begin), sum_Z2[a:b], sum_yz[a:b], rows.Lam[a:b], rows.eta[a:b])
-    row_moments(a, b, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    """Sums of z z' and of z over the entries of the rows cuts[first]:cuts[last]; their moments, and divergences."""
+    (a, b), (P, Q) = (int(cuts[first]), int(cuts[last])), (cov.shape[1], mean.shape[1])
+    own, mine, Lam, eta = update.of(a, b), slice(offset + a, offset + b), np.empty((b - a, P)), np.empty((b - a, Q))
+    sum_products(mine.start, mine.stop, by_row, weight, seconds, sum_Z2, scratch)
+    sum_products(mine.start, mine.stop, by_row, target, means, sum_yz, scratch)
+    update_natural(own, sum_Z2[mine], sum_yz[mine], Lam, eta)
+    rows = RowState(Lam, eta, mean[mine], cov[mine], good[mine])
+    row_moments(0, b - a, *rows)
+    row_divergences(0, b - a, rows, own.Lam, own.mean, divergence[mine])
+
+
+# The sums of the rows of a mode, which take long, and what follows of them.
+ROW_UPDATES = Pass(
+    update_parts,
+    over="rows",
+    reads=("seconds", "means"),
+    lines=("update.Lam", "update.eta", "update.mean"),
+    gives=("mean", "cov", "sum_Z2", "sum_yz", "good", "divergence"),
+    also=(
+        DIVERGENCES,
+        {"rows.mean": "mean", "prior_Lam": "update.Lam", "prior_mean": "update.mean", "out": "divergence"},
+    ),
+)
 
 
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -214,9 +252,10 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
         linear = linear_sums(own.sum_Z2[mine], own.sum_yz[mine], Q, n_clamped)
         marginals = rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
         state = state._replace(hyper=prior.with_rows(k, marginals))
-    elif not at_once:
+    else:
         update_natural(update, own.sum_Z2[mine], own.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
-        refresh_rows(rows, first, last, executor)
+        if not at_once:
+            refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state, executor)
     square = rest + _square_of_rows(mine, rows.mean[mine], own)
     return state.put(square=square, first_summed=own.first_summed and k != 0)
@@ -224,44 +263,55 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
 
 def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Problem, executor: Executor) -> None:
     """Sums over the entries of the rows of mode k, in place, and with an `update` what follows of them for the rows."""
-    own, setup, (seconds, means) = state.own, state.setup, sources(k, state, executor)
-    chunks, width = setup.by_row.chunks[k], own.sum_Z2.shape[1]
+    own, setup, rows, (seconds, means) = state.own, state.setup, state.rows, sources(k, state)
+    chunks, scratch = setup.by_row.chunks[k], partial(room_for_products, own.sum_Z2.shape[1])
     if setup.on_scratch:
-        sums: tuple[Any, ...] = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
+        sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
         sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), sums, executor)
         return
-    target = targets_of_rows(own.sites, problem).ravel()
-    sums = ((own.sites.weight.ravel(), seconds, own.sum_Z2), (target, means, own.sum_yz))
-    kernel, more = (sum_chunks, ()) if update is None else (update_chunks, (update, state.rows))
-    record = (chunks, setup.by_row, sums, *more)
-    executor.run(kernel, 0, len(chunks) - 1, *record, scratch=lambda: (np.empty(width),))
+    weight, target = own.sites.weight.ravel(), targets_of_rows(own.sites, problem).ravel()
+    if update is None:
+        both = (weight, seconds.made(executor), own.sum_Z2), (target, means.made(executor), own.sum_yz)
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, setup.by_row, both, scratch=scratch)
+        return
+    stays = not setup.auxiliary and problem.power is None and not len(problem.entries.known)
+    work = ROW_UPDATES.of_mode(k, ("weight", "target"), stays)
+    entries = setup.by_row, weight, seconds, own.sum_Z2, target, means, own.sum_yz
+    record = (chunks - chunks[0], int(chunks[0]), *entries, update, rows.mean, rows.cov, rows.good)
+    executor.run(work, 0, len(chunks) - 1, *record, np.empty(len(rows.good)), scratch=scratch)
 
 
-def sources(k: int, state: MeanFieldState, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+def sources(k: int, state: MeanFieldState) -> tuple[RowSource, RowSource]:
     """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
-    numbers, orders, first = state.own.numbers, state.setup.orders, state.setup.small.entries.offsets
+    orders, mean, K = state.setup.orders, state.rows.mean, len(state.setup.small.shape)
     if not orders.n_clamped:
-        return numbers, state.rows.mean
-    return tuple(arranged(k, order, numbers, first, executor) for order in (orders.products, orders.means))  # type: ignore[return-value]
+        return _numbers(state), RowSource("means", mean, {"mean": mean})
+    products, means = (order_of(k, order, K) for order in (orders.products, orders.means))
+    return _numbers(state, products), _numbers(state, means)
 
 
-def all_second_moments(state: MeanFieldState, executor: Executor) -> np.ndarray:
+def all_second_moments(state: MeanFieldState) -> RowSource:
     """Packed second moments of all columns of the rows."""
-    numbers, orders, first = state.own.numbers, state.setup.orders, state.setup.small.entries.offsets
-    if not orders.n_clamped:
-        return numbers
-    out = np.empty((len(numbers), orders.second.shape[1]))
-    for k, order in enumerate(orders.second):
-        executor.run(arrange, int(first[k]), int(first[k + 1]), numbers, order, out)
-    return out
+    orders = state.setup.orders
+    return _numbers(state, tuple(orders.second) if orders.n_clamped else None)
+
+
+def _numbers(state: MeanFieldState, order: Any = None) -> RowSource:
+    rows = state.rows
+    first, of = state.setup.small.entries.offsets, {"mean": rows.mean, "cov": rows.cov}
+    return RowSource("numbers", state.own.numbers, of, numbers_of, order, first)
+
+
+def numbers_of(first: int, last: int, mean: np.ndarray, cov: np.ndarray, numbers: np.ndarray) -> None:
+    """Second moments of the rows first:last, and, where there is room, their means, and 1."""
+    if numbers.shape[1] > cov.shape[1]:
+        numbers[first:last, cov.shape[1] : -1], numbers[first:last, -1] = mean[first:last], 1.0
+    second_moments(first, last, mean, cov, numbers)
 
 
 def refresh_numbers(first: int, last: int, state: MeanFieldState, executor: Executor) -> None:
-    """Second moments, and means, of the packed rows first:last."""
-    rows, numbers, P = state.rows, state.own.numbers, state.rows.cov.shape[1]
-    if numbers.shape[1] > P:
-        numbers[first:last, P:-1] = rows.mean[first:last]
-    executor.run(second_moments, first, last, rows.mean, rows.cov, numbers, align=LANES)
+    """The numbers of the packed rows first:last."""
+    executor.run(numbers_of, first, last, state.rows.mean, state.rows.cov, state.own.numbers, align=LANES)
 
 
 def _square_of_rows(mine: slice, mean: np.ndarray, own: MeanFieldSums) -> float:
@@ -277,7 +327,7 @@ def first_square(state: MeanFieldState, problem: Problem, executor: Executor) ->
     setup, orders = state.setup, state.setup.orders
     chunks, ones, sums = setup.by_row.chunks[0], problem.weights.ravel(), []
     for order in (orders.products, orders.squares):
-        source = arranged(0, order, state.own.numbers, problem.entries.offsets, executor)
+        source = _numbers(state, order_of(0, order, len(problem.shape))).made(executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         if setup.on_scratch:
             sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), ((False, source, out),), executor)

@@ -7,20 +7,21 @@ Where a likelihood is Gaussian in f as it is, that is 1 and y. Elsewhere an auxi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import copied
 from tensorcep.core.executor import Executor
-from tensorcep.cp.model.entries import sum_squares
+from tensorcep.cp.model.entries import SQUARES, room_for_products
 from tensorcep.cp.model.latent import unset
 from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import per_entry, times_in_sum
+from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.parameters.base import Parameter
+from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
 
 
 class ExpectedSites(NamedTuple):
@@ -46,8 +47,12 @@ class ExpectedSites(NamedTuple):
     constant: np.ndarray
     present: np.ndarray = np.zeros((0, LANES))
 
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it is made before it is read."""
+        return ("f", "square", "spread", "constant", "present")
 
-def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
+
+def as_observed(problem: Problem, augmentation: Augmentation, parameters: Sequence[Parameter[Any]]) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
@@ -58,7 +63,8 @@ def as_observed(problem: Problem, augmentation: Augmentation) -> ExpectedSites:
     spread, constant = unset(problem.entries), unset(problem.entries)
     spread[:], constant[:] = 0.0, 0.0
     sites = ExpectedSites(none, none, copied(weight), copied(y), spread, constant)
-    return sites if problem.likelihood.zeros is None else sites._replace(present=copied(weight))
+    some_present = any(one.stage == DrawStage.PRESENCE for one in parameters)
+    return sites._replace(present=copied(weight)) if some_present else sites
 
 
 def update_sites(
@@ -108,14 +114,14 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
     return float((y[used] ** 2 / weight[used]).sum())
 
 
-def latent_squares(problem: Problem, second: np.ndarray, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
+def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
     """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows.
 
     Where something is known of latent values beside the rows, E[f] is needed, too.
     """
-    P, twice, square = second.shape[1], times_in_sum(problem.rank), unset(problem.entries)
-    rows = problem.entries.rows
-    executor.run(sum_squares, 0, len(square), rows, second, twice, square, scratch=lambda: (np.empty(P),))
+    rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), unset(problem.entries)
+    scratch = partial(room_for_products, len(twice))
+    executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)
     square *= problem.entries.weight
     known = problem.entries.known
     if len(known) and f is not None:

@@ -8,12 +8,14 @@ A method's kernel visits the blocks of its chunks: `clear_sums` once per chunk, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
+from tensorcep.core.executor import Pass
 from tensorcep.cp.model.columns import Places, encoded
+from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.lanes import moments
 from tensorcep.kernels.rows import gather, scatter_add
 from tensorcep.kernels.slots import LANES, axpy, copy, damp, multiply, scale, subtract
@@ -174,6 +176,18 @@ def scale_messages(first, last, factor, rows, Lam, eta):
                         Lam[b, k, p, w] = s * Lam[b, k, p, w] if s > 0.0 else 0.0
                     for r in range(eta.shape[2]):
                         eta[b, k, r, w] = s * eta[b, k, r, w] if s > 0.0 else 0.0
+
+
+def scale_chunks(first: int, last: int, entries: Entries, factor: np.ndarray, messages: Any) -> None:
+    """`scale_messages` of the entries of the chunks first:last, if they are kept."""
+    if len(messages.Lam):
+        begin, end = entries.chunk_start[first], entries.chunk_start[last]
+        scale_messages(begin, end, factor, entries.rows, messages.Lam, messages.eta)
+
+
+# What passes add up of messages: `MessageSums`.
+PASS_SUMS = ("sums.Lam", "sums.eta", "sums.noise", "sums.skipped")
+SCALING = Pass(scale_chunks, over="chunks", keeps="messages")
 
 
 # Main effects and interactions at the cost of the free columns alone.

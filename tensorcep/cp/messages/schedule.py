@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tensorcep.core.executor import Executor
+from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
-from tensorcep.cp.messages.cavities import add_sums, scale_messages
-from tensorcep.cp.messages.sites import MAX_VARIANCE_RATIO, MessageState, Pace, move_to_rows, told_of_noise, unsend
-from tensorcep.cp.model.active_columns import all_covariances, all_means
+from tensorcep.cp.messages.cavities import SCALING, add_sums
+from tensorcep.cp.messages.sites import (
+    MAX_VARIANCE_RATIO,
+    MessageState,
+    Pace,
+    move_to_rows,
+    unsend,
+    with_noise_messages,
+)
+from tensorcep.cp.model.columns import all_covariances, all_means
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import coupled_moments, natural_again, rows_together
-from tensorcep.cp.model.rows import refresh_rows, train_score
+from tensorcep.cp.model.rows import coupled_moments, natural_again, refresh_rows, rows_together, train_score
 from tensorcep.cp.settings.messages import CEP, Laplace
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameters.base import DrawStage, EntryStats
+from tensorcep.likelihoods.parameters.base import EntryStats
 from tensorcep.priors.base import (
     Conditional,
     LearnedPrior,
@@ -68,8 +75,9 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
             factor[i] = 0.0
             rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
             row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
-    Lam, eta = state.own.messages[:2]
-    executor.run(scale_messages, 0, len(Lam), factor, problem.entries.rows, Lam, eta)
+    entries, bounds = problem.weighted_entries, itertools.pairwise(problem.entries.offsets.tolist())
+    modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
+    executor.run(SCALING._replace(modes=modes), 0, len(entries.chunk_start) - 1, entries, factor, state.own.messages)
     return int(bad.size)
 
 
@@ -186,12 +194,12 @@ def sweep(
     problem: Problem,
     options: CEP | Laplace,
     executor: Executor,
-    kernel: Any,
+    work: Pass,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a kernel.
+    """Every message once, by a pass over the chunks of the entries.
 
-    A kernel that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
+    One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
     """
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
     gaussian, parameters = problem.noise_prior is not None, state.own.parameters
@@ -207,7 +215,7 @@ def sweep(
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
-        _run(state, modes, rows, noise, entries, kernel, executor)
+        _run(state, modes, rows, noise, entries, work, executor)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
@@ -238,14 +246,14 @@ def _run(
     rows: tuple[Any, ...],
     noise: tuple[float, float],
     entries: Entries,
-    kernel: Any,
+    work: Pass,
     executor: Executor,
 ) -> None:
     """New messages to these modes, and their sums per row."""
     own = state.own
     record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
     own.rooms.start()
-    executor.run(kernel, 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
+    executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
     own.cavities.after(modes)
 
 
@@ -275,14 +283,14 @@ def _updated(
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()
-    laws = told_of_noise(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
+    laws = with_noise_messages(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
     return state._replace(parameters=laws)
 
 
 def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """Move the laws that latent values tell, as far as the messages move."""
     parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
-    if not any(one.learned and one.stage < DrawStage.RESIDUAL for one in parameters):
+    if not any(one.by_latent for one in parameters):
         return state
     if problem.free is not None:
         mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
@@ -295,11 +303,9 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
         executor=executor,
         marginals=marginals_of_rows(problem, mean, cov),
     )
+    pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
     return state._replace(
-        parameters=tuple(
-            one.expect(law, stats, state.own.pace.step) if one.learned and one.stage < DrawStage.RESIDUAL else law
-            for one, law in zip(parameters, state.parameters, strict=True)
-        )
+        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
     )
 
 

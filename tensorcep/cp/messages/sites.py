@@ -9,15 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import beside, on_scratch
-from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import ProductSlots
-from tensorcep.cp.model.active_columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.columns import all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import parameters_of, results
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.row_prior import sites_by_mode, with_unseen_rows
-from tensorcep.cp.model.rows import RowState, fix_rows, initial_prior, learning, refresh_rows, rows_at_prior
+from tensorcep.cp.model.rows import (
+    RowState,
+    fix_rows,
+    initial_prior,
+    learning,
+    refresh_rows,
+    rows_at_prior,
+    sites_by_mode,
+    with_unseen_rows,
+)
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
@@ -41,7 +50,7 @@ class Messages(NamedTuple):
     Lam : (n_blocks, K, P, LANES)
     eta : (n_blocks, K, R, LANES)
     a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision (no blocks when the likelihood has none).
+        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
     """
 
     Lam: np.ndarray
@@ -95,7 +104,8 @@ def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executo
     n_blocks = 0 if executor.keeps_state or not stored else n_blocks
     messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
     if stored:
-        executor.run(send_first, 0, n_blocks, first, problem.weights, messages)
+        entries = problem.weighted_entries
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
     return messages
 
 
@@ -103,16 +113,21 @@ def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Me
     """Messages that are all zero."""
     Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
     eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
-    return Messages(Lam, eta, *(np.zeros((n_blocks if to_noise else 0, LANES)) for _ in range(2)))
+    to_noises = (n_blocks, LANES) if to_noise else (0, 0)
+    return Messages(Lam, eta, np.zeros(to_noises), np.zeros(to_noises))
 
 
-def send_first(first: int, last: int, what: First, weights: np.ndarray, messages: Messages) -> None:
-    """Have the entries of the blocks first:last send their first messages, in place."""
-    part = np.minimum(weights[first:last], 1.0)
+def send_first(first: int, last: int, entries: Entries, what: First, messages: Messages) -> None:
+    """Have the entries of the chunks first:last send their first messages, in place."""
+    own = slice(entries.chunk_start[first], entries.chunk_start[last])
+    part = np.minimum(entries.weight[own], 1.0)
     if what.precision:
-        messages.Lam[first:last, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
     if len(messages.a):
-        messages.a[first:last], messages.b[first:last] = what.a * part, what.b * part
+        messages.a[own], messages.b[own] = what.a * part, what.b * part
+
+
+FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messages",))
 
 
 def unsend(messages: Messages, problem: Problem) -> None:
@@ -224,6 +239,10 @@ class Exchange(NamedTuple):
     f: np.ndarray
     pace: Pace
 
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows."""
+        return ("prior", "parameters", "sums", "cavities", "columns", "rule", "rooms", "f")
+
 
 class MessageState(NamedTuple):
     """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
@@ -314,13 +333,13 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=told_of_noise(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
+        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
         own=exchange,
         sweeps=0,
     )
 
 
-def told_of_noise(
+def with_noise_messages(
     parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
 ) -> tuple[Any, ...]:
     """The laws after messages to the noise of these sums, or a share `step` of the way there."""
@@ -332,16 +351,21 @@ def told_of_noise(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
-    return latent_of_entries(problem.entries, mean, executor)
+    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
+
+
+def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
+    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+
+
+def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return state.put(f=latent_values(state.rows.mean, problem, executor))
 
 
 def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
     """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
-    mean = state.rows.mean
-    if problem.free is not None:
-        mean = all_means(mean, problem.free, problem.shape)
+    mean = _of_all_columns(state.rows.mean, problem)
     return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import block_kernel
-from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.executor import ALONE, Executor, Pass
 from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import lay_out, lexical_lines, list_rows
@@ -212,6 +212,11 @@ def sum_chunks(
         sum_products(chunks[first], chunks[last], by_row, weight, source, out, scratch)
 
 
+def room_for_products(width: int) -> tuple[np.ndarray]:
+    """Work space of `sum_products` and `sum_squares` for sources (n_rows, width)."""
+    return (np.empty(width),)
+
+
 @block_kernel
 def sum_squares(first, last, rows, second, twice, square, scratch):
     """square[block, lane] = sum_p twice[p] prod_k second[row_k, p] for the blocks first:last; scratch is (P,)."""
@@ -237,10 +242,20 @@ def sum_squares(first, last, rows, second, twice, square, scratch):
             square[b, lane] = total
 
 
+SQUARES = Pass(sum_squares, over="entries", reads=("second",), entries=("rows",), gives=("square",))
+
+
 def rows_of(entries: Entries, places: np.ndarray) -> np.ndarray:
     """Packed rows (n, K) int64 of the entries at these places in the lanes, counted through all blocks."""
     block, lane = np.divmod(places, entries.rows.shape[2])
     return entries.rows[block, :, lane].astype(np.int64)
+
+
+def in_lanes(entries: Entries, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
+    """Values (N,) in the order of the lanes as (n_blocks, LANES), `fill` in padding lanes."""
+    lanes = np.full(entries.y.shape, fill)
+    lanes.ravel()[: len(values)] = values
+    return lanes
 
 
 def all_coords(entries: Entries) -> np.ndarray:

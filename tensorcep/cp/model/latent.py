@@ -9,25 +9,38 @@ import numpy as np
 from tensorcep.core.arrays import beside, joined, leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
-from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.products import padded_width, sums_at_cells
 from tensorcep.kernels.rows import gather
-from tensorcep.kernels.slots import LANES, axpy, dot, dot_add, lane_zeros, multiply
+from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 
 
 @kernel
-def latent_means(first, last, rows, mean, f):
-    """f[block, lane] = sum_r prod_k mean[row_k, r] for the blocks first:last."""
-    R, K = mean.shape[1], rows.shape[1]
-    w = np.zeros((2 * R, LANES))
+def latent_means(first, last, rows, mean, groups, f):
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last.
+
+    `groups` (G, 2 + K) are those of `tensorcep.cp.model.columns.column_groups`.
+    """
+    Q, K = mean.shape[1], rows.shape[1]
+    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
+    w = np.zeros((one + 1, LANES))
+    w[one] = 1.0
     for b in range(first, last):
-        gather(rows[b, 0], mean, w, 0)
-        for k in range(1, K):
-            gather(rows[b, k], mean, w, R)
-            if k < K - 1:
-                multiply(w, 0, 0, R, R)
-        dot(w, (f, b), 0, R, R)
+        for k in range(K):
+            gather(rows[b, k], mean, w, k * Q)
+        w[total] = 0.0
+        for g in range(len(groups)):
+            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
+            if modes == 1:
+                for r in range(n):
+                    axpy(w, total, total, at + r, 1, one)
+                continue
+            for j in range(1, modes - 1):
+                multiply(w, product, at, groups[g, 2 + j], n)
+                at = product
+            dot_add(w, total, at, groups[g, 1 + modes], n)
+        for lane in range(LANES):
+            f[b, lane] = w[total, lane]
 
 
 @kernel
@@ -96,12 +109,24 @@ def latent_moments(coords, mean, cov, f, v):
         v[i] = variance
 
 
-def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
-    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes."""
+def latent_of_entries(
+    entries: Entries, mean: np.ndarray, executor: Executor, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes.
+
+    Means have all columns, or (n_rows, Q) the free ones of these groups (`FreeColumns.groups`).
+    """
     f = unset(entries)
-    executor.run(latent_means, 0, len(f), entries.rows, mean, f)
+    groups = _all_columns(entries, mean) if groups is None else groups
+    executor.run(latent_means, 0, len(f), entries.rows, mean, groups, f)
     f *= entries.weight
     return with_known(f, entries)
+
+
+def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
+    """The one group of columns (n_rows, R) that are free in all modes."""
+    R, K = mean.shape[1], entries.rows.shape[1]
+    return np.array([[R, K, *range(0, K * R, R)]])
 
 
 def move_latent(
@@ -113,9 +138,10 @@ def move_latent(
     """
     n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
     room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
+    groups = _all_columns(entries, mean)
     for a, b in blocks:
         new = room[: b - a]
-        executor.run(latent_means, 0, b - a, entries.rows[a:b], mean, new)
+        executor.run(latent_means, 0, b - a, entries.rows[a:b], mean, groups, new)
         new *= entries.weight[a:b]
         if len(entries.known):
             new += entries.known[a:b]
@@ -153,41 +179,6 @@ def _weighed(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.nd
 def _relative(moves: float, squares: float, n: int) -> float:
     """The change of n numbers from the sums of its squares and of theirs."""
     return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
-
-
-@kernel
-def latent_of_groups(first, last, rows, mean, groups, f):
-    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
-    Q, K = mean.shape[1], rows.shape[1]
-    product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
-    w = np.zeros((one + 1, LANES))
-    w[one] = 1.0
-    for b in range(first, last):
-        for k in range(K):
-            gather(rows[b, k], mean, w, k * Q)
-        w[total] = 0.0
-        for g in range(len(groups)):
-            n, modes, at = groups[g, 0], groups[g, 1], groups[g, 2]
-            if modes == 1:
-                for r in range(n):
-                    axpy(w, total, total, at + r, 1, one)
-                continue
-            for j in range(1, modes - 1):
-                multiply(w, product, at, groups[g, 2 + j], n)
-                at = product
-            dot_add(w, total, at, groups[g, 1 + modes], n)
-        for lane in range(LANES):
-            f[b, lane] = w[total, lane]
-
-
-def latent_at(entries: Entries, mean: np.ndarray, columns: FreeColumns, executor: Executor) -> np.ndarray:
-    """The latent values of the entries at row means (n_rows, Q), (n_blocks, LANES), 0 in padding lanes."""
-    if not columns.any_clamped:
-        return latent_of_entries(entries, mean, executor)
-    f = unset(entries)
-    executor.run(latent_of_groups, 0, len(f), entries.rows, mean, columns.groups, f)
-    f *= entries.weight
-    return with_known(f, entries)
 
 
 # Entries fewer of which are not worth a thread.

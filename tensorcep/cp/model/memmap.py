@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, on_scratch, read_ahead, room_of
+from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
-from tensorcep.cp.model.latent import latent_means, latent_of_groups
+from tensorcep.cp.model.latent import latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
@@ -156,7 +156,8 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
         parts = _sorted_by(k, parts, shape[k], room)
     if source.distinct:
         _check_distinct(parts[:order])
-    rows, values, weight = room.empty((n_blocks, order, LANES), np.int32), *_lanes(n_blocks, room)
+    rows = room.empty((n_blocks, order, LANES), np.int32)
+    values, weight = (room.empty((n_blocks, LANES)) for _ in range(2))
     for at in pieces(n_blocks * LANES):
         mine, own = slice(at.start // LANES, -(-at.stop // LANES)), slice(at.start, min(n, at.stop))
         used, flat = own.stop - own.start, np.zeros(at.stop - at.start)
@@ -170,10 +171,6 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             rows[mine, k] = column.reshape(-1, LANES)
     starts = chunk_starts(n, order, n_blocks, int(first[-1]))
     return Entries(rows, values, weight, starts, parts[order + 1], first)
-
-
-def _lanes(n_blocks: int, room: Room) -> tuple[np.ndarray, np.ndarray]:
-    return room.empty((n_blocks, LANES)), room.empty((n_blocks, LANES))
 
 
 def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
@@ -217,25 +214,18 @@ def _check_distinct(columns: Sequence[np.ndarray]) -> None:
 def by_row_of(
     problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`."""
-    if not on_scratch(problem.entries.y):
-        return entries_by_row(problem.entries, late, values, executor)
-    return by_row_stored(problem.entries, late, values, taken_off(problem.likelihood) if values else 0.0)
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`.
 
-
-def by_row_stored(
-    entries: Entries, late: np.ndarray | None = None, values: bool = False, shift: float = 0.0
-) -> EntriesByRow:
-    """As `tensorcep.cp.model.entries.entries_by_row`, on scratch; made once for the same entries.
-
-    Values from which `shift` was taken are listed with it, as float32, where that loses nothing
-    (`tensorcep.cp.model.memmap.StoredTargets` gives them back).
+    Those on scratch are listed once. From their values the likelihood has taken something: they are listed with it, as
+    float32, where that loses nothing (`StoredTargets` gives them back).
     """
+    entries = problem.entries
     room = room_of(entries.y)
     if not isinstance(room, Scratch):
-        raise TypeError("entries must lie on scratch; got some in memory.")
+        return entries_by_row(entries, late, values, executor)
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
+        shift = taken_off(problem.likelihood) if values else 0.0
         raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
         room.tables[key] = (entries, _listed(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
@@ -380,10 +370,7 @@ def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
 def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
     """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
     f = np.empty((len(rows), LANES))
-    if columns.any_clamped:
-        executor.run(latent_of_groups, 0, len(f), rows, mean, columns.groups, f)
-    else:
-        executor.run(latent_means, 0, len(f), rows, mean, f)
+    executor.run(latent_means, 0, len(f), rows, mean, columns.groups, f)
     flat = f.ravel()
     flat[n:] = 0.0
     return flat

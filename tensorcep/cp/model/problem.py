@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.entries import Entries, in_lanes
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import RowPrior
@@ -129,9 +129,7 @@ def with_powers(problem: Problem, power: np.ndarray) -> Problem:
 
 def in_lanes_of(problem: Problem, power: np.ndarray) -> Problem:
     """The same of powers (N,) in the order of the lanes."""
-    lanes = np.zeros(problem.entries.y.shape)
-    lanes.ravel()[: len(power)] = power
-    return problem._replace(power=lanes)
+    return problem._replace(power=in_lanes(problem.entries, power))
 
 
 def with_entries_of(problem: Problem, other: Problem) -> Problem:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import LEAF, RunningSum
-from tensorcep.core.executor import Executor
-from tensorcep.core.packing import diagonal
+from tensorcep.core.executor import Executor, Pass
+from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
-from tensorcep.kernels.rows import row_moments
-from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.rows import arrange, row_divergences, row_moments
+from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.priors.base import Conditional, first_conditional, in_modes, per_row
+from tensorcep.priors.base import (
+    Conditional,
+    Coupled,
+    LearnedPrior,
+    RowSites,
+    conditional_of_modes,
+    first_conditional,
+    for_kernel,
+    in_modes,
+    moments_of,
+    moments_per_mode,
+    of_rows,
+    per_row,
+)
+from tensorcep.priors.coupled import Joint, in_place
+from tensorcep.priors.ou_process import LOG_2PI, Chained
+from tensorcep.priors.solvers.chain import Marginals
 
 Mixed = Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
@@ -33,6 +50,44 @@ class RowState(NamedTuple):
     mean: np.ndarray
     cov: np.ndarray
     good: np.ndarray
+
+
+class RowSource(NamedTuple):
+    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`).
+
+    Attributes
+    ----------
+    kind : str
+        What they are called.
+    here : (n_rows, W) float64
+    of : dict of arrays with a line for each row
+        What they follow from, by the names of the arguments of passes that give it.
+    by : callable or None
+        ``by(first, last, *of, here)``: how they follow; None: they are the same.
+    order : array of int64, or a tuple of such or None for every mode
+        Places in the rows of the numbers that are read, -1 for 0; None for all numbers, or of a mode that is not read.
+    """
+
+    kind: str
+    here: np.ndarray
+    of: dict[str, np.ndarray]
+    by: Any = None
+    order: Any = None
+    first: np.ndarray = np.zeros(1)
+
+    def made(self, executor: Executor) -> np.ndarray:
+        """The rows, (n_rows, W), in their order."""
+        if self.order is None:
+            return self.here
+        if isinstance(self.order, np.ndarray):
+            out = lane_zeros((len(self.here), len(self.order)))
+            executor.run(arrange, 0, len(out), self.here, self.order, out)
+            return out
+        out = np.empty((len(self.here), max(len(own) for own in self.order if own is not None)))
+        for (a, b), own in zip(itertools.pairwise(self.first.tolist()), self.order, strict=True):
+            if own is not None:
+                executor.run(arrange, a, b, self.here, own, out)
+        return out
 
 
 def rows_at_prior(problem: Problem) -> RowState:
@@ -141,3 +196,204 @@ def seen_rows(problem: Problem) -> np.ndarray:
             rows = entries.rows[part, k]
             seen[rows if used.all() else rows[used]] = True
     return seen if problem.fixed is None else np.where(problem.rows_of_fixed, problem.fixed.seen, seen)
+
+
+# The prior of the rows in methods whose rows are Gaussians: fixed, or a factor of q; and the rows' part of a bound.
+#
+# A learned prior enters the update of a row by its expectation alone, and the bound by one more number. It is updated
+# before the rows of a sweep, from those of the sweep before: coordinate ascent, so that no update lowers the bound.
+
+
+class PriorFactor(NamedTuple):
+    """The rows' prior and what the bound needs of it.
+
+    Attributes
+    ----------
+    now : Conditional
+        The prior, or its expectation where it is learned.
+    mean : (n, R)
+        Means of `now`, a line for each row or for each mode.
+    half_log_det : (n_rows,)
+        log|Lam| / 2 of `now`.
+    bound : float
+        What uncertainty of the prior adds to the bound (0 for a fixed one).
+    marginals : tuple of Marginals or None
+        Of the rows of each mode that are one Gaussian (a series), as of their last update.
+    chained : tuple of Chained or None
+        The prior of the rows of each mode that is a series, where it is learned.
+    """
+
+    now: Conditional
+    mean: np.ndarray
+    half_log_det: np.ndarray
+    bound: float
+    marginals: tuple[Marginals | None, ...]
+    chained: tuple[Chained | None, ...] = ()
+
+    def of_series(self, k: int) -> Chained | None:
+        """The prior of the rows of mode k, where they are coupled."""
+        return self.chained[k] if self.chained else None
+
+    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
+        """The same after an update of the coupled rows of mode k."""
+        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
+
+
+def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
+    """The prior to begin with; `rows` hold it, with its moments."""
+    shape, given = problem.shape, problem.prior
+    shared = len(given.Lam) == len(given.eta) == len(shape)
+    mean = rows.mean[offsets(shape)[:-1]] if shared else rows.mean.copy()
+    half_log_det = np.empty(len(rows.mean))
+    for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
+        row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
+    return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
+
+
+def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
+    """The optimal factor of the prior given the rows; a fixed one as it is."""
+    now, shape, law = prior.now, problem.shape, problem.prior
+    if now.modes is None or not isinstance(law, LearnedPrior):
+        return prior
+    coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
+    modes, posterior = law.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
+    half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], shape)
+    new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, law, modes, shape)
+    if mean is not modes.mean:
+        bounds = itertools.pairwise(offsets(shape).tolist())
+        eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
+        new = new._replace(eta=np.concatenate(eta))
+    chained = tuple(law.chained(k, posterior) for k in range(len(shape)))
+    return PriorFactor(new, mean, half_log_det, law.bound(posterior), prior.marginals, chained)
+
+
+def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
+    """Variances and covariances of the rows of a series, in order; None of other modes."""
+    of = problem.prior.axis(k)
+    if of is None:
+        return None
+    variance = rows.cov[offsets(problem.shape)[k] :][in_place(of)][:, diagonal(rows.mean.shape[1])]
+    cross = np.zeros((len(of.pairs[0]), variance.shape[1]))
+    if found is not None:
+        cross[:, : found.cross.shape[1]] = found.cross
+    return Coupled(variance, cross)
+
+
+def rows_together(
+    prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState, precision: float = 1.0
+) -> Marginals:
+    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta.
+
+    These have a line for each row of the mode, whose first packed row is `first`. Rows that the prior couples get its
+    moments; `natural_again` gives them natural parameters.
+    """
+    own = in_place(prior.of)
+    found = prior.marginals(Lam[own], eta[own], precision)
+    if found.told is None:
+        D = prior.own.shape[1]
+        told = precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]
+        found = found._replace(told=told)
+    rows.mean[first:][own, : found.mean.shape[1]] = found.mean
+    rows.cov[first:][own, : found.cov.shape[1]] = found.cov
+    return found
+
+
+def sites_by_mode(axes: Sequence[Any], found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
+    """What entries say of the rows of each mode that were found together on their axis; nothing where none were."""
+    sites = tuple(
+        None if of is None or own is None or own.told is None else RowSites(of.place, *own.told)
+        for of, own in zip(axes, found, strict=True)
+    )
+    return sites if any(own is not None for own in sites) else ()
+
+
+def natural_by_mode(problem: Problem, rows: RowState, found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
+    """Give rows that were found together the natural parameters of their moments; what entries say of them."""
+    axes = [None if own is None else problem.prior.axis(k) for k, own in enumerate(found)]
+    for of, first in zip(axes, offsets(problem.shape).tolist(), strict=False):
+        if of is not None:
+            natural_again(of, first, rows)
+    return sites_by_mode(axes, found)
+
+
+def natural_again(of: Any, first: int, rows: RowState) -> None:
+    """Give the coupled rows of a mode, whose first packed row is `first`, the natural parameters of their moments."""
+    own = first + of.place
+    rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
+
+
+DIVERGENCES = Pass(
+    row_divergences, over="rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",)
+)
+
+
+def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
+    """The rows' and their prior's part of the bound: minus their divergences."""
+    divergence, coupled = np.empty(len(rows.mean)), 0.0
+    for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
+        series = prior.of_series(k)
+        if series is not None:
+            divergence[a:b], coupled = (
+                prior.half_log_det[a:b],
+                coupled + _of_series(series, a, rows, prior.marginals[k]),
+            )
+            continue
+        lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
+        executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)
+    return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
+
+
+def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | None) -> float:
+    """Minus the divergence of the rows of a series whose first packed row is `first`; independent if not `found`."""
+    D, R, own = series.mean.shape[1], rows.mean.shape[1], in_place(series.links.of)
+    mean, cov = rows.mean[first:][own, :D], rows.cov[first:][own]
+    n, variance = len(mean), cov[:, diagonal(R)[:D]]
+    if found is None:
+        log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()
+        return series.expected(mean, variance) + 0.5 * float(log_det + n * D * (1.0 + LOG_2PI))
+    entropy = 0.5 * (n * D * (1.0 + LOG_2PI) - found.log_det)
+    return series.expected(mean, variance, found.cross) + entropy
+
+
+def with_unseen_rows(
+    rows: RowState, problem: Problem, now: Conditional, found: tuple[Marginals | None, ...]
+) -> RowState:
+    """The rows as a result: without entries they are as unsure as what was learned of their features, too.
+
+    In q such a row has the expected prior. New data would see it through the law of that prior.
+    """
+    if now.modes is None:
+        return rows
+    Lam, eta = rows.Lam, rows.eta
+    for k, (first, seen) in enumerate(zip(offsets(problem.shape), in_modes(now.seen, problem.shape), strict=False)):
+        drift = now.modes.drifts[k] if now.modes.drifts else None
+        if drift is not None and not seen.all():
+            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
+            own = slice(first, first + len(seen))
+            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen, found[k])
+            continue
+        more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
+        if more is not None:
+            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
+            unseen = first + np.flatnonzero(~seen)
+            Lam[unseen] /= 1.0 + more[:, None]
+            eta[unseen] /= 1.0 + more[:, None]
+    return rows._replace(Lam=Lam, eta=eta)
+
+
+def _in_gaps(
+    k: int,
+    problem: Problem,
+    now: Conditional,
+    rows: RowState,
+    own: slice,
+    seen: np.ndarray,
+    found: Marginals | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of the rows of a series or a graph that have no entries, given those that have some."""
+    modes: Any = now.modes
+    of, R = problem.prior.axis(k), rows.mean.shape[1]
+    told = None if found is None else found.told
+    mean, cov = of.unseen(modes, k, seen, rows.mean[own], rows.cov[own], told)
+    precision = np.linalg.inv(unpack(cov, R))
+    return pack(precision), np.einsum("nij,nj->ni", precision, mean)

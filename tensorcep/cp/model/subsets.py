@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.arrays import on_scratch, weighted_mean
-from tensorcep.cp.model.entries import Entries, all_coords, pack_entries
+from tensorcep.cp.model.entries import Entries, all_coords, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
@@ -26,14 +26,8 @@ def with_extents(entries: Entries, likelihood: Likelihood, extent: np.ndarray | 
     if extent is None:
         return entries
     if likelihood.extent == "exposure":
-        return entries._replace(known=_in_lanes(entries, np.log(extent)[entries.permutation]))
-    return entries._replace(theta=_in_lanes(entries, extent[entries.permutation], fill=1.0))
-
-
-def _in_lanes(entries: Entries, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
-    lanes = np.full(entries.y.shape, fill)
-    lanes.ravel()[: len(values)] = values
-    return lanes
+        return entries._replace(known=in_lanes(entries, np.log(extent)[entries.permutation]))
+    return entries._replace(theta=in_lanes(entries, extent[entries.permutation], fill=1.0))
 
 
 def some_entries(problem: Problem, places: np.ndarray) -> Entries:
@@ -41,8 +35,8 @@ def some_entries(problem: Problem, places: np.ndarray) -> Entries:
     entries = problem.entries
     packed = pack_entries(all_coords(entries)[places], entries.y.ravel()[places], problem.shape)
     at = places[packed.permutation]
-    known = _in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
-    theta = _in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta
+    known = in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
+    theta = in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta
     return packed._replace(known=known, theta=theta)
 
 
@@ -50,7 +44,7 @@ def some_of(problem: Problem, places: np.ndarray) -> Problem:
     """The problem of the entries at these places in the lanes alone, with their powers."""
     entries, power = some_entries(problem, places), None
     if problem.power is not None:
-        power = _in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
+        power = in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
     return problem._replace(entries=entries, power=power)
 
 

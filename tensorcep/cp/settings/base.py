@@ -9,6 +9,8 @@ from tensorcep.core.checks import check_int, check_range, fail_value, word_or_ra
 
 # A setting that may be "auto" or None until a fit is planned; engines see the number.
 Decided = Any
+# Sets of main effects and interactions that have a name (`tensorcep.cp.model.columns`).
+PRESETS = ("cp", "main+cp", "pairwise", "all")
 
 
 def check_pair(name: str, value: Any) -> None:

@@ -300,7 +300,7 @@ def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Post
         new, again = messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
         lines.Lam[own], lines.eta[own] = prior_by_others(known, state.clocks[k], sites, rows, new, before)
     if pairs is not None:
-        new, n = _messages_to_pairs(batch, posterior), len(lines.eta)
+        new, n = messages_to_pairs(batch.problem, posterior), len(lines.eta)
         before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
         of_pairs = pairs.prior_by_other_rows(state.clock_of_pairs, batch.used[-1], new, before)
         lines, again = with_pairs(lines, of_pairs or before), again or of_pairs is not None
@@ -313,17 +313,11 @@ def _lines_of_modes(batch: BatchProblem) -> list[tuple[np.ndarray, slice]]:
     return [(rows, slice(a, b)) for rows, (a, b) in zip(batch.used, ends, strict=True)]
 
 
-def _messages_to_pairs(batch: BatchProblem, posterior: Posterior) -> Natural:
-    """What a batch with this posterior said of its pairs, (q, 1) each."""
-    lines, before = (Natural(part.Lam, part.eta) for part in (posterior, batch.problem.prior))
-    return messages_to_pairs(lines, before, int(offsets(batch.problem.shape)[-2]))
-
-
 def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     pairs = state.pairs
     if pairs is not None:
-        pairs = pairs.after(state.clock_of_pairs, batch.used[-1], _messages_to_pairs(batch, posterior))
+        pairs = pairs.after(state.clock_of_pairs, batch.used[-1], messages_to_pairs(batch.problem, posterior))
         batch, posterior = in_modes(batch, posterior)
     maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
     for k, (rows, own) in enumerate(_lines_of_modes(batch)):

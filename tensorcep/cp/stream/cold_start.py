@@ -12,7 +12,7 @@ neither finds anything, many quick starts are tried, too: products of more than 
 A stream that forgets chooses with its first batch, and keeps none. One whose prior was named keeps entries as long as
 its reservoir holds all of them: what a few of them made of the factors, revisits alone may not mend. Else its first
 entries are watched: now and then the predictions of the later half, each made before its batch was learned, are held
-against those of a fit to the earlier half.
+against those of a fit to the earlier half. What no stream learns is refused here, too (`check_stream`).
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fit.deviations import expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations
@@ -414,9 +416,9 @@ def without_pairs(lines: Natural, n: int) -> Natural:
     return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])
 
 
-def messages_to_pairs(lines: Natural, before: Natural, n: int) -> Natural:
-    """What a batch, after which its rows are `lines`, said of the pairs (q, 1) after the first n rows."""
-    R = lines.eta.shape[1] - 1
-    Lam, P = lines.Lam[n:] - before.Lam[n:], R * (R + 1) // 2
-    eta = lines.eta[n:, -1:] - before.eta[n:, -1:]
+def messages_to_pairs(problem: Problem, posterior: Posterior) -> Natural:
+    """What a batch with this posterior said of its pairs, (q, 1) each."""
+    n, R, before = sum(problem.shape[:-1]), problem.rank - 1, problem.prior
+    Lam, P = posterior.Lam[n:] - before.Lam[n:], R * (R + 1) // 2
+    eta = posterior.eta[n:, -1:] - before.eta[n:, -1:]
     return Natural(Lam[:, -1:], eta - Lam[:, P:-1].sum(axis=1, keepdims=True))

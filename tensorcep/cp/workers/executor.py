@@ -1,135 +1,108 @@
-"""An executor whose sums over entries are made on the workers of a cluster; all else runs on threads here.
+"""An executor whose passes are made on the workers of a cluster; all else runs on threads here.
 
-Rows are here. Of each mode they go to the workers when they have changed, and the new rows, or the sums, of every range
-of rows come back. Rows that workers draw (`Drawing`) or update (`Summing`) they have from each other. What entries say
-where that changes (auxiliary variables) is here, too: its draws and the squares that it follows from are made by the
-workers, and each range of rows gets its own, in its order. Kernels, entries and orders of additions are those of one
-process, and so are the bits.
+A pass says what its kernel reads, keeps and sums (`tensorcep.core.executor.Pass`). Rows are here; workers are sent
+those that have changed, and have those that they make from each other. Entries are in files that they map; numbers of
+entries that change are sent. Kernels, entries and orders of additions are those of one process, and so are the bits.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Cluster
-from tensorcep.core.executor import Kernel, ThreadExecutor
-from tensorcep.core.futures import Call, Held
+from tensorcep.core.cluster import Broadcast, Call, Cluster, TaskBatch
+from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
-from tensorcep.core.random import CHAINS
-from tensorcep.cp.gibbs.chains import draw_parts
-from tensorcep.cp.gibbs.row_draw import NOTHING
-from tensorcep.cp.meanfield.row_update import update_chunks
-from tensorcep.cp.model.entries import sum_chunks, sum_squares
+from tensorcep.core.shared_memory import SharedArray, put
+from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.workers.ep_pass import Passing
-from tensorcep.cp.workers.partitions import shared
-from tensorcep.cp.workers.row_cache import SentRows, Sources
-from tensorcep.cp.workers.row_pass import Drawing, ModeRanges, RowsTarget, Summing
-from tensorcep.cp.workers.row_store import Order
-from tensorcep.cp.workers.site_files import Shelf
+from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
+from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, cuts_of, shared, write_part
+from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
+from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import (
-    DrawTask,
-    KernelName,
+    Blank,
+    Chunk,
+    ChunkReport,
     Range,
-    blocks_of,
-    cut,
-    draw_blocks,
-    name_of_kernel,
-    ranges_of_mode,
-    square_blocks,
-    unless_one,
+    Work,
+    pass_over_blocks,
+    pass_over_chunks,
+    pass_over_rows,
+    rows_alone,
+    shipped,
+    value_of,
 )
-from tensorcep.kernels.rows import arrange, second_moments
 
-# Sources that were arranged last: those of one update at most.
-ARRANGED = 4
+NOTHING = np.zeros(0)
 
 
-class Arranged(NamedTuple):
-    """A source that `arrange` has made here, of the numbers of which rows, in which orders."""
+class Pending(NamedTuple):
+    """Rows of a mode, from the packed row `offset` on, that have not come back to the arrays that they go to."""
 
-    out: np.ndarray
-    numbers: np.ndarray
-    orders: list[Order] | None
+    running: TaskBatch
+    rows: list[BroadcastRows]
+    arrays: dict[str, np.ndarray]
+    offset: int
 
 
 class ClusterExecutor:
-    """Runs the row updates of Gibbs sampling and mean field on workers, and what takes long of every entry.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    folder : Path
-        Of the parts, which workers see, too.
-    n_threads : int
-        Of this process.
-    shelf : Shelf
-        Of the messages of methods that send them.
-    """
+    """Runs passes on workers, whose entries are in a folder that they see; what passes keep is told by `sites`."""
 
     keeps_state = True
 
-    def __init__(self, cluster: Cluster, folder: Path, n_threads: int, shelf: Shelf):
-        self._cluster, self._folder, self._n_parts = cluster, folder, 1
-        self._rows = SentRows(cluster)
-        self._passing, self._drawing = Passing(cluster, folder, shelf, self._rows), Drawing(cluster, self._rows)
-        self._summing, self._local = Summing(cluster, self._rows), ThreadExecutor(n_threads)
-        self._first: np.ndarray | None = None
-        self._problem: Problem | None = None
-        self._ranges: dict[int, tuple[Any, list[list[Range]]]] = {}
-        self._blocks: dict[tuple[str, int], Held] = {}
-        self._arranged: list[Arranged] = []
-        self._drawn: list[tuple[Any, KernelName, bool]] = []
-        self._entries: dict[tuple[int, int], tuple[np.ndarray, Held]] = {}
-        self.makes_sources = self.updates_rows = self._own_workers = False
-        self._lock = threading.Lock()
+    def __init__(self, cluster: Cluster, folder: Path, n_threads: int, sites: SiteFiles):
+        self._cluster, self._folder, self._sites, self._n_parts = cluster, folder, sites, 1
+        self._cache, self._local = RowCache(cluster), ThreadExecutor(n_threads)
+        self._ranges: dict[tuple[int, int, bool], tuple[Any, list[Range]]] = {}
+        self._chunks: tuple[Any, list[Chunk]] | None = None
+        self._blocks: dict[tuple[str, int], Broadcast] = {}
+        self._entries: dict[tuple[str, int], tuple[np.ndarray, Broadcast]] = {}
+        self._memory: tuple[str, Broadcast] | None = None
+        self._told: dict[tuple[Kernel, int, int], tuple[Any, np.ndarray]] = {}
+        self.updates_rows = False
+        self._thread, self._lock = threading.local(), threading.Lock()
 
     def begin(self, problem: Problem, n_parts: int) -> None:
         """Run on workers from now on: modes, and entries, are cut into so many ranges."""
-        self._problem, self._first, self._n_parts = problem, offsets(problem.shape), n_parts
-        self.makes_sources = self.updates_rows = True
-        self._summing.close()
-        self._passing.begin(problem)
-        self._rows.begin(self._first)
-        known = [one for one in (problem.likelihood.normal, problem.likelihood.pg) if one is not None]
-        names = [(one.drawn, name_of_kernel(one.drawn), one.weighted) for one in known if one.drawn is not None]
-        self._drawn = [(kernel, name, weighted) for kernel, name, weighted in names if name is not None]
+        self._n_parts, self.updates_rows = n_parts, True
+        self._cache.begin(offsets(problem.shape))
 
     def close(self) -> None:
-        """End the threads, and let the workers forget the rows."""
+        """End the threads, and let the workers forget what they have."""
         self._local.close()
-        self._passing.close()
-        self._summing.close()
-        self._rows.close()
-        self._blocks.clear()
-        self._entries.clear()
+        self._cache.close()
+        self._memory = None
+        for known in (self._blocks, self._entries, self._told):
+            known.clear()
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
         """As `Executor.apart`, at the same time; where all workers get as many of them, each has a worker of its own.
 
         Of chains rows then go to one worker instead of all.
         """
-        if self._first is None or n == 1:
+        if not self.updates_rows or n == 1:
             return [task(i, *args, self) for i in range(n)]
-        self._own_workers = n % max(1, len(self._cluster.workers)) == 0
+        alone = n % max(1, len(self._cluster.workers)) == 0
+
+        def begin(i: int) -> Any:
+            self._thread.at = i if alone else None
+            return task(i, *args, self)
+
         with ThreadPoolExecutor(n) as pool:
-            futures = [pool.submit(task, i, *args, self) for i in range(n)]
-            try:
-                return [future.result() for future in futures]
-            finally:
-                self._own_workers = False
+            return list(pool.map(begin, range(n)))
 
     def run(
         self,
-        kernel: Kernel,
+        work: Kernel | Pass,
         first: int,
         last: int,
         *record: Any,
@@ -137,173 +110,319 @@ class ClusterExecutor:
         scratch: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """As `Executor.run`."""
-        if kernel is arrange and first == last:
-            return
-        if self._first is not None and kernel is draw_parts:
-            self._draw(*record[1:])
-            return
-        self.settle()
-        if self._passing.run(kernel, record, scratch) or self._summing.knows(kernel, first, last, record):
-            return
-        if self._first is not None and kernel in (sum_chunks, update_chunks):
-            self._sum(*record)
-        elif self._problem is not None and kernel is sum_squares and record[0] is self._problem.entries.rows:
-            self._squares(*record)
-        elif any(kernel is one for one, _, _ in self._drawn):
-            self._draw_sites(kernel, *record)
-        else:
-            self._local.run(kernel, first, last, *record, align=align, scratch=scratch)
-            if kernel is arrange:
-                self._remember(first, last, *record)
-            elif kernel is second_moments:
-                self._summing.are_there(first)
-
-    def _remember(self, first: int, last: int, numbers: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-        known = next((one for one in self._arranged if one.out is out), None)
-        if known is None:
-            known = Arranged(out, numbers, [])
-            self._arranged = [*self._arranged[-ARRANGED + 1 :], known]
-        if known.orders is not None:
-            known.orders.append(Order(first, last, places))
+        named = dict(zip(parameters_of(work.kernel), record, strict=False)) if isinstance(work, Pass) else {}
+        there = self.updates_rows and isinstance(work, Pass) and is_shared(work.kernel)
+        if not (isinstance(work, Pass) and work.later and there):
+            self.settle()
+        if not isinstance(work, Pass):
+            self._local.run(work, first, last, *record, align=align, scratch=scratch)
+        elif work.keeps and work.keeps in work.gives:
+            self._sites.add(named[work.keeps], _beginning(work, named))
+        elif there and work.over == "rows" and work.modes:
+            self._over_rows(work, named, scratch)
+        elif there and work.over == "entries":
+            self._over_blocks(work, last, named, scratch)
+        elif there and work.over == "chunks" and not (work.keeps and self._sites.get(named[work.keeps]) is None):
+            self._over_chunks(work, named, scratch)
+        elif not self._knows(work, first, last, named):
+            self._local.run(work, first, last, *record, align=align, scratch=scratch)
 
     def settle(self) -> None:
         """As `Executor.settle`."""
-        self._drawing.settle()
+        waiting = self._waiting
+        try:
+            while waiting:
+                pending = waiting.pop(0)
+                self._finish(pending)
+                if pending.running.again:  # what follows was given what was lost
+                    for later in waiting:
+                        later.running.restart()
+        finally:
+            waiting.clear()
 
-    def _draw(self, offset: int, lists: Any, source: Any, columns: Any, entries: Any, *rest: Any) -> None:
-        """Have the rows of a mode drawn in place; the arguments are those of `draw_rows`."""
-        Lam, eta, precision, key, fit, factors = rest
-        start, end, others = lists
-        base, weight, target = entries
-        mode, n, stay = self._mode_at(offset), len(fit), len(target) == len(others)
-        ranges = self._ranges_of(others, lambda: (start, others, target if stay else NOTHING))[mode]
-        own = slice(offset, offset + n)
-        chain = key[1] % CHAINS  # chains that are drawn at the same time have nothing in common on workers
-        sizes = None if np.array_equal(end, start[1:]) else self._sent(f"sizes {chain}", mode, (end - start[:-1])[own])
-        given = (("Lam", Lam), ("eta", eta))
-        lines = [one if len(one) == 1 else self._sent(f"{name} {chain}", mode, one) for name, one in given]
-        at = chain if self._own_workers else None
-        shares = shared(ranges, self._cluster.turns(at=at))
-        sites = []
-        for share in shares:
-            mine = [slice(*(int(start[offset + row]) - base for row in (one.first, one.last))) for one in share]
-            sites.append(
-                [None if stay else self._kept((weight[one] if len(weight) else None, target[one])) for one in mine]
-            )
-        rows, draw = RowsTarget(f"factors {chain}", mode, offset, factors, fit), DrawTask(columns, precision, key)
-        self._drawing.draw(rows, draw, shares, lambda i: (*lines, sizes, sites[i]), at)
-        self._arranged.clear()
+    @property
+    def _waiting(self) -> list[Pending]:
+        """Passes of this thread whose rows come later, in the order in which they were begun."""
+        found: list[Pending] = self._thread.__dict__.setdefault("waiting", [])
+        return found
 
-    def _sum(self, chunks: np.ndarray, by_row: Any, sums: Any, *rows: Any) -> None:
-        """Sums of the rows of a mode, and the rows, in place; the arguments are those of `update_chunks`."""
-        (weight, seconds, out), (target, means, linear) = sums
-        offset, stay = int(chunks[0]), self._stays(target)
-        mode, start, entry = self._mode_at(offset), by_row.start, by_row.entry
-        value = partial(np.take, target, entry) if stay else partial(np.copy, NOTHING)
-        ranges = self._ranges_of(by_row.others, lambda: (start, by_row.others, value()))[mode]
-        read = self._source("seconds", seconds, mode) + self._source("means", means, mode)
-        shares, sites = shared(ranges, self._cluster.turns()), []
-        for share in shares:
-            mine = [entry[int(start[offset + one.first]) : int(start[offset + one.last])] for one in share]
-            sites.append([None if stay else self._kept((unless_one(weight[one]), target[one])) for one in mine])
-        place = ModeRanges(mode, offset, shares, sites)
-        if rows:
-            given = enumerate(rows[0].lines)
-            lines = [one if len(one) == 1 else self._sent(f"line {n}", mode, one) for n, one in given]
-            self._summing.update(place, read, (out, linear), rows[0], rows[1], lines)
-        else:
-            self._summing.sums(place, read, (out, linear))
-        self._arranged.clear()
+    # passes over the rows of a mode
 
-    def _stays(self, target: np.ndarray) -> bool:
-        """Whether what the entries say is their values, each with the weight 1."""
-        problem: Any = self._problem
-        return problem.power is None and bool(np.may_share_memory(target, problem.entries.y))
-
-    def _kept(self, sites: tuple[np.ndarray | None, np.ndarray]) -> Held:
-        """What entries say, for one task."""
-        self._cluster.sent += sum(0 if one is None else one.nbytes for one in sites)
-        return self._cluster.put(sites)
-
-    def _source(self, what: str, source: np.ndarray, but: int | None = None) -> Sources:
-        """How workers make a source, of the rows of all modes but one, of what they have."""
-        known = next((one for one in self._arranged if one.out is source), Arranged(source, source, None))
-        kind = what if known.orders is None else "numbers"
-        self._rows.look(kind, known.numbers, but)
-        modes = [k for k in self._rows.modes if k != but]
-        return self._rows.source(kind, modes, what, known.orders)
-
-    def _draw_sites(
-        self, kernel: Any, y: np.ndarray, used: np.ndarray, f: np.ndarray, theta: np.ndarray, *rest: Any
-    ) -> None:
-        """Draw the auxiliary variables in place; the arguments are those of `Augmentation.drawn`."""
-        key, weight, target = rest
-        _, name, weighted = next(one for one in self._drawn if one[0] is kernel)
-        ranges = blocks_of(len(f), self._n_parts)
-        calls = []
-        for one in ranges:
-            given = [
-                cut(array, one, self._once if n == 2 else partial(self._same, n, one.first, array))
-                for n, array in enumerate((y, used, f, theta))
-            ]
-            calls.append((one, name, key, weighted, given))
-        told = self._cluster.run(draw_blocks, calls, "auxiliary-variables", where=self._cluster.turns(len(calls)))
-        for one, found in zip(ranges, (each.value for each in told), strict=True):
-            for whole, some in zip((target, weight), found, strict=False):
-                whole[one.first : one.last] = some
-                self._cluster.received += some.nbytes
-
-    def _squares(self, rows: np.ndarray, second: np.ndarray, twice: np.ndarray, square: np.ndarray) -> None:
-        """Squares of the entries in place; the arguments are those of `sum_squares`."""
-        ranges = blocks_of(len(square), self._n_parts)
-        known = self._source("seconds", second)
-        read = known._replace(sources=tuple(one._replace(what="whole") for one in known.sources))
-        own = [self._same(4, one.first, rows, rows[one.first : one.last]) for one in ranges]
+    def _over_rows(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
+        (mode,), by_row, waiting = work.modes, named["by_row"], self._waiting
+        sources = {name: _source(name, named) for name in work.reads}
+        if not waiting:
+            self._cache.look(sources.values(), None if work.changes else mode)
+        written = {*work.gives, *work.changes}
+        changed = {one.kind: one for one in sources.values() if written & set(one.of)}.values()
+        others, own = [k for k in self._cache.modes if k != mode], self._cache.rows_of(mode)
+        wanted: list[Any] = [(name, source, others) for name, source in sources.items()]
+        wanted += [("", next(one for one in changed if name in one.of), [mode]) for name in work.changes]
+        reading, tag = self._cache.reading(wanted), next(iter(sources.values())).kind
+        lines = [self._line(f"{tag} {name}", mode, value_of(named, name)) for name in work.lines]
+        counts, all_counts = by_row.end[own] - by_row.start[own], np.diff(by_row.start[own.start : own.stop + 1])
+        sizes = None if np.array_equal(counts, all_counts) else self._line(f"{tag} sizes", mode, counts)
+        at = getattr(self._thread, "at", None)
+        shares = shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
+        numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
+        tasks = _work_of(work, named, scratch, {name for one in changed for name in one.of})
+        files = RowFiles(self._cache.desk)
+        made = [self._cache.coming(source, mode, files) for source in changed]
 
         def call(i: int, *given: Any) -> Call:
-            return ranges[i], own[i], *given, twice
+            paths = (files.new_path(), self._cache.desk.new_path())
+            return shares[i], tasks, *given, numbers[i], lines, sizes, paths
 
-        told = self._rows.run(square_blocks, read, len(ranges), call, "squares")
-        self._arranged.clear()
-        for one, found in zip(ranges, told, strict=True):
-            square[one.first : one.last] = found
-            self._cluster.received += found.nbytes
+        running = self._cache.begin_tasks(pass_over_rows, reading, len(shares), call, f"rows-of-mode-{mode}", at)
+        futures = running.futures
+        if self._cache.desk.folder is None and _size(tasks.told) >= _size(tasks.made):
+            futures = self._cluster.after(rows_alone, futures) or None
+        for one in made:
+            self._cache.follow(one, mode, futures)
+        arrays = {name: value_of(named, name) for name in written}
+        pending = Pending(running, made, arrays, named["offset"])
+        if work.later:
+            waiting.append(pending)
+            return
+        self._finish(pending)
+        if work.also is not None:
+            also, names = work.also
+            values = {name: value_of(named, one) for name, one in names.items()}
+            at_rows = (also.kernel, own.start, own.stop)
+            self._told[at_rows] = (_digests(also, *at_rows[1:], values), values[also.gives[0]][own])
 
-    def _once(self, part: np.ndarray) -> Held:
-        """Numbers of some entries as workers have them, for this time."""
-        self._cluster.sent += part.nbytes
-        return self._cluster.put(part)
+    def _finish(self, pending: Pending) -> None:
+        """Put rows in place."""
+        running, made, arrays, offset = pending
+        for piece in self._cache.end_tasks(running):
+            for name, given in (piece.arrays | piece.told).items():
+                put(given, arrays[name][offset + piece.first : offset + piece.first + piece.n])
+                self._cluster.received += given.nbytes
+            self._cache.discard(sorted({one.path for one in piece.told.values() if isinstance(one, SharedArray)}))
+        for one in made:
+            one.know()
+            if running.again:  # what follows was given what was lost
+                one.future = None
 
-    def _same(self, number: int, first: int, array: np.ndarray, part: np.ndarray) -> Held:
-        """The part from `first` on of an array of the problem, as workers have it: sent once, as long as it stays."""
-        known = self._entries.get((number, first))
-        if known is None or known[0] is not array:
-            known = self._entries[number, first] = (array, self._once(part))
-        return known[1]
-
-    def _mode_at(self, offset: int) -> int:
-        """The mode whose first packed row that is."""
-        return int(np.flatnonzero(np.asarray(self._first)[:-1] == offset)[-1])
-
-    def _sent(self, what: str, mode: int, array: np.ndarray) -> Held:
-        """An array as workers have it, sent again where it has changed."""
-        held = self._blocks.get((what, mode))
-        if held is None or not np.array_equal(held.value, array):
-            held = self._blocks[what, mode] = self._cluster.put(array.copy())
+    def _line(self, what: str, mode: int, array: np.ndarray) -> np.ndarray | Broadcast:
+        """A line for each row of a mode as workers have them, sent again where they have changed; or one, as it is."""
+        if len(array) == 1:
+            return array
+        broadcast = self._blocks.get((what, mode))
+        if broadcast is None or not np.array_equal(broadcast.value, array):
+            broadcast = self._blocks[what, mode] = self._cluster.put(array.copy())
             self._cluster.sent += array.nbytes
-        return held
+        return broadcast
 
-    def _ranges_of(self, others: np.ndarray, arrays: Callable[[], tuple[np.ndarray, ...]]) -> list[list[Range]]:
-        """The ranges of every mode, whose entries are written when they are first needed.
-
-        `arrays` gives starts and other rows as `EntriesByRow` has them, and the values in their order.
-        """
+    def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
+        """The ranges of a mode, whose entries are written when they are first needed."""
+        key, others = (id(named["by_row"].others), mode, bool(work.entries)), named["by_row"].others
         with self._lock:
-            known = self._ranges.get(id(others))
-            if known is None:
-                given = arrays()
-                bounds = itertools.pairwise(np.asarray(self._first).tolist())
-                ranges = [ranges_of_mode(self._folder, k, self._n_parts, own, given) for k, own in enumerate(bounds)]
-                known = (others, ranges)
-                self._ranges[id(others)] = known
+            if key not in self._ranges:
+                ranges = ranges_of_mode(self._folder, self._cache.rows_of(mode), self._n_parts, work.entries, named)
+                self._ranges[key] = (others, ranges)
+            return self._ranges[key][1]
+
+    def _numbers(self, one: Range, own: slice, work: Pass, named: dict[str, Any]) -> Broadcast | None:
+        """Numbers of the entries of a range that differ from those of the pass before."""
+        if not work.changing:
+            return None
+        start = named["by_row"].start
+        places = slice(int(start[own.start + one.first]), int(start[own.start + one.last]))
+        numbers = tuple(_packed(_of_places(value_of(named, name), places, named)) for name in work.changing)
+        self._cluster.sent += sum(array.nbytes for array in numbers if isinstance(array, np.ndarray))
+        return self._cluster.put(numbers)
+
+    def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
+        """Put what a kernel would give of these packed rows in place, if workers have told it."""
+        known = self._told.get((work.kernel, first, last))
+        values = {name: value_of(named, name) for name in (*work.reads, *work.lines) if known is not None}
+        if known is None or known[0] != _digests(work, first, last, values):
+            return False
+        named[work.gives[0]][first:last] = known[1]
+        return True
+
+    def _all_rows(self, work: Pass, named: dict[str, Any]) -> Reading:
+        """The rows of all modes that a pass reads."""
+        sources = {name: _source(name, named) for name in work.reads}
+        self._cache.look(sources.values())
+        return self._cache.reading((name, source, self._cache.modes) for name, source in sources.items())
+
+    # passes over blocks of entries
+
+    def _over_blocks(self, work: Pass, n_blocks: int, named: dict[str, Any], scratch: Any) -> None:
+        reading, tasks = self._all_rows(work, named), _work_of(work, named, scratch)
+        ranges, names = blocks_of(n_blocks, self._n_parts), (*work.entries, *work.changing)
+        numbers = [[self._cut(name, one, named[name], name in work.entries) for name in names] for one in ranges]
+
+        def call(i: int, *given: Any) -> Call:
+            return ranges[i], tasks, *given, numbers[i]
+
+        told = self._cache.run(pass_over_blocks, reading, len(ranges), call, "-".join(("entries", *tasks.told)))
+        for one, found in zip(ranges, told, strict=True):
+            for name, array in zip(tasks.told, found, strict=True):
+                where = ~np.isnan(array) if name in work.changes else True
+                np.copyto(named[name][slice(*one)], array, where=where)
+                self._cluster.received += array.nbytes
+
+    def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Broadcast | float:
+        """The range of an array as tasks take it; that of one that stays the same is sent once."""
+        key, known = (name, where[0]), self._entries.get((name, where[0]))
+        if stays and known is not None and known[0] is array:
             return known[1]
+        part = _packed(array[slice(*where)])
+        if isinstance(part, float):
+            return part
+        self._cluster.sent += part.nbytes
+        broadcast = self._cluster.put(part)
+        if stays:
+            self._entries[key] = (array, broadcast)
+        return broadcast
+
+    # passes over chunks of entries
+
+    def _over_chunks(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
+        chunks, reading = self._chunks_of(named["entries"]), self._all_rows(work, named)
+        stored = self._sites.get(named[work.keeps]) if work.keeps else None
+        shares, tasks = shared(chunks, self._cluster.turns()), _work_of(work, named, scratch)
+        if stored is not None and (self._memory is None or self._memory[0] != stored.folder):
+            self._memory = (stored.folder, self._cluster.put(SiteMemory()))
+
+        def call(i: int, *given: Any) -> Call:
+            if stored is None or self._memory is None:
+                return shares[i], tasks, *given, [], None
+            return shares[i], tasks, *given, [stored.of_chunk(one.number) for one in shares[i]], self._memory[1]
+
+        what = "-".join(("entries-of-modes", *map(str, work.modes)))
+        told = self._cache.run(pass_over_chunks, reading, len(shares), call, what)
+        found: list[ChunkReport] = [one for share in told for one in share]
+        for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
+            for name, part in zip(work.sums, one.sums, strict=True):
+                self._take(value_of(named, name), c, part, chunk, work.modes)
+        if stored is not None:
+            versions = tuple(one.versions for one in found)
+            self._sites.move(named[work.keeps], stored._replace(latest=stored.latest + 1, versions=versions))
+
+    def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
+        """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""
+        if array.ndim < 3:
+            array[c] = part
+            return
+        for k, rows in zip(modes, part, strict=True):
+            array[c, self._cache.rows_of(k)] = 0.0
+            array[c, slice(*chunk.rows[k])] = rows
+            self._cluster.received += rows.nbytes
+
+    def _chunks_of(self, entries: Entries) -> list[Chunk]:
+        """The chunks of the entries, which are written when they are first needed."""
+        known = self._chunks
+        if known is not None and all(a is b for a, b in zip(known[0], entries, strict=True)):
+            return known[1]
+        chunks = []
+        for c, (first, last) in enumerate(itertools.pairwise(entries.chunk_start.tolist())):
+            part = ChunkPart(*(getattr(entries, name)[first:last] for name in ChunkPart._fields))
+            used, touched = part.weight > 0.0, []
+            for k, offset in enumerate(entries.offsets[:-1].tolist()):
+                rows = part.rows[:, k][used]
+                touched.append((int(rows.min()), int(rows.max()) + 1) if len(rows) else (offset, offset))
+            chunks.append(Chunk(write_part(self._folder, part), c, tuple(touched)))
+        self._chunks = (entries, chunks)
+        return chunks
+
+
+def _work_of(work: Pass, named: dict[str, Any], scratch: Any, shared_rows: Collection[str] = ()) -> Work:
+    """What the tasks of a pass have in common, without what each is given or makes for itself."""
+    shapes = {name: value_of(named, name).shape[1:] for name in (*work.gives, *work.changes)}
+    sums = {name: Blank((1, *value_of(named, name).shape[1:])) for name in work.sums}
+    own = {**dict.fromkeys((*work.reads, *work.lines, *work.entries, *work.changing, *shapes)), **sums}
+    record: dict[str, Any] = {}
+    for name, value in named.items():
+        fields = {one.partition(".")[2]: blank for one, blank in own.items() if one.startswith(f"{name}.")}
+        if name in own or name in ("cuts", "offset", "by_row", "base", "entries", work.keeps):
+            record[name] = None
+        elif fields:
+            blank = {one: Blank(array.shape) for one, array in value._asdict().items() if isinstance(array, np.ndarray)}
+            record[name] = shipped(value._replace(**blank | fields))
+        else:
+            record[name] = shipped(value)
+    return Work(
+        kernel=work.kernel,
+        record=record,
+        scratch=scratch.make if isinstance(scratch, Rooms) else tuple if scratch is None else scratch,
+        reads=work.reads,
+        lines=work.lines,
+        numbers=(*work.entries, *work.changing),
+        changes=work.changes,
+        modes=tuple(work.modes),
+        made={name: shape for name, shape in shapes.items() if name in shared_rows},
+        told={name: shape for name, shape in shapes.items() if name not in shared_rows},
+        keeps=work.keeps,
+        sums=work.sums,
+    )
+
+
+def ranges_of_mode(
+    folder: Path, own: slice, n_parts: int, stay: Sequence[str], named: Mapping[str, Any]
+) -> list[Range]:
+    """The ranges of a mode, which has these packed rows, with numbers of the entries that stay the same."""
+    by_row, ranges = named["by_row"], []
+    for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], n_parts).tolist()):
+        start = by_row.start[own.start + first : own.start + last + 1]
+        places = slice(int(start[0]), int(start[-1]))
+        numbers = [_packed(_of_places(value_of(named, name), places, named)) for name in stay]
+        value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
+        part = RowPartition(start - start[0], by_row.others[places], value)
+        said = tuple(None if one is value else one for one in numbers) if stay else None
+        ranges.append(Range(write_part(folder, part), first, last, said))
+    return ranges
+
+
+def _beginning(work: Pass, named: dict[str, Any]) -> Beginning:
+    """How what a pass keeps begins."""
+    sites = named[work.keeps]
+    like = type(sites)(*(np.empty((0, *array.shape[1:]), array.dtype) for array in sites))
+    record = {name: None if name in ("entries", work.keeps) else shipped(value) for name, value in named.items()}
+    return Beginning(like, work.kernel, record, work.keeps)
+
+
+def is_shared(kernel: Any) -> bool:
+    """Whether workers find a kernel by its name."""
+    module, name = str(getattr(kernel, "__module__", "")), str(getattr(kernel, "__name__", ""))
+    return module.startswith("tensorcep.") and getattr(importlib.import_module(module), name, None) is kernel
+
+
+def _source(name: str, named: dict[str, Any]) -> RowSource:
+    """What a pass reads of rows."""
+    value = value_of(named, name)
+    return value if isinstance(value, RowSource) else RowSource(name, value, {name: value})
+
+
+def _digests(work: Pass, first: int, last: int, values: Mapping[str, np.ndarray]) -> tuple[int, ...]:
+    """Numbers that tell what a kernel reads of some packed rows; one line is that of all."""
+    arrays = [values[name] for name in (*work.reads, *work.lines)]
+    return digests_of(one if len(one) == 1 else one[first:last] for one in arrays)
+
+
+def _of_places(array: np.ndarray, places: slice, named: Mapping[str, Any]) -> np.ndarray:
+    """Numbers of entries in the order of the rows: from `base` on as they are, or by their places in the lanes."""
+    if "base" not in named:
+        return array[named["by_row"].entry[places]]
+    return array[places.start - named["base"] : places.stop - named["base"]]
+
+
+def _packed(array: np.ndarray) -> np.ndarray | float:
+    """Numbers, or the one that all of them are."""
+    alike = len(array) and (array.strides[0] == 0 or (array == array.flat[0]).all())
+    return float(array.flat[0]) if alike and array.dtype == np.float64 else array
+
+
+def _size(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Numbers in a line of some arrays."""
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def blocks_of(n_blocks: int, n_parts: int) -> list[tuple[int, int]]:
+    """At most so many ranges of about as many blocks."""
+    groups = -(-n_blocks // ALIGNED_BLOCKS)
+    cuts = sorted({min(n_blocks, ALIGNED_BLOCKS * (groups * part // n_parts)) for part in range(n_parts + 1)})
+    return list(itertools.pairwise(cuts))

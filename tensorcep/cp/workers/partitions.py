@@ -30,21 +30,24 @@ ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
 
 
 class RowPartition(NamedTuple):
-    """The entries of a range of rows of one mode, by row.
+    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays.
 
-    Attributes
-    ----------
-    start : (n + 1,) int64
-        Row i has the places start[i]:start[i + 1] of the arrays below.
-    others : (N, K - 1) int32
-        Packed rows of the entries in the other modes.
-    value : (N,) float64
-        Nothing where what the entries say changes.
+    `others` (N, K - 1) are their packed rows in the other modes, `value` (N,) is a number that stays, if one does.
     """
 
     start: np.ndarray
     others: np.ndarray
     value: np.ndarray
+
+
+class ChunkPart(NamedTuple):
+    """The entries of a chunk, as `Entries` has them."""
+
+    rows: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    known: np.ndarray
+    theta: np.ndarray
 
 
 def parts_for(n_entries: int) -> int:
@@ -70,13 +73,7 @@ def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:
 
 
 def write_part(folder: Path, part: Any) -> str:
-    """Write a record of arrays into the folder, unless it is there; gives its path.
-
-    Raises
-    ------
-    OSError
-        If there is no room for it.
-    """
+    """Write a record of arrays into the folder, unless it is there; gives its path. Too little room is an OSError."""
     sums = {name: _sum(array) for name, array in part._asdict().items()}
     path = folder / _sum(np.frombuffer(json.dumps(sums).encode(), dtype=np.uint8))
     if path.is_dir():
@@ -113,13 +110,7 @@ _LOCK = threading.Lock()
 
 
 def open_part(path: str, kind: type[Record]) -> Record:
-    """A record of this type, mapped into memory; its content is checked when a process opens it first.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged, or not there.
-    """
+    """A record of this type, mapped into memory; a process that opens it first finds if it is damaged (ValueError)."""
     with _LOCK:
         if path not in _OPEN:
             _OPEN[path] = _opened(path, kind)

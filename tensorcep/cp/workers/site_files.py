@@ -1,4 +1,8 @@
-"""Messages of parts of the entries in versioned files of workers."""
+"""What workers keep of entries (sites: the messages of each), in files, a new one for every version.
+
+A task reads the versions that it is told and writes new ones beside them. So it can be done again, by whatever worker.
+What a worker has written it has in memory, too.
+"""
 
 from __future__ import annotations
 
@@ -7,110 +11,128 @@ import secrets
 import shutil
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
-from tensorcep.cp.messages.sites import First, Messages, no_messages, send_first
-
-# Messages that workers keep: in files, a new one for every version, and what they have written also in memory.
-#
-# A task reads the versions that it is told and writes new ones beside them. So it can be done again, by whatever
-# worker.
+from tensorcep.cp.model.entries import Entries
+from tensorcep.kernels.slots import lane_zeros
 
 HINT = "remove the folder, and fit again"
 
 
 class Version(NamedTuple):
-    """A version of a chunk's messages to one mode, or to the noise; the number 0 is that of the first messages."""
+    """A version of what the entries of a chunk keep for one mode, or beside all; 0 is that with which they begin."""
 
     number: int = 0
     checksum: int = 0
 
 
-class Where(NamedTuple):
-    """Where the messages of a chunk are.
+class Beginning(NamedTuple):
+    """How sites begin: zeros `like` a record of arrays (n_blocks, ...), and a kernel's pass over the chunk.
 
-    Attributes
-    ----------
-    folder : str
-    chunk : int
-        Its number.
-    versions : tuple of Version
-        Of the messages to each mode, and to the noise.
-    following : int
-        The number of the versions that a task makes.
-    first : First
-        How they began.
-    dtype : str
+    Arrays of three axes or more have something for every mode, which is the second; others, of two, are beside them:
+    none where the second is 0. `record` are the arguments of the kernel, whose name for the sites is `name`.
+    """
+
+    like: Any
+    kernel: Callable[..., None]
+    record: dict[str, Any]
+    name: str
+
+    def made(self, entries: Entries) -> Any:
+        """The sites of the entries of a chunk."""
+        n = len(entries.rows)
+        arrays = (lane_zeros((n if all(a.shape[1:]) else 0, *a.shape[1:]), a.dtype) for a in self.like)
+        sites = type(self.like)(*arrays)
+        self.kernel(0, 1, *(self.record | {"entries": entries, self.name: sites}).values())
+        return sites
+
+
+class StoredSites(NamedTuple):
+    """The sites of a run, or a chunk: where, how they begin, the number of the last pass over them, and all versions.
+
+    `versions` has those of every chunk, of each mode and of what is beside them; none before the first pass.
     """
 
     folder: str
-    chunk: int
-    versions: tuple[Version, ...]
-    following: int
-    first: First
-    dtype: str
+    beginning: Beginning
+    latest: int = 0
+    versions: tuple[tuple[Version, ...], ...] = ()
+
+    def of_chunk(self, chunk: int) -> StoredSites:
+        """Those of a chunk alone."""
+        n_parts = 1 + max(array.shape[1] for array in self.beginning.like if array.ndim > 2)
+        return self._replace(versions=(self.versions[chunk] if self.versions else (Version(),) * n_parts,))
+
+    def path(self, part: int, number: int) -> Path:
+        """The folder of all chunks of a version of a part."""
+        return Path(self.folder, f"{part}-{number}")
 
     @property
-    def to_noise(self) -> bool:
-        """Whether there are messages to the noise."""
-        return self.first.b > 0.0
+    def paths(self) -> set[Path]:
+        """Where they are: the versions of all chunks have the same numbers."""
+        versions = self.versions[0] if self.versions else ()
+        return {self.path(part, one.number) for part, one in enumerate(versions) if one.number}
+
+    def tree(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        versions = np.array(self.versions, dtype=np.int64).reshape(len(self.versions), -1, 2)
+        return {"folder": self.folder, "latest": self.latest, "versions": versions}
+
+    def at(self, folder: str, latest: int, versions: np.ndarray) -> StoredSites:
+        """The sites that a file tells of, which began as these."""
+        parts = tuple(tuple(Version(*pair) for pair in own) for own in versions.tolist())
+        return self._replace(folder=folder, latest=latest, versions=parts)
 
 
 class SiteMemory:
-    """What a worker has in memory of messages, by the chunk; it ends with the run that it belongs to.
+    """What a worker has in memory of sites, by the chunk; it ends with the run that it belongs to.
 
     It is sent like an array that tasks need, empty, so that Dask lets go of it when nobody needs it any more.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, tuple[tuple[str, tuple[Version, ...]], Messages]] = {}
+        self._kept: dict[int, tuple[tuple[str, Any], Any]] = {}
 
     def __reduce__(self) -> Any:
         return SiteMemory, ()
 
-    def take(self, where: Where) -> Messages | None:
-        """The messages of a chunk, if they are of these versions; until they are put back, nobody has them."""
+    def take(self, chunk: int, stored: StoredSites, entries: Entries) -> Any:
+        """The sites of a chunk, from memory or from files; until they are written, nobody has them in memory."""
         with self._lock:
-            found = self._kept.pop(where.chunk, None)
-        return None if found is None or found[0] != (where.folder, where.versions) else found[1]
+            version, sites = self._kept.pop(chunk, (None, None))
+        if version == (stored.folder, stored.versions):
+            return sites
+        sites = stored.beginning.made(entries)
+        for part, one in enumerate(stored.versions[0]):
+            if one.number:
+                _read(stored.path(part, one.number) / f"{chunk}.npy", one.checksum, _of(sites, part))
+        return sites
 
-    def put(self, where: Where, messages: Messages) -> None:
-        """Keep messages."""
+    def write(self, chunk: int, stored: StoredSites, sites: Any, modes: Sequence[int]) -> tuple[Version, ...]:
+        """Write what is of some modes, and with the last mode what is beside them; gives the versions of all parts."""
+        versions, last, number = list(stored.versions[0]), len(stored.versions[0]) - 1, stored.latest + 1
+        for part in (*modes, *([last] if last - 1 in modes else [])):
+            arrays = tuple(np.ascontiguousarray(array) for array in _of(sites, part))
+            if arrays[0].size:
+                _write(stored.path(part, number) / f"{chunk}.npy", arrays)
+                versions[part] = Version(number, _sum(arrays))
         with self._lock:
-            self._kept[where.chunk] = ((where.folder, where.versions), messages)
+            self._kept[chunk] = ((stored.folder, (tuple(versions),)), sites)
+        return tuple(versions)
 
 
-def messages_at(where: Where, weight: np.ndarray, R: int, memory: SiteMemory) -> Messages:
-    """The messages of a chunk whose entries have these weights, (n_blocks, LANES), from memory or from files."""
-    found = memory.take(where)
-    if found is not None:
-        return found
-    messages = no_messages(len(weight), len(where.versions) - 1, R, where.dtype, where.to_noise)
-    send_first(0, len(weight), where.first, weight, messages)
-    for what, version in enumerate(where.versions):
-        if version.number:
-            _read(_path(where, what, version.number), version.checksum, _of(messages, what))
-    return messages
-
-
-def _of(messages: Messages, what: int) -> tuple[np.ndarray, ...]:
-    """The messages to a mode, or after those to all modes, to the noise."""
-    K = messages.Lam.shape[1]
-    return (messages.a, messages.b) if what == K else (messages.Lam[:, what], messages.eta[:, what])
-
-
-def folder_of(folder: str, what: int, version: int) -> Path:
-    """The folder of all chunks of a version of the messages to a mode, or to the noise."""
-    return Path(folder, f"{what}-{version}")
-
-
-def _path(where: Where, what: int, version: int) -> Path:
-    return folder_of(where.folder, what, version) / f"{where.chunk}.npy"
+def _of(sites: Any, part: int) -> tuple[np.ndarray, ...]:
+    """What is of a mode, or after all modes, of none."""
+    of_modes = [array for array in sites if array.ndim > 2]
+    if part < of_modes[0].shape[1]:
+        return tuple(array[:, part] for array in of_modes)
+    return tuple(array for array in sites if array.ndim == 2)
 
 
 def _sum(arrays: tuple[np.ndarray, ...]) -> int:
@@ -120,17 +142,6 @@ def _sum(arrays: tuple[np.ndarray, ...]) -> int:
         bits = np.ascontiguousarray(array).reshape(-1).view(np.uint64)
         total += (2 * n + 1) * int(np.add.reduce(bits, dtype=np.uint64))
     return total % (1 << 62)
-
-
-def written(where: Where, messages: Messages, changed: list[int], memory: SiteMemory) -> tuple[Version, ...]:
-    """Write the messages to some modes, or to the noise, and keep all in memory; gives the versions of all."""
-    versions = list(where.versions)
-    for what in changed:
-        arrays = tuple(np.ascontiguousarray(array) for array in _of(messages, what))
-        _write(_path(where, what, where.following), arrays)
-        versions[what] = Version(where.following, _sum(arrays))
-    memory.put(where._replace(versions=tuple(versions)), messages)
-    return tuple(versions)
 
 
 def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
@@ -143,22 +154,16 @@ def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
                 np.save(handle, array, allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
-        size = sum(array.nbytes for array in arrays)
+        size, reason = sum(array.nbytes for array in arrays), reason_of(error)
         raise OSError(
-            f"cannot write {size:,} bytes into '{path.parent}' ({reason_of(error)}); free some, or name another."
+            f"cannot write {size:,} bytes into '{path.parent}' ({reason}); free some, or name another."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
-    """Read arrays in place.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or not there.
-    """
+    """Read arrays in place; a file that is damaged, or not there, is a ValueError."""
     try:
         with open(path, "rb") as handle:
             for array in into:
@@ -169,60 +174,42 @@ def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
         fail_value(f"the messages in '{path}' are damaged (another checksum); {HINT}.")
 
 
-# Where the messages of every run of a fit are, and which of their files are needed.
+class SiteFiles:
+    """All sites of a fit, in a folder.
 
-
-class Stored(NamedTuple):
-    """The messages of a run: where, how they began, the number of the last pass over them, and all versions now.
-
-    `versions` has those of every chunk to each mode and to the noise; none before the first pass.
-    """
-
-    folder: str
-    first: First
-    dtype: str
-    latest: int
-    versions: tuple[tuple[Version, ...], ...]
-
-
-class Shelf:
-    """All messages of a fit, in a folder.
-
-    Those of a state are told by their array, which has no blocks here. Files that neither a state nor what is stored of
-    a run needs are removed.
+    Those of a state are told by their first array, which has no blocks here. Files that neither a state nor what is
+    stored of a run needs are removed.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._count = folder, 0
-        self._of: dict[int, Stored] = {}
-        self._held: dict[int, Stored] = {}
+        self._of: dict[int, StoredSites] = {}
+        self._held: dict[int, StoredSites] = {}
         self._left: set[str] = set()  # folders of states that are gone
 
-    def add(self, Lam: np.ndarray, first: First) -> None:
-        """Messages that begin; those of states that are gone, such as of a start that was not the best, go now.
+    def add(self, sites: Any, beginning: Beginning) -> None:
+        """Sites that begin; those of states that are gone, such as of a start that was not the best, go now.
 
         Not before: a fit that ends without having ended goes on from them.
         """
         for run in [run for run, one in self._held.items() if one.folder in self._left]:
             self._remove(self._held.pop(run))
         self._count += 1
-        self._of[id(Lam)] = Stored(str(self._folder / f"{self._count:04d}"), first, Lam.dtype.name, 0, ())
-        weakref.finalize(Lam, self._drop, id(Lam))
+        self._of[id(sites[0])] = StoredSites(str(self._folder / f"{self._count:04d}"), beginning)
+        weakref.finalize(sites[0], self._drop, id(sites[0]))
 
-    def get(self, Lam: np.ndarray) -> Stored | None:
-        """Where these messages are; None of those that are here."""
-        return self._of.get(id(Lam))
+    def get(self, sites: Any) -> StoredSites | None:
+        """Where these sites are; None of those that are here."""
+        return self._of.get(id(sites[0]))
 
-    def move(self, Lam: np.ndarray, stored: Stored) -> None:
-        """The messages have other versions."""
-        before = self._of[id(Lam)]
-        self._of[id(Lam)] = stored
+    def move(self, sites: Any, stored: StoredSites) -> None:
+        """The sites have other versions."""
+        before, self._of[id(sites[0])] = self._of[id(sites[0])], stored
         self._remove(before)
 
-    def hold(self, run: int, stored: Stored) -> None:
+    def hold(self, run: int, stored: StoredSites) -> None:
         """Keep the files of these versions until others are held for the run."""
-        before = self._held.get(run)
-        self._held[run] = stored
+        before, self._held[run] = self._held.get(run), stored
         if before is not None:
             self._remove(before)
 
@@ -235,14 +222,8 @@ class Shelf:
         self._left.add(stored.folder)
         self._remove(stored)
 
-    def _remove(self, stored: Stored) -> None:
+    def _remove(self, stored: StoredSites) -> None:
         """Remove the files of what nobody needs any more."""
-        needed = {path for one in (*self._of.values(), *self._held.values()) for path in _folders(one)}
-        for path in _folders(stored) - needed:
+        needed = {path for one in (*self._of.values(), *self._held.values()) for path in one.paths}
+        for path in stored.paths - needed:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _folders(stored: Stored) -> set[Path]:
-    """Where the messages are: the versions of all chunks have the same numbers."""
-    versions = stored.versions[0] if stored.versions else ()
-    return {folder_of(stored.folder, what, one.number) for what, one in enumerate(versions) if one.number}

@@ -1,276 +1,257 @@
-"""The tasks that workers run."""
+"""The tasks of workers: the kernel of a pass on a part of its work. All of it is pure."""
 
 from __future__ import annotations
 
-import importlib
-import itertools
-from collections.abc import Callable
-from pathlib import Path
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.futures import Held
-from tensorcep.core.random import new_stream
-from tensorcep.core.shared_memory import Given as NearbyArray
-from tensorcep.core.shared_memory import leave, put, remove
-from tensorcep.cp.gibbs.row_draw import NOTHING, ModeColumns, draw_rows, room_for
-from tensorcep.cp.model.entries import EntriesByRow, sum_products, sum_squares
-from tensorcep.cp.model.rows import ALIGNED_BLOCKS
-from tensorcep.cp.workers.partitions import RowPartition, close_part, cuts_of, open_part, write_part
-from tensorcep.cp.workers.row_store import Block, Source, Store
+from tensorcep.core.cluster import TaskReport
+from tensorcep.core.compile import ADDRESSES, Address, address_of
+from tensorcep.core.shared_memory import Sheet
+from tensorcep.cp.model.entries import Entries, EntriesByRow
+from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, close_part, open_part
+from tensorcep.cp.workers.row_cache import Piece, RowInputs, Store, pieces
+from tensorcep.cp.workers.site_files import SiteMemory, StoredSites, Version
 from tensorcep.kernels.slots import LANES
 
-# What workers do for a fit: the rows, or the sums, of ranges of rows of one mode. All of it is pure.
-#
-# Rows of the other modes come in blocks, one for each mode, which have names: a worker keeps them, and is given those
-# alone that are new to it (`row_store`).
+# Rows are made some at a time, whose numbers stay in a cache: a worker never holds those of all.
+BYTES_AT_A_TIME = 1 << 19
+
+
+class Blank(NamedTuple):
+    """An array of zeros: what a task fills in by itself, or nobody reads."""
+
+    shape: tuple[int, ...]
+
+
+class Work(NamedTuple):
+    """What the tasks of a pass have in common: see `tensorcep.core.executor.Pass`.
+
+    `record` are the kernel's arguments in order, None for those that every task has of its own; `numbers` those of
+    entries, which stay or change. What it writes are shapes of lines: of what is `made` of rows that other tasks read,
+    and of what else is `told`.
+    """
+
+    kernel: Callable[..., None]
+    record: dict[str, Any]
+    scratch: Callable[[], tuple[Any, ...]]
+    reads: tuple[str, ...]
+    lines: tuple[str, ...]
+    numbers: tuple[str, ...]
+    changes: tuple[str, ...]
+    modes: tuple[int, ...]
+    made: dict[str, tuple[int, ...]]
+    told: dict[str, tuple[int, ...]]
+    keeps: str
+    sums: tuple[str, ...]
+
+
+def value_of(record: Mapping[str, Any], name: str) -> Any:
+    """An argument, or a field of one ("rows.Lam")."""
+    argument, _, field = name.partition(".")
+    return getattr(record[argument], field) if field else record[argument]
+
+
+def with_values(record: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Arguments some of which, or of whose fields ("rows.Lam"), have other values."""
+    record = dict(record)
+    for name, value in values.items():
+        argument, _, field = name.partition(".")
+        record[argument] = record[argument]._replace(**{field: value}) if field else value
+    return record
+
+
+def shipped(value: Any) -> Any:
+    """An argument as it is sent: addresses are those of this process."""
+    if type(value) is int and value in ADDRESSES:
+        return ADDRESSES[value]
+    if isinstance(value, tuple) and not isinstance(value, Blank):
+        return _of_type(value, map(shipped, value))
+    return value
+
+
+def arrived(value: Any) -> Any:
+    """An argument that was sent; its arrays may be written, as kernels compile again for others."""
+    if isinstance(value, Blank):
+        return np.zeros(value.shape)
+    if isinstance(value, Address):
+        return address_of(*value)
+    if isinstance(value, np.ndarray):
+        return np.array(value)
+    return _of_type(value, map(arrived, value)) if isinstance(value, tuple) else value
+
+
+def _of_type(value: Any, items: Any) -> Any:
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+# Passes over the rows of a mode.
 
 
 class Range(NamedTuple):
-    """Where the entries of a range are, its first row in the mode and the one after its last, and its mode."""
+    """Rows of a mode: where their entries are, the first, the one after the last, and the numbers of the entries.
+
+    Of these None stands for what is with the entries, or, where they differ from pass to pass, for all of them.
+    """
 
     path: str
     first: int
     last: int
-    mode: int
+    numbers: tuple[Any, ...] | None = None
 
 
-def ranges_of_mode(
-    folder: Path, mode: int, n_parts: int, rows: tuple[int, int], lists: tuple[np.ndarray, ...]
-) -> list[Range]:
-    """The ranges of a mode, which has these packed rows, whose entries are written.
-
-    `lists` has starts and other rows as `EntriesByRow` has them, and the values in their order.
-    """
-    (a, b), (start, others, value) = rows, lists
-    ranges = []
-    for first, last in itertools.pairwise(cuts_of(start[a : b + 1], n_parts).tolist()):
-        begin, end = int(start[a + first]), int(start[a + last])
-        part = RowPartition(start[a + first : a + last + 1] - begin, others[begin:end], value[begin:end])
-        ranges.append(Range(write_part(folder, part), first, last, mode))
-    return ranges
-
-
-class RowInputs(NamedTuple):
-    """What tasks read of rows, and which of them they are given.
-
-    Attributes
-    ----------
-    sources : tuple of Source
-    first : tuple of int
-        The first packed row of every mode.
-    blocks : tuple of Block
-        What is given, in this order.
-    gone : tuple of str
-        Files that nobody needs any more, which the task removes: that takes about as long as to read them.
-    """
-
-    sources: tuple[Source, ...]
-    first: tuple[int, ...]
-    blocks: tuple[Block, ...]
-    gone: tuple[str, ...] = ()
-
-    def read(self, blocks: list[Any], store: Store) -> Any:
-        """As `Store.reading`."""
-        remove(self.gone)
-        return store.reading(self.sources, self.first, self.blocks, blocks)
-
-
-# Weights of the entries of a range, in the order of its rows, None where all are 1, and their targets.
-Sites = tuple[np.ndarray | None, np.ndarray]
-
-
-def unless_one(weight: np.ndarray) -> np.ndarray | None:
-    """Weights as tasks take them."""
-    return None if (weight == 1.0).all() else weight
-
-
-class DrawTask(NamedTuple):
-    """What the draws of all ranges of a mode have in common.
-
-    Attributes
-    ----------
-    columns : ModeColumns
-    precision : (1,) float64
-    key : tuple of int
-        As `draw_rows` takes it.
-    """
-
-    columns: ModeColumns
-    precision: np.ndarray
-    key: tuple[int, int, int]
-
-
-class Drawn(NamedTuple):
-    """Rows of a mode from `first` on, (n, R), and the squares that they leave, (n,), or where these are."""
-
-    first: int
-    rows: NearbyArray
-    squares: NearbyArray
-
-    @property
-    def n(self) -> int:
-        """How many rows there are."""
-        return self.rows.shape[0]
-
-    def width(self, _: str) -> tuple[int, ...]:
-        """As `Piece.width`."""
-        return self.rows.shape[1:]
-
-    def fill(self, _: str, out: np.ndarray) -> None:
-        """As `Piece.fill`."""
-        put(self.rows, out)
-
-
-def own_sites(sites: Sites | None, part: RowPartition) -> Sites:
-    """Weights and targets in arrays that may be written: for others kernels would compile again."""
-    if sites is None:
-        return None, part.value
-    return (None if sites[0] is None else np.array(sites[0])), np.array(sites[1])
-
-
-def draw_ranges(
+def pass_over_rows(
     ranges: list[Range],
-    draw: DrawTask,
-    given: RowInputs,
+    work: Work,
+    inputs: RowInputs,
     blocks: list[Any],
     store: Store,
-    Lam: np.ndarray,
-    eta: np.ndarray,
+    numbers: Sequence[Any],
+    lines: list[np.ndarray],
     sizes: np.ndarray | None,
-    sites: list[Sites | None],
-    path: str | None = None,
-) -> Drawn:
-    """New rows of ranges that follow each other: see `draw_rows`.
+    paths: tuple[str | None, str | None],
+) -> Piece:
+    """New rows of ranges that follow each other.
 
-    Lam and eta have a line for each row of the mode, or one for all. `sizes` says how many entries of each row of the
-    mode count, the first ones; None: all. What is drawn is left at the path, if there is one.
+    Lines are for all rows of the mode, or one. `sizes` says how many entries of each row count, the first ones; None:
+    all. Rows are left at the first of the paths, what else is told of them at the second.
     """
-    columns = ModeColumns(*(np.array(one) for one in draw.columns))
-    begin, finish, offset = ranges[0].first, ranges[-1].last, given.first[ranges[0].mode]
-    room, at = room_for(len(columns.free), columns)
-    precision, fit = np.array(draw.precision), np.zeros(finish)
-    prior = tuple(np.array(lines[:finish]) for lines in (Lam, eta))
-    with given.read(blocks, store) as (source, rows):
-        drawn = rows[offset + begin : offset + finish].copy()
-        for one, own in zip(ranges, sites, strict=True):
-            part, first, last = open_part(one.path, RowPartition), one.first, one.last
-            end = part.start[1:] if sizes is None else part.start[:-1] + sizes[first:last]
-            weight, target = own_sites(own, part)
-            entries = (0, NOTHING if weight is None else weight, target)
-            record = (source, columns, entries, *prior, precision, draw.key, fit, drawn[first - begin : last - begin])
-            draw_rows(first, last, -first, (part.start, end, part.others), *record, room, at)
-            close_part(one.path)
-    return Drawn(begin, *leave(path, (drawn, fit[begin:])))
+    first, n, groups = ranges[0].first, ranges[-1].last - ranges[0].first, (work.made, work.told)
+    shapes, offset, scratch = work.made | work.told, inputs.first[work.modes[0]], work.scratch()
+    most = BYTES_AT_A_TIME // (8 * sum(math.prod(shape) for shape in shapes.values())) // LANES * LANES
+    most = max(LANES, most)
+    room = {name: np.empty((min(n, most), *shape)) for name, shape in shapes.items()}
+    sheets = [Sheet(path, [(n, *own[name]) for name in own]) for path, own in zip(paths, groups, strict=True)]
+    try:
+        with store.reading(inputs, blocks) as read:
+            sources, before = read[: len(work.reads)], dict(zip(work.changes, read[len(work.reads) :], strict=True))
+            values = dict(zip((*work.reads, *work.lines), (*sources, *map(np.array, lines)), strict=True))
+            record = with_values(_arrived(work), values)
+            for where, given in zip(ranges, numbers, strict=True):
+                for a, b, entries in _entries_of(where, given, work, sizes, most):
+                    own = {name: array[: b - a] for name, array in room.items()}
+                    for name, rows in before.items():
+                        own[name][...] = rows[offset + a : offset + b]
+                    work.kernel(0, 1, *with_values(record, entries | own).values(), *scratch)
+                    for sheet, names in zip(sheets, groups, strict=True):
+                        for i, name in enumerate(names):
+                            sheet.put(i, a - first, own[name])
+                close_part(where.path)
+        made, told = (dict(zip(names, sheet.done(), strict=True)) for names, sheet in zip(groups, sheets, strict=True))
+        return Piece(first, made, told)
+    finally:
+        for sheet in sheets:
+            sheet.drop()
 
 
-def sum_ranges(
-    ranges: list[Range],
-    given: RowInputs,
+def _arrived(work: Work) -> dict[str, Any]:
+    return {name: arrived(value) for name, value in work.record.items()}
+
+
+def _entries_of(
+    where: Range, given: tuple[Any, ...] | None, work: Work, sizes: np.ndarray | None, most: int
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Some rows of a range after the other, from one to before the other, and what the kernel is given of entries."""
+    part, none, cuts = open_part(where.path, RowPartition), np.zeros(0), pieces(where.last - where.first, most)
+    known = where.numbers if given is None else given
+    by_place, bounds = "base" not in work.record, [(a, b, int(part.start[a]), int(part.start[b])) for a, b in cuts]
+    longest = max((last - begin for _, _, begin, last in bounds), default=0)
+    entry = np.arange(longest if by_place else 0, dtype=np.int32)
+    arrays = [part.value if one is None else np.array(one) for one in known or ()]
+    arrays = [np.full(longest, one) if one.ndim == 0 else one for one in arrays]
+    for a, b, begin, last in bounds:
+        start, row = part.start[a : b + 1] - begin, where.first + a
+        end = start[1:] if sizes is None else start[:-1] + sizes[row : row + b - a]
+        by_row = EntriesByRow(start, end, entry[: last - begin], none, part.others[begin:last], ())
+        values = {"cuts": np.array([row, row + b - a]), "offset": -row, "by_row": by_row}
+        values |= {} if by_place else {"base": 0}
+        for name, array, one in zip(work.numbers, arrays, known or (), strict=True):
+            values[name] = array[: last - begin] if isinstance(one, float) else array[begin:last]
+        yield row, row + b - a, values
+
+
+def rows_alone(told: TaskReport) -> TaskReport:
+    """What other workers need of rows that one has made: where results are sent, they would be sent the rest, too."""
+    return told if told.lacks else told._replace(value=told.value._replace(told={}))
+
+
+# Passes over blocks of entries. A draw's stream is that of its block, counted through all blocks: arrays are made as if
+# they began at the first one; of what lies before a range nothing is ever touched, and the system gives it no memory.
+
+
+def pass_over_blocks(
+    where: tuple[int, int], work: Work, inputs: RowInputs, blocks: list[Any], store: Store, numbers: list[Any]
+) -> list[np.ndarray]:
+    """What the kernel writes of the blocks from one to before the other; what it leaves as it was is no number."""
+    first, last = where
+    with store.reading(inputs, blocks) as read:
+        values = dict(zip(work.reads, read, strict=True))
+        for name, given in zip(work.numbers, numbers, strict=True):
+            shape, kind = ((LANES,), np.float64) if isinstance(given, float) else (given.shape[1:], given.dtype)
+            values[name] = np.empty((last, *shape), kind)
+            values[name][first:] = given
+        results = {name: np.empty((last, *shape)) for name, shape in work.told.items()}
+        for name in work.changes:
+            results[name][first:] = np.nan
+        work.kernel(first, last, *with_values(_arrived(work), values | results).values(), *work.scratch())
+    return [array[first:].copy() for array in results.values()]
+
+
+# Passes over chunks of entries, of which workers may keep something.
+
+
+class Chunk(NamedTuple):
+    """Where the entries of a chunk are, its number, and from where to where, of each mode, its entries have rows."""
+
+    path: str
+    number: int
+    rows: tuple[tuple[int, int], ...]
+
+
+class ChunkReport(NamedTuple):
+    """The sums of a chunk, of rows those of the entries alone; the versions of what is kept of its entries now."""
+
+    sums: list[Any]
+    versions: tuple[Version, ...]
+
+
+def pass_over_chunks(
+    chunks: list[Chunk],
+    work: Work,
+    inputs: RowInputs,
     blocks: list[Any],
     store: Store,
-    sites: list[Sites | None],
-    path: str | None = None,
-) -> list[list[NearbyArray]]:
-    """Of every range `sum_products` of two sources over its entries: with weights, and with values.
-
-    They are left beside the path, if there is one.
-    """
-    with given.read(blocks, store) as sources:
-        return [
-            leave(None if path is None else f"{path}-{n}", _sums(one, sources, own))
-            for n, (one, own) in enumerate(zip(ranges, sites, strict=True))
-        ]
-
-
-def _sums(where: Range, sources: list[np.ndarray], sites: Sites | None) -> list[np.ndarray]:
-    part, n = open_part(where.path, RowPartition), where.last - where.first
-    N, none = len(part.others), np.zeros(0, dtype=np.int64)
-    weight, target = own_sites(sites, part)
-    lists = part.start, part.start[1:], np.arange(N, dtype=np.int32), np.empty(0), part.others
-    by_row = EntriesByRow(*lists, (none,) * (part.others.shape[1] + 1))
-    sums = []
-    for source, numbers in zip(sources, (np.ones(N) if weight is None else weight, target), strict=True):
-        sums.append(np.zeros((n, source.shape[1])))
-        sum_products(0, n, by_row, numbers, source, sums[-1], np.empty(source.shape[1]))
-    close_part(where.path)
-    return sums
+    places: list[StoredSites],
+    memory: SiteMemory | None,
+) -> list[ChunkReport]:
+    """The sums of some chunks; without memory nothing is kept."""
+    scratch, found = work.scratch(), []
+    with store.reading(inputs, blocks) as read:
+        for n, chunk in enumerate(chunks):
+            record = with_values(_arrived(work), dict(zip(work.reads, read, strict=True)))
+            record["entries"] = entries = _entries_in(chunk, inputs.first)
+            if memory is not None:
+                record[work.keeps] = memory.take(chunk.number, places[n], entries)
+            work.kernel(0, 1, *record.values(), *scratch)
+            sums = [_sums_of(value_of(record, name), chunk, work.modes) for name in work.sums]
+            versions: tuple[Version, ...] = ()
+            if memory is not None:
+                versions = memory.write(chunk.number, places[n], record[work.keeps], work.modes)
+            found.append(ChunkReport(sums, versions))
+    return found
 
 
-# What workers do for entries in blocks of lanes: draws of auxiliary variables, and squares. All of it is pure.
-#
-# A draw's stream is that of its block, counted through all blocks. So arrays are made as if they began at the first
-# one; of what lies before a range nothing is ever touched, and the system gives no memory to it.
-
-# An array of a range of blocks as workers have it, or the one number that it holds.
-Numbers = np.ndarray | float
-
-
-class BlockRange(NamedTuple):
-    """A range of blocks."""
-
-    first: int
-    last: int
+def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
+    """The entries of a chunk, as one chunk."""
+    part = open_part(chunk.path, ChunkPart)
+    bounds, none = np.array([0, len(part.rows)], dtype=np.int64), np.zeros(0, dtype=np.int32)
+    return Entries(
+        part.rows, part.y, part.weight, bounds, none, np.array(first, dtype=np.int64), part.known, part.theta
+    )
 
 
-def blocks_of(n_blocks: int, n_parts: int) -> list[BlockRange]:
-    """At most so many ranges of about as many blocks."""
-    whole = -(-n_blocks // ALIGNED_BLOCKS)
-    cuts = sorted({min(n_blocks, ALIGNED_BLOCKS * (whole * part // n_parts)) for part in range(n_parts + 1)})
-    return [BlockRange(a, b) for a, b in itertools.pairwise(cuts)]
-
-
-class KernelName(NamedTuple):
-    """Where a worker finds a kernel."""
-
-    module: str
-    name: str
-
-    def found(self) -> Callable[..., Any]:
-        kernel: Callable[..., Any] = getattr(importlib.import_module(self.module), self.name)
-        return kernel
-
-
-def name_of_kernel(kernel: Any) -> KernelName | None:
-    """The name of a kernel of a module; None where there is none by it."""
-    python = getattr(kernel, "py_func", kernel)
-    name = KernelName(str(getattr(python, "__module__", "")), str(getattr(python, "__name__", "")))
-    module = importlib.import_module(name.module) if name.module.startswith("tensorcep.") else None
-    return name if getattr(module, name.name, None) is kernel else None
-
-
-def cut(array: np.ndarray, where: BlockRange, keep: Callable[[np.ndarray], Held]) -> Held | float:
-    """The range of an array as tasks take it: kept for workers, or one number."""
-    part = array[where.first : where.last]
-    flat = part.ravel()
-    return float(flat[0]) if part.strides[0] == 0 or (flat == flat[0]).all() else keep(part)
-
-
-def _whole(where: BlockRange, given: Numbers) -> np.ndarray:
-    out = np.empty((where.last, LANES))
-    out[where.first :] = given
-    return out
-
-
-def draw_blocks(
-    where: BlockRange, name: KernelName, key: tuple[int, int, int], weighted: bool, given: list[Numbers]
-) -> tuple[np.ndarray, ...]:
-    """Draws of the targets, and if they are `weighted` of the weights, of the entries of a range of blocks.
-
-    `given` is y, used, f and theta of `Augmentation.drawn`.
-    """
-    weight, target, mine = _whole(where, 1.0), _whole(where, 0.0), slice(where.first, where.last)
-    arrays = (_whole(where, one) for one in given)
-    name.found()(where.first, where.last, *arrays, key, weight, target, new_stream())
-    return (target[mine].copy(), weight[mine].copy()) if weighted else (target[mine].copy(),)
-
-
-def square_blocks(
-    where: BlockRange, rows: np.ndarray, given: RowInputs, blocks: list[Any], store: Store, twice: np.ndarray
-) -> np.ndarray:
-    """`sum_squares` of a range of blocks, whose packed rows are `rows`."""
-    square = np.empty((len(rows), LANES))
-    with given.read(blocks, store) as (second,):
-        sum_squares(0, len(rows), np.array(rows), second, np.array(twice), square, np.empty(second.shape[1]))
-    return square
+def _sums_of(array: np.ndarray, chunk: Chunk, modes: tuple[int, ...]) -> Any:
+    return array[0] if array.ndim < 3 else [array[0, slice(*chunk.rows[k])].copy() for k in modes]

@@ -6,6 +6,7 @@ One pass, bounded memory, any number of files one after the other, from any posi
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +20,16 @@ from scipy.io import mmread
 from tensorcep.core.checks import check_choice, check_file, check_int, check_shape, check_sizes, fail_value, reason_of
 from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse, rows_of
 from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, open_binary
-from tensorcep.entries.io.parquet import ParquetReader
-from tensorcep.entries.io.schema import LAST, Schema, check_defaults, check_schema, format_of, is_of_entries, layout_of
+from tensorcep.entries.io.parquet import OF_STREAM, ROWS, ParquetReader
+from tensorcep.entries.io.schema import (
+    LAST,
+    Schema,
+    check_defaults,
+    check_schema,
+    format_of,
+    is_of_entries,
+    layout_of,
+)
 from tensorcep.entries.io.text import MOST_ROWS, TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
 
@@ -73,17 +82,17 @@ def open_chunks(
     *,
     verbose: int = 0,
     whole: bool = False,
+    large: bool = False,
 ) -> Iterator[TextReader | ParquetReader | MatrixReader]:
-    """Yield the reader of a file; `whole` says that all of it is wanted in memory, so that it may be read ahead."""
+    """Yield the reader of a file; `whole` says that all of it is kept in memory, `large` that memory is no concern."""
     kind = _kind_of(path, how.format)
     if kind == "parquet":
-        yield ParquetReader(path, how, start, bad_line, whole)
+        yield ParquetReader(path, how, start, bad_line, None if whole else ROWS if large else ROWS // OF_STREAM)
     elif kind == "mtx":
         yield MatrixReader(path, how, start)
     else:
-        with open_text(
-            path, how, lambda found: layout_of(path, kind, found, how), start, bad_line, verbose, whole
-        ) as reader:
+        layout_in = functools.partial(layout_of, path, kind, how=how)
+        with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
             yield reader
 
 
@@ -105,7 +114,7 @@ def _chunks(
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
         first = Position(file, start.line if file == start.file else 0)
-        with open_chunks(files[file], how, first, bad_line) as reader:
+        with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
             if columns is not None and columns != reader.mode_names:
                 fail_value(
                     f"the files must have the same columns; got the modes {list(columns)} and then "
@@ -388,7 +397,7 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
             keys = as_texts(chunk.keys[k]) if texts else chunk.keys[k]
-            rows = chunk.codes[k] if known is None else known.of(keys)
+            rows = rows_of(chunk.codes[k], reader.base) if known is None else known.of(keys)
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()

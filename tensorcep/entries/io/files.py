@@ -336,7 +336,7 @@ def read_entries(
         while (chunk := reader.take(None)) is not None:
             chunks.append(chunk)
     if not sum(len(chunk.values) for chunk in chunks):
-        fail_value(f"'{text}' holds no entries; at least one line with indices or labels, and a value, is needed.")
+        fail_value(f"'{text}' holds no entries; at least one line with indices and a value is needed.")
     return _assembled(text, chunks, reader, how, duplicates)
 
 
@@ -352,9 +352,12 @@ def _assembled(
     labels, counted = list[Labels | None](), list[int]()
     for k, name in _modes(reader):
         if name is None:
-            counted.append(max(int(codes.max(initial=-1)) for codes in columns[k]) + 1)
+            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1 - reader.base)
             labels.append(None)
-            np.concatenate(columns[k], out=coords[:, k])
+            first = 0
+            for codes in columns[k]:
+                np.subtract(codes, reader.base, out=coords[first : first + len(codes), k])
+                first += len(codes)
         else:
             found, coords[:, k] = labels_of_column(_joined(columns[k], reader.is_text), name)
             counted.append(len(found))
@@ -439,7 +442,8 @@ def read_tables(
             reader: ChunkReader = MatrixReader(path, how)
         else:
             reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
-        frames = (_frame_of(chunk, reader, how.index_base) for chunk in iter(lambda: reader.take(lines), None))
+        base = how.index_base - (reader.base if lines is None else 0)  # what was not taken off
+        frames = (_frame_of(chunk, reader, base) for chunk in iter(lambda: reader.take(lines), None))
         if lines is None:
             yield pd.concat(frames, ignore_index=True)
         else:

@@ -1,4 +1,7 @@
-"""Entries from parquet files by `pyarrow.dataset`: whole, or some rows at a time."""
+"""Entries from parquet files, whole or some rows at a time.
+
+`pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` decodes the group.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tensorcep.entries.io.lines import number_in
 from tensorcep.entries.io.schema import MISSING, Schema, chosen_columns
 from tensorcep.entries.io.text import MOST_ROWS, TOO_MANY
 
-ROWS = 1 << 17  # decoded at a time
+ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
 
 
 @contextlib.contextmanager
@@ -53,10 +56,9 @@ class ParquetFile:
     def __init__(self, path: str) -> None:
         self._path = path
         with _explained(path):
-            from pyarrow.dataset import dataset
-
-            self._data = dataset(path, format="parquet")
-            self.names = list(_flat(self._data.schema.empty_table().to_pandas()).columns)
+            parquet = optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
+            self._data = parquet.ParquetFile(path)
+            self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
     def frames(self, columns: Sequence[Any] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield all columns, or some, of so many rows at a time, or of all.
@@ -66,16 +68,15 @@ class ParquetFile:
         ValueError
             If the file is damaged.
         """
-        stored = columns is not None and set(columns) <= set(self._data.schema.names)
+        stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
         chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
-        with _explained(self._path):
-            parts = iter([self._data]) if rows is None else self._data.to_batches(chosen, batch_size=rows)
+        parts = iter([self._data]) if rows is None else self._data.iter_batches(rows, columns=chosen)
         while True:
             with _explained(self._path):
                 part = next(parts, None)
                 if part is None:
                     return
-                part = part.to_table(chosen) if rows is None else part
+                part = part.read(chosen) if rows is None else part
                 frame = _flat(part.to_pandas(split_blocks=True))
             if len(frame) or rows is None:
                 yield frame
@@ -84,15 +85,15 @@ class ParquetFile:
 class ParquetReader(ChunkReader):
     """The entries of a parquet file from a position on."""
 
-    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, whole: bool = False) -> None:
+    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
         super().__init__(Position(start.file, 0))
         self._path, self._bad_line, self._how = path, bad_line, how
         file = ParquetFile(path)
         modes, self.value_name = chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._frames = file.frames(self._columns, None if whole else ROWS)
-        self._names, self.is_log = modes, self.value_name is None
+        self._frames = file.frames(self._columns, rows)
+        self._names, self.is_log, self.base = modes, self.value_name is None, how.index_base
         self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
         while (left := start.line - self._position.line) > 0 and (self._block is not None or self._load(0)):
             if self._block is not None:
@@ -133,7 +134,7 @@ class ParquetReader(ChunkReader):
                 return None
             if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
                 return None
-            codes[k] = rows_of(found, how.index_base)
+            codes[k] = rows_of(found, how.index_base) if objects else found
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
         if how.words and self.value_name is not None:
@@ -172,7 +173,7 @@ class ParquetReader(ChunkReader):
                 entries.append([*codes, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return chunk_of(entries, self.mode_names, how, self._position)
+        return chunk_of(entries, self.mode_names, how, self._position, count is None)
 
 
 def _are_labels(column: pd.Series) -> bool:

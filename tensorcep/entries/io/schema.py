@@ -388,7 +388,7 @@ def check_defaults(
     """Warn where the last column, taken for the value, looks like a time, or a mode by default has no row twice."""
     if how.value == LAST and value is not None:
         named = str(value).lower() in TIMES
-        if named or are_epochs(values):
+        if named or (not (how.header and value in VALUES) and are_epochs(values)):
             looks = "is called like a time" if named else "has values like times since 1970"
             last = f"the last column of '{path}'" + (f", {value!r}," if how.header else "")
             warn_user(f"{last} is taken for the value and {looks}; {CURE}.", UserWarning)

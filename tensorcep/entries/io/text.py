@@ -56,6 +56,7 @@ from tensorcep.entries.io.lines import (
 from tensorcep.entries.io.schema import MISSING, Schema, TextLayout, fail_promise
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
+OF_STREAM = 2  # of so many parts of a block streams, which keep less in memory, read one at a time
 IN_CACHE = 1 << 17  # bytes for several array operations in turn
 MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 FEW = 250  # lines that are read one by one in less time than a call of pandas takes
@@ -99,7 +100,7 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 return _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return Block(chunk_of([], layout.mode_names, layout.how, Position()), 0)
+            return Block(chunk_of([], layout.mode_names, layout.how, Position(), False), 0)
         except PARSE_ERRORS:
             continue
     return None
@@ -168,6 +169,7 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
         keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
     else:
         codes = [_indices(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
+        codes = [rows_of(found, layout.how.index_base) for found in codes] if objects else codes
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     if layout.how.words and layout.value is not None:
@@ -185,13 +187,13 @@ def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int32]:
+def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int64]:
     base = layout.how.index_base
     if len(column):
         low, high = int(column.min()) - base, int(column.max()) - base
         if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
             raise RefusedError
-    return rows_of(column, base)
+    return column
 
 
 def _labels(
@@ -342,11 +344,11 @@ def _number(text: str, decimal: str = ".") -> int | float:
 # Files, block by block.
 
 
-def blocks_of(handle: BinaryIO) -> Iterator[bytes]:
+def blocks_of(handle: BinaryIO, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
     parts: list[bytes | memoryview] = []
     first = True
-    while data := handle.read(BLOCK):
+    while data := handle.read(size):
         data, first = data.removeprefix(MARK) if first else data, False
         end = data.rfind(b"\n") + 1
         parts.append(memoryview(data)[:end] if end else data)
@@ -394,7 +396,7 @@ class TextReader(ChunkReader):
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
         self._n_filled = 0  # only counted where the header promises a number
         self.mode_names, self.value_name = layout.mode_names, layout.value_name
-        self.shape, self.is_log = layout.shape, layout.value is None
+        self.shape, self.is_log, self.base = layout.shape, layout.value is None, layout.how.index_base
         self._skip(layout.skip)
         self._count_filled(self._skip(self._position.line - layout.skip))
 
@@ -472,7 +474,7 @@ class TextReader(ChunkReader):
                 entries.append(entry)
             n += used
         self._position = self._position._replace(line=first - 1 + n)
-        return chunk_of(entries, layout.mode_names, layout.how, self._position)
+        return chunk_of(entries, layout.mode_names, layout.how, self._position, count is None)
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
@@ -514,6 +516,7 @@ def open_text(
     bad_line: BadLine = refuse,
     verbose: int = 0,
     whole: bool = False,
+    large: bool = False,
 ) -> Iterator[TextReader]:
     """Yield the entries of a text file from a position on; what comes through a pipe is not read ahead of its use.
 
@@ -526,10 +529,13 @@ def open_text(
             again = iter(translated(itertools.chain(head, lines), layout.mark))
             yield TextReader(layout, iter(()), again, start, bad_line)
             return
-    threads = min(os.cpu_count() or 1, MAX_THREADS) if whole and os.path.getsize(path) > BLOCK else 1
+    # The parser makes text under Python's lock, so that threads only cost then.
+    alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
+    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
+    size = BLOCK if whole or large else max(BLOCK // OF_STREAM, 1)
     with open_binary(path, layout.coding, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
-        yield TextReader(layout, blocks_of(handle), iter(()), start, bad_line, pool)
+        yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
 
 
 def _noted(lines: Iterator[str], head: list[str]) -> Iterator[str]:

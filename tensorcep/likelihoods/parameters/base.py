@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from scipy.special import digamma, gammaln, polygamma
 
 from tensorcep.core.arrays import LINES, filled, room_of
 from tensorcep.core.executor import Executor
-from tensorcep.core.gammas import gammas
+from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator, new_stream, stream_key
 from tensorcep.kernels.slots import LANES
 
@@ -160,6 +161,13 @@ class EntryStats(NamedTuple):
     power: np.ndarray = NONE
 
 
+class ExpectedSquares(NamedTuple):
+    """What each entry counts, and its expected squared residual, (n_blocks, LANES) each."""
+
+    power: np.ndarray
+    squares: np.ndarray
+
+
 class PrecisionStats(NamedTuple):
     """How much all entries count for a precision, and the sum of weighted squares that are expected."""
 
@@ -280,6 +288,8 @@ class Parameter(Protocol[S]):
         Whether each entry has a weight of its own, which is drawn.
     mode : int or None
         The mode whose rows have one each.
+    by_latent : bool
+        Whether there is something to learn that latent values tell.
     uneven : bool
         Whether it is a precision with factors, of rows or of entries, whose law has their means.
     """
@@ -293,6 +303,11 @@ class Parameter(Protocol[S]):
     def learned(self) -> bool:
         """Whether there is."""
         return True
+
+    @property
+    def by_latent(self) -> bool:
+        """Whether there is."""
+        return self.learned and self.stage < DrawStage.RESIDUAL
 
     @property
     def weighs(self) -> bool:
@@ -389,3 +404,39 @@ class Parameter(Protocol[S]):
         `squares` (n,) are those about means of this variance, `spread`.
         """
         return state, np.nan
+
+
+# Gamma distributions of precisions and dispersions, and their share of a lower bound.
+
+
+class Gammas(NamedTuple):
+    """Means and log means of independent Gamma distributions, and their divergence from the prior."""
+
+    mean: Annotated[np.ndarray, Sized("groups")]
+    log_mean: Annotated[np.ndarray, Sized("groups")]
+    divergence: float
+
+
+def known(values: np.ndarray) -> Gammas:
+    """Values that are not inferred."""
+    return Gammas(values, np.log(values), 0.0)
+
+
+def divergences(a: np.ndarray, b: np.ndarray, prior_a: float, prior_b: float) -> np.ndarray:
+    """Divergence of each Gamma(a, rate b) from Gamma(prior_a, rate prior_b)."""
+    shapes = (a - prior_a) * digamma(a) - gammaln(a) + gammaln(prior_a)
+    return np.asarray(shapes + prior_a * (np.log(b) - np.log(prior_b)) + a / b * (prior_b - b))
+
+
+def gammas(a: np.ndarray, b: np.ndarray, prior_a: float, prior_b: float) -> Gammas:
+    """Gamma(a, rate b) with a Gamma(prior_a, rate prior_b) prior."""
+    return Gammas(a / b, digamma(a) - np.log(b), float(np.sum(divergences(a, b, prior_a, prior_b))))
+
+
+def shape_and_rate(found: Gammas) -> tuple[np.ndarray, np.ndarray]:
+    """Shapes and rates of the distributions of these means and log means, by Newton's method on log a - digamma(a)."""
+    gap = np.maximum(np.log(found.mean) - found.log_mean, 1e-12)
+    a = (3.0 - gap + np.sqrt((gap - 3.0) ** 2 + 24.0 * gap)) / (12.0 * gap)  # Minka (2002), within 1.5 %
+    for _ in range(5):
+        a = 1.0 / (1.0 / a + (np.log(a) - digamma(a) - gap) / (a * a * (1.0 / a - polygamma(1, a))))
+    return a, a / found.mean

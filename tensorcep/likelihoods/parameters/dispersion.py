@@ -10,7 +10,6 @@ from scipy.special import betaln, digamma, polygamma
 
 from tensorcep.core.arrays import LINES
 from tensorcep.core.compile import block_kernel, inlined, kernel
-from tensorcep.core.gammas import gammas
 from tensorcep.core.random import RandomStream, start_stream
 from tensorcep.kernels.polya_gamma import draw_crt
 from tensorcep.kernels.slots import LANES
@@ -23,6 +22,7 @@ from tensorcep.likelihoods.parameters.base import (
     Groups,
     Parameter,
     ParameterDraw,
+    gammas,
     room_for_stream,
 )
 from tensorcep.likelihoods.parameters.scale_mixture import (

@@ -30,6 +30,7 @@ from tensorcep.likelihoods.parameters.base import (
     DrawKey,
     DrawStage,
     EntryStats,
+    ExpectedSquares,
     Gamma,
     Groups,
     Parameter,
@@ -320,13 +321,6 @@ class MixtureLaw(NamedTuple):
     def theta(self) -> np.ndarray:
         """The number that stands for the precision, (1,)."""
         return self.noise.mean
-
-
-class ExpectedSquares(NamedTuple):
-    """What each entry counts, and its expected squared residual, (n_blocks, LANES) each."""
-
-    power: np.ndarray
-    squares: np.ndarray
 
 
 @dataclass(frozen=True)

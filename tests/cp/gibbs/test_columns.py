@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.cases import each
 from helpers.problems import settings_of, structured
+from helpers.samplers import with_theta
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
@@ -54,7 +55,7 @@ def test_a_sweep_with_little_noise_is_one_of_alternating_least_squares(rng, K, f
     p, _ = structured(rng, K, n=10000, free=free, shape=shape)
     gibbs, options = METHODS["gibbs"], settings_of("gibbs", n_chains=1, noise="sampled")
     state = gibbs.init(p, options, ThreadExecutor(1))
-    state = state.with_theta(np.full((1, 1), 1e12))
+    state = with_theta(state, np.full((1, 1), 1e12))
     state, _ = gibbs.step(state, p, options, ThreadExecutor(1))
     found = state.rows[0]
     np.testing.assert_allclose(found, least_squares_sweep(p, *entries_of(p)), rtol=1e-3, atol=1e-3)

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import kurtosis, laplace, t
 
 from tensorcep import CPRegressor, load, metrics
-from tensorcep.cp.calibration.predictive_noise import (
+from tensorcep.cp.calibration.holdout import (
     GAMMA_SHAPES,
     INVERSE_SHAPES,
     LOG_FACTORS,

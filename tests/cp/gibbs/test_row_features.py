@@ -19,6 +19,7 @@ from helpers.samplers import (
     new_data,
     prior_of,
     statistics,
+    with_theta,
     z_of_means,
 )
 
@@ -81,7 +82,7 @@ def joint_z(free, n):
         p = Problem(entries, SHAPE, free.shape[1], likelihood, features_prior(free), rows, noise, sweep)
         p = p._replace(free=None if free.all() else free)
         state = samplers.GIBBS.init(p, options, threads)
-        state = state.with_theta(np.full(state.theta.shape, theta))
+        state = with_theta(state, np.full(state.theta.shape, theta))
         if priors is not None:  # the strength of the map is part of the state
             state = state._replace(hyper=priors)
         state, _ = samplers.GIBBS.step(state, p, options, threads)

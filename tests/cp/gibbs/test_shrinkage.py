@@ -14,8 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor
 from tensorcep.cp.calibration.holdout import hold_out
-from tensorcep.cp.calibration.null_model import constant_law
-from tensorcep.cp.calibration.shrinkage import is_shrunk, shrunk, with_constant
+from tensorcep.cp.calibration.null_model import constant_law, is_shrunk, shrunk, with_constant
 from tensorcep.cp.fitted.predict import latent, latent_quantiles, observed_moments
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods import get_likelihood

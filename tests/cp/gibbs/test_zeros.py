@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.problems import settings_of
-from helpers.samplers import COORDS, CP, SHAPE, THETA_PRIOR, draw_rows, latent, prior_of, z_of_means
+from helpers.samplers import COORDS, CP, SHAPE, THETA_PRIOR, draw_rows, latent, prior_of, with_theta, z_of_means
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import method as samplers
@@ -57,7 +57,7 @@ def chained(n, rng):
         y = new_counts(rows, theta, rng)
         p = Problem(pack_entries(COORDS, y, SHAPE), SHAPE, 2, RECORD, prior, rows, None, sweep)
         state = method.init(p, options, threads)
-        state = state.with_theta(theta[None])
+        state = with_theta(state, theta[None])
         state, _ = method.step(state, p, options, threads)
         rows, theta = state.rows[0].copy(), state.theta[0].copy()
         found.append(statistics(rows, theta, y))

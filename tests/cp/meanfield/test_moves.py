@@ -14,7 +14,7 @@ from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.meanfield import method
 from tensorcep.cp.meanfield.method import FARTHEST, before_move, hold_back
-from tensorcep.cp.model.latent import latent_at
+from tensorcep.cp.model.latent import latent_of_entries
 
 
 @each("seed", [0, 3])
@@ -38,10 +38,10 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     state.rows.mean[near] *= 1.5
     state.rows.mean[far] *= 1e6
     there = state.rows.mean[near].copy()
-    f = latent_at(p.entries, state.rows.mean, state.setup.columns, executor)
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
     assert hold_back(before, state, p, executor)
-    f = latent_at(p.entries, state.rows.mean, state.setup.columns, executor)
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
     assert not hold_back(before, state, p, executor)
     np.testing.assert_array_equal(state.rows.mean[near], there)

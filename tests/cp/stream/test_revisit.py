@@ -49,7 +49,7 @@ def test_revisit_leaves_a_conjugate_posterior_as_it_is(keep, capacity):
         for time, part in enumerate((slice(0, 4), slice(4, 6), slice(6, 9))):
             state, reservoir = learned(state, reservoir, coords[part], y[part], size, keep=keep, time=float(time))
         states.append(state)
-    assert reservoir.after_revisit == (3 + 3 if capacity == 3 else 4 + 6)
+    assert reservoir.revisited == (3 + 3 if capacity == 3 else 4 + 6)
     assert reservoir.skipped == 0
     plain, again = (adf.posterior_of(state, keep) for state in states)
     np.testing.assert_allclose(again.Lam[0], plain.Lam[0], rtol=1e-9)
@@ -73,7 +73,7 @@ def test_revisit_skips_and_counts_entries_without_which_a_row_is_no_gaussian():
     how = {"keep": 1.0, "time": 1.0, "seed": 5, "likelihood": get_likelihood("probit")}
     made = revisit(state, reservoir, np.array([[2, 2]]), np.ones(1), capacity=2, **how)
     np.testing.assert_array_equal(made.held, [1])
-    assert (made.reservoir.after_revisit, made.reservoir.skipped) == (1, 1)
+    assert (made.reservoir.revisited, made.reservoir.skipped) == (1, 1)
     np.testing.assert_array_equal(made.batch.used[0], [1, 2])
     state, after = learned(state, reservoir, np.array([[2, 2]]), np.ones(1), 2, "probit", time=1.0)
     np.testing.assert_array_equal(adf.posterior_of(state, 1.0).Lam[0], before.Lam[0])

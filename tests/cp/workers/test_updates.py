@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,17 @@ import pytest
 from helpers.cases import each
 from helpers.problems import problem, settings_of
 
-from tensorcep.core.executor import ThreadExecutor
+from tensorcep.core.executor import ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
+from tensorcep.core.shared_memory import put
 from tensorcep.cp.meanfield import row_update as updating
 from tensorcep.cp.meanfield.method import VMP
-from tensorcep.cp.meanfield.row_update import Update, update_chunks, update_mode, update_natural
-from tensorcep.cp.model.rows import RowState
-from tensorcep.cp.workers import row_pass
-from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part
-from tensorcep.cp.workers.row_pass import Made, update_ranges
-from tensorcep.cp.workers.row_store import Block, Piece, Source, Store
-from tensorcep.cp.workers.tasks import RowInputs, ranges_of_mode
-from tensorcep.kernels.rows import row_divergences
+from tensorcep.cp.meanfield.row_update import ROW_UPDATES, Update, update_mode, update_natural, update_parts
+from tensorcep.cp.model.entries import room_for_products
+from tensorcep.cp.workers import executor, tasks
+from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part, write_part
+from tensorcep.cp.workers.row_cache import Block, Piece, RowInputs, Source, Store
+from tensorcep.cp.workers.tasks import pass_over_rows
 
 
 class AtOnce(ThreadExecutor):
@@ -46,58 +46,48 @@ def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.rand
         np.testing.assert_array_equal(a, b)
 
 
-@each("at_a_time", [16, 1024])
+@each("at_a_time", [1 << 10, 1 << 20])
 @each("left", [False, True])
 def test_ranges_of_rows_have_the_bits_of_one_process(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, left: bool
 ) -> None:
-    monkeypatch.setattr(row_pass, "ROWS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(tasks, "BYTES_AT_A_TIME", at_a_time)
     monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
-    rows, by_row, own, y = state.rows, state.setup.by_row, state.own, p.entries.y.ravel()
-    chunks = by_row.chunks[0]
-    first, numbers, means = tuple(offsets(p.shape).tolist()), own.numbers.copy(), rows.mean.copy()
-    P, Q = rows.Lam.shape[1], rows.eta.shape[1]
+    sums, by_row, y = state.own, state.setup.by_row, p.entries.y.ravel()
+    mean, cov, good = state.rows.mean.copy(), state.rows.cov, state.rows.good
+    cuts, numbers, means = by_row.chunks[0], sums.numbers.copy(), mean.copy()
+    P, Q = cov.shape[1], mean.shape[1]
     update = Update(2.5, rng.normal(size=(1, P)), rng.normal(size=(90, Q)), rng.normal(size=(90, Q)))
     update.Lam[0, np.arange(Q) * (np.arange(Q) + 3) // 2] += 9.0
-    sums = (p.entries.weight.ravel(), numbers, own.sum_Z2), (y, means, own.sum_yz)
-    update_chunks(0, len(chunks) - 1, chunks, by_row, sums, update, rows, np.empty(P))
-    divergence = np.empty(90)
-    row_divergences(0, 90, rows, update.Lam, update.mean, divergence)
+    given = (p.entries.weight.ravel(), numbers, sums.sum_Z2, y, means, sums.sum_yz, update, mean, cov, good)
+    divergence = np.empty(len(mean))
+    update_parts(0, len(cuts) - 1, cuts, 0, by_row, *given, divergence, np.empty(P))
+    work = ROW_UPDATES.of_mode(0, ("weight", "target"), True)
+    record = (cuts, 0, by_row, *given, divergence)
+    named = dict(zip(parameters_of(work.kernel), record, strict=False))
+    task = executor._work_of(work, named, partial(room_for_products, P), {"mean", "cov"})
 
-    ranges = ranges_of_mode(tmp_path, 0, 3, (0, 90), (by_row.start, by_row.others, y[by_row.entry]))
+    ranges = executor.ranges_of_mode(tmp_path, slice(0, 90), 3, work.entries, named)
     assert len(ranges) > 1
-    kinds = {"seconds": numbers, "means": means}
-    given = RowInputs(
-        tuple(Source("", kind, (None, "b", "c")) for kind in kinds),
+    kinds, first = {"seconds": numbers, "means": means}, tuple(offsets(p.shape).tolist())
+    inputs = RowInputs(
+        tuple(Source(kind, (None, "b", "c")) for kind in kinds),
         first,
-        tuple(Block(kind, k, name) for kind in kinds for k, name in ((1, "b"), (2, "c"))),
+        tuple(Block(kind, k, name, rows.shape[1:]) for kind, rows in kinds.items() for k, name in ((1, "b"), (2, "c"))),
     )
-    blocks = [[Piece(0, array[first[k] : first[k + 1]])] for array in kinds.values() for k in (1, 2)]
+    blocks = [[Piece(0, {"": array[first[k] : first[k + 1]]}, {})] for array in kinds.values() for k in (1, 2)]
     paths = (str(tmp_path / "rows"), str(tmp_path / "told")) if left else (None, None)
-    lines, store = [update.Lam, update.eta, update.mean], Store()
-    record = (ranges, given, blocks, store, [None] * len(ranges), (2.5, 0), lines, (P, Q), paths)
-    made = update_ranges(*record)
+    lines = [update.Lam, update.eta, update.mean]
+    made = pass_over_rows(ranges, task, inputs, blocks, Store(), [None] * len(ranges), lines, None, paths)
     assert (tmp_path / "rows").exists() is left
     assert (made.first, made.n) == (0, 90)
-    known = (rows.mean[:90], rows.cov[:90], own.sum_Z2[:90], own.sum_yz[:90], rows.good[:90], divergence)
-    for one, array in zip(made[1:], known, strict=True):
-        found = np.zeros_like(array)
-        row_pass.put(one, found)
-        np.testing.assert_array_equal(found, array)
-    check_kinds(made, rows)
-
-
-def check_kinds(made: Made, rows: RowState) -> None:
-    """What workers make of rows that others leave."""
-    P, Q = rows.Lam.shape[1], rows.eta.shape[1]
-    numbers = np.zeros((90, P + Q + 1))
-    row_pass.second_moments(0, 90, rows.mean, rows.cov, numbers)
-    numbers[:, P:-1], numbers[:, -1] = rows.mean[:90], 1.0
-    for kind, whole in (("means", rows.mean[:90]), ("seconds", numbers[:, :P]), ("numbers", numbers)):
-        found = np.zeros((90, *made.width(kind)))
-        made.fill(kind, found)
-        np.testing.assert_array_equal(found, whole)
+    known = {"mean": mean, "cov": cov, "sum_Z2": sums.sum_Z2, "sum_yz": sums.sum_yz, "good": good}
+    assert set(made.arrays) == {"mean", "cov"}
+    for name, one in (made.arrays | made.told).items():
+        found = np.zeros(one.shape)
+        put(one, found)
+        np.testing.assert_array_equal(found, {**known, "divergence": divergence}[name][:90])
 
 
 @each("n_clamped", [0, 2])
@@ -119,15 +109,15 @@ def test_natural_parameters_do_not_depend_on_how_rows_are_cut(
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="the system does not tell what a file takes")
 def test_entries_that_have_been_read_take_no_memory(tmp_path: Path) -> None:
     start, others = np.arange(3) * 50_000, np.ones((100_000, 2), dtype=np.int32)
-    (where,) = ranges_of_mode(tmp_path, 0, 1, (0, 2), (start, others, np.ones(100_000)))
+    where = write_part(tmp_path, RowPartition(start, others, np.ones(100_000)))
 
     def held() -> int:
         lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-        return sum(int(next(x for x in lines if x.startswith("Rss")).split()[1]) for one in lines if where.path in one)
+        return sum(int(next(x for x in lines if x.startswith("Rss")).split()[1]) for one in lines if where in one)
 
-    part = open_part(where.path, RowPartition)
+    part = open_part(where, RowPartition)
     assert part.value.sum() == 100_000
     assert held() > 1000
-    close_part(where.path)
+    close_part(where)
     assert held() == 0
     np.testing.assert_array_equal(part.others, others)
