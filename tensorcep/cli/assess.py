@@ -60,12 +60,12 @@ def _run_evaluate(args: argparse.Namespace) -> None:
         cells = cells._replace(y=model._result.observation.coded(cells.y))
     if args.figure is not None:
         options.save_figure(args.figure, *_drawings(model, cells))
-    found = {"entries": len(cells.columns), **scores(model, cells)}
+    results = {"entries": len(cells.columns), **scores(model, cells)}
     if args.json:
-        print(json.dumps({name: value if math.isfinite(value) else None for name, value in found.items()}))
+        print(json.dumps({name: value if math.isfinite(value) else None for name, value in results.items()}))
         return
-    width = max(map(len, found))
-    for name, value in found.items():
+    width = max(map(len, results))
+    for name, value in results.items():
         print(f"{name:{width}}  {value if isinstance(value, int) else f'{value:.4f}'}")
 
 
@@ -78,11 +78,11 @@ def _drawings(model: Any, cells: QueriedCells) -> list[Callable[[Any], Any]]:
         p = model.predict_proba(X)[:, 1]
         return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
     intervals = {level: model.predict_interval(X, level, **cells.extent) for level in LEVELS}
-    found: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
+    panels: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
     if type(model).__name__ == "CPRegressor":
         mean = model.predict(X)
-        found.insert(0, lambda ax: plots.plot_predictions(y, mean, coverage=0.9, intervals=intervals[0.9], ax=ax))
-    return found
+        panels.insert(0, lambda ax: plots.plot_predictions(y, mean, coverage=0.9, intervals=intervals[0.9], ax=ax))
+    return panels
 
 
 def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
@@ -103,10 +103,13 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     if of_levels:
         return {**tc.metrics.evaluate_counts(y, model.expected_value(X), logs, intervals), **right}
     mean, sd = model.predict(X, return_std=True, **extent)
-    found = tc.metrics.evaluate_counts(y, mean, logs, intervals)
+    counted = tc.metrics.evaluate_counts(y, mean, logs, intervals)
     if type(model).__name__ == "CPRegressor" and model._result.likelihood.limit is None:
-        return {**tc.metrics.evaluate_regression(y, mean, sd), **found}  # the model's own intervals, as the figure has
-    return found
+        return {
+            **tc.metrics.evaluate_regression(y, mean, sd),
+            **counted,
+        }  # the model's own intervals, as the figure has
+    return counted
 
 
 COMPARE = """\
@@ -182,11 +185,12 @@ def _run_ranks(args: argparse.Namespace) -> None:
     words = cells_of_words(args.data, args)
     X, y = (read_data(args.data, args), None) if words is None else words[1:]
     how = {"rule": "best" if args.best else "one_standard_error", "patience": args.patience, "random_state": args.seed}
-    found = tc.select_rank(model, X, y, ranks=args.ranks, cv=args.cv, verbose=shows_progress(args), **how)
-    _print(found.frame, found.frame[[name for name in found.frame if not str(name).startswith("fold_")]], args.output)
-    print(f"chosen rank {found.rank} (best {found.best_rank})")
+    selection = tc.select_rank(model, X, y, ranks=args.ranks, cv=args.cv, verbose=shows_progress(args), **how)
+    table = selection.frame
+    _print(table, table[[name for name in table if not str(name).startswith("fold_")]], args.output)
+    print(f"chosen rank {selection.rank} (best {selection.best_rank})")
     if args.model is not None:
-        found.estimator.save(args.model)
+        selection.estimator.save(args.model)
 
 
 COMMANDS = (

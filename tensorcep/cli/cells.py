@@ -202,10 +202,10 @@ def given_extents(args: argparse.Namespace) -> dict[str, str]:
 
 def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
     """The entries of a file, and what `fit` takes beside them."""
-    given = given_extents(args)
-    if not given:
+    extents = given_extents(args)
+    if not extents:
         return read_data(path, args, verbose), {}
-    ((name, column),) = given.items()
+    ((name, column),) = extents.items()
     option = option_of(name)
     if args.count:
         fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
@@ -219,9 +219,9 @@ def _without_extents(
     path: str, frame: pd.DataFrame, args: argparse.Namespace
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
     """The columns of a file of cells but those that hold extents, and these."""
-    given = given_extents(args)
-    check_columns(list(frame.columns), list(given.values()), f"'{path}'")
-    return frame.drop(columns=list(given.values())), {name: frame[column] for name, column in given.items()}
+    extents = given_extents(args)
+    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
+    return frame.drop(columns=list(extents.values())), {name: frame[column] for name, column in extents.items()}
 
 
 # Classes and levels that a file writes as words, such as yes and no.
@@ -235,8 +235,8 @@ def cells_of_words(
     None where the values are numbers, or the likelihood is not one of classes. `classes` are those of an earlier file,
     in the order of their numbers.
     """
-    found = columns_of_words(path, args)
-    if found is None:
+    columns = columns_of_words(path, args)
+    if columns is None:
         if args.levels is not None:
             fail_value(f"--levels is for values that are words; those of '{path}' are numbers; leave it out.")
         if classes is not None:
@@ -244,7 +244,7 @@ def cells_of_words(
         return None
     if args.duplicates in ("mean", "sum"):
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
-    modes, value = found
+    modes, value = columns
     kind = format_of(path, args.format)
     frame = read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
@@ -272,7 +272,7 @@ def tensors_of_words(paths: Sequence[str], args: argparse.Namespace, model: Any)
         return None
     classes = model._target().entries(*first[1:], model.shape)[1]["_classes"]
     others = [cells_of_words(path, args, classes) for path in paths[1:]]
-    return [found[0] for found in (first, *others) if found is not None]
+    return [cells[0] for cells in (first, *others) if cells is not None]
 
 
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
@@ -351,9 +351,9 @@ def typed(column: pd.Series) -> pd.Series:
     """A column of text as numbers where all of it are; what is not known is missing."""
     if not pd.api.types.is_string_dtype(column.dtype):
         return column
-    said = column.astype(object).where(~column.isin(MISSING), None)
-    numbers = pd.to_numeric(said, errors="coerce")
-    return numbers if (numbers.notna() | said.isna()).all() else said
+    known = column.astype(object).where(~column.isin(MISSING), None)
+    numbers = pd.to_numeric(known, errors="coerce")
+    return numbers if (numbers.notna() | known.isna()).all() else known
 
 
 def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
@@ -418,15 +418,15 @@ class QueriedCells(NamedTuple):
 
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> QueriedCells:
     """Read the cells of a file for a fitted model."""
-    labelled, given = _labelled_modes(args, model), given_extents(args)
+    labelled, extents = _labelled_modes(args, model), given_extents(args)
     kind = format_of(check_file(path), args.format)
     if kind in ("tns", "mtx") and any(labelled):
         fail_value(
             f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
             "--no-labels if the indices are the model's row numbers."
         )
-    if kind not in TABLES and given:
-        fail_value(f"{option_of(next(iter(given)))} names a column, which '{path}' has none of; give a csv file.")
+    if kind not in TABLES and extents:
+        fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
     extent: dict[str, Any] = {}
     if kind == "npz":
         frame, y = _read_npz(path, args, model, labelled)
@@ -467,7 +467,7 @@ def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
 
 def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
     """Of each mode whether the file has its labels."""
-    labelled = [found is not None for found in model.labels_]
+    labelled = [labels is not None for labels in model.labels_]
     if args.labels and not any(labelled):
         fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
     return [False] * len(labelled) if args.labels is False else labelled
@@ -551,12 +551,12 @@ def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
     """The numbers of a column."""
     if decimal != "." and pd.api.types.is_string_dtype(column.dtype):
         column = column.str.replace(decimal, ".", regex=False)
-    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    if not np.isfinite(found).all():
-        n = int(np.argmin(np.isfinite(found)))
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        n = int(np.argmin(np.isfinite(numbers)))
         where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
         fail_value(f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {n + 1}; mend it{hint}.")
-    return found
+    return numbers
 
 
 def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
@@ -579,15 +579,15 @@ def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool],
 
 def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
     """Indices of a file as numbers of rows from 0."""
-    found = _finite(path, column)
-    bad = (found != np.floor(found)) | (found < base)
+    numbers = _finite(path, column)
+    bad = (numbers != np.floor(numbers)) | (numbers < base)
     if bad.any():
         n = int(np.argmax(bad))
         fail_value(
             f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
-            f"row {n + 1}{'; give --index-base 0 if it counts from 0' if found[n] == 0 else ''}."
+            f"row {n + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
         )
-    return found.astype(np.int64) - base
+    return numbers.astype(np.int64) - base
 
 
 def as_labels(column: pd.Series, labels: Labels) -> pd.Series:

@@ -39,7 +39,7 @@ def _run_info(args: argparse.Namespace) -> None:
 def _describe_model(model: Any) -> str:
     """A few lines about a fitted model."""
     sizes = " x ".join(map(str, model.shape_))
-    named = [f"mode {k}" if found.name is None else str(found.name) for k, found in enumerate(model.labels_) if found]
+    named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
     lines = [
         f"model       {type(model).__name__}, likelihood {model._result.likelihood.name}",
@@ -204,8 +204,8 @@ def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
     if name in ("covid19_serology", "il2"):
         return tc.datasets.load_il2() if name == "il2" else tc.datasets.load_covid19_serology()
     if name == "dblp":
-        found = tc.datasets.load_dblp()
-        return found.train if part == "train" else found.tests[check_int("--fold", fold, 1, len(found.tests)) - 1]
+        dblp = tc.datasets.load_dblp()
+        return dblp.train if part == "train" else dblp.tests[check_int("--fold", fold, 1, len(dblp.tests)) - 1]
     check_int("--fold", fold, 1, tc.datasets.N_FOLDS)
     halves = tc.datasets.load_alog(fold) if name == "alog" else tc.datasets.load_enron(fold)
     return halves.train if part == "train" else halves.test

@@ -164,11 +164,11 @@ def _check_place(args: argparse.Namespace) -> None:
     """Refuse, before any work, what does not go with data read some lines at a time."""
     if args.memory is not None:
         bytes_of("--memory", args.memory)
-    said, matrices = args.scratch is not None or args.memory is not None, args.model != "cp" or args.also
-    if said and matrices:
+    placed, matrices = args.scratch is not None or args.memory is not None, args.model != "cp" or args.also
+    if placed and matrices:
         fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
     if has_workers(args):
-        if said:
+        if placed:
             fail_value(
                 "--scratch and --memory are for a fit in this process; got --dask-local or "
                 "--dask-scheduler; leave them out."
@@ -196,10 +196,10 @@ def _check_place(args: argparse.Namespace) -> None:
 def has_workers(args: argparse.Namespace) -> bool:
     """Whether workers are asked for, of which there is at least one; refuses a checkpoint without them."""
     options.check_counts_of(args, "dask_local")
-    found = args.dask_local is not None or args.dask_scheduler is not None
-    if args.checkpoint is not None and not found:
+    asked = args.dask_local is not None or args.dask_scheduler is not None
+    if args.checkpoint is not None and not asked:
         fail_value("--checkpoint is for --dask-local and --dask-scheduler; give one of them, or leave it out.")
-    return found
+    return asked
 
 
 @contextlib.contextmanager
@@ -284,16 +284,16 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
 
 
 def _method_of(args: argparse.Namespace) -> Any:
-    """The method, with the settings that were given; cep has them if it is left open."""
-    given = {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
-    if not given:
+    """The method, with the settings that are asked for; cep has them if it is left open."""
+    settings = {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
+    if not settings:
         return args.method
     engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
-    for name in given:
+    for name in settings:
         if name not in engine().get_params():
             takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
             fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
-    return engine(**given)
+    return engine(**settings)
 
 
 # What is known of the rows of a mode: files of features and of edges, and modes that are series.
@@ -301,31 +301,31 @@ def _method_of(args: argparse.Namespace) -> Any:
 
 def knowledge_of(args: argparse.Namespace) -> Any:
     """The parameter `prior`: a word, or what the options know of modes."""
-    given = [(option, text) for option in KNOWLEDGE for text in getattr(args, option)]
-    if not given:
+    pairs = [(option, text) for option in KNOWLEDGE for text in getattr(args, option)]
+    if not pairs:
         return args.prior
     if args.prior not in ("auto", "learned"):
-        listed = " and ".join(dict.fromkeys(f"--{option}" for option, _ in given))
+        listed = " and ".join(dict.fromkeys(f"--{option}" for option, _ in pairs))
         fail_value(f"--prior {args.prior} does not go with {listed}, which are learned; leave one of them out.")
     known: dict[Any, Any] = {}
-    for option, text in given:
-        name, _, said = text.partition("=")
-        if not name or (option != "series" and not said):
+    for option, text in pairs:
+        name, _, value = text.partition("=")
+        if not name or (option != "series" and not value):
             takes = "MODE[=WORDS]" if option == "series" else "MODE=FILE"
             fail_value(f"--{option} takes {takes}, such as {KNOWLEDGE[option]}; got {text!r}.")
         mode = mode_in(name)
         if mode in known:
             fail_value(f"--features, --series and --graph say one thing of a mode; got two of {name!r}; leave one out.")
-        known[mode] = _series(said, text) if option == "series" else _from_file(option, mode, said, args)
+        known[mode] = _series(value, text) if option == "series" else _from_file(option, mode, value, args)
     return known
 
 
-def _series(said: str, text: str) -> tc.Series:
+def _series(words: str, text: str) -> tc.Series:
     """A series of these words."""
     from tensorcep.priors.series import KINDS
 
     how: dict[str, Any] = {}
-    for word in (part.strip() for part in said.split(",") if part.strip()):
+    for word in (part.strip() for part in words.split(",") if part.strip()):
         name, _, value = word.partition("=")
         if word in KINDS:
             name, value = "kind", word
@@ -384,8 +384,8 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
         return as_rows(path, column, base)
     # A stream keeps labels of text files as text, as a later line may hold any.
     stays = isinstance(getattr(args, "data", None), list) or not pd.api.types.is_string_dtype(column.dtype)
-    found = np.asarray(column if stays else numbers_of(column))
-    return found if found.dtype != object else np.where(found == "", np.array(None), found)
+    rows = np.asarray(column if stays else numbers_of(column))
+    return rows if rows.dtype != object else np.where(rows == "", np.array(None), rows)
 
 
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
@@ -446,11 +446,11 @@ def _fit_matrices(args: argparse.Namespace) -> None:
     check_no_tensor(args)
     if is_given(args, "lower_limit") and not several:
         fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
-    given = [_read_matrix(path, args, number) for number, path in enumerate([args.data, *args.also])]
+    matrix_files = [_read_matrix(path, args, number) for number, path in enumerate([args.data, *args.also])]
     if not args.quiet:
-        for one in given:
+        for one in matrix_files:
             show(f"data        {one.name}: {described(one.tensor)}, {one.likelihood}")
-    model, matrices = _model_of_matrices(args, given)
+    model, matrices = _model_of_matrices(args, matrix_files)
     start = time.perf_counter()
     model.fit(matrices)
     seconds = time.perf_counter() - start
@@ -469,8 +469,8 @@ def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile
 
     word, words = args.likelihood or "gaussian", words_of_matrices()
     if number:
-        before, _, said = path.rpartition("=")
-        path, word = (before, said) if said in words else (path, word)
+        before, _, named = path.rpartition("=")
+        path, word = (before, named) if named in words else (path, word)
         args = changed(args, modes=None, value=None, count=False, format=None)
     if word not in words:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(words)}; got {word}.")
@@ -478,12 +478,12 @@ def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile
     return MatrixFile(Path(path).name.partition(".")[0], tensor, words[word])
 
 
-def _model_of_matrices(args: argparse.Namespace, given: list[MatrixFile]) -> tuple[Any, Any]:
+def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
     from tensorcep.factor_models.sites import augmentation_of
 
     how = {"method": args.method} if is_given(args, "method") else {}
-    first = given[0]
+    first = files[0]
     if args.model == "pca":
         how |= {"likelihood": first.likelihood, "augmentation": augmentation_of(first.likelihood)}
         return matrix_model(args, **how), first.tensor
@@ -493,19 +493,21 @@ def _model_of_matrices(args: argparse.Namespace, given: list[MatrixFile]) -> tup
         return matrix_model(args, **how), first.tensor
     how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
     if args.model == "gfa":
-        tensors = _shared([one.tensor for one in given], [("rows", f"columns of {one.name}") for one in given])
-        model = matrix_model(args, likelihood=[one.likelihood for one in given], **how)
-        return model, dict(zip([one.name for one in given], tensors, strict=True))
-    entities = [_entities(one) for one in given]
-    relations = [(*pair, one.likelihood) for pair, one in zip(entities, given, strict=True)]
-    return matrix_model(args, relations, **how), _shared([one.tensor for one in given], entities)
+        tensors = _shared([one.tensor for one in files], [("rows", f"columns of {one.name}") for one in files])
+        model = matrix_model(args, likelihood=[one.likelihood for one in files], **how)
+        return model, dict(zip([one.name for one in files], tensors, strict=True))
+    entities = [_entities(one) for one in files]
+    relations = [(*pair, one.likelihood) for pair, one in zip(entities, files, strict=True)]
+    return matrix_model(args, relations, **how), _shared([one.tensor for one in files], entities)
 
 
-def _entities(given: MatrixFile) -> tuple[str, str]:
+def _entities(matrix: MatrixFile) -> tuple[str, str]:
     """What the rows and the columns of a matrix are: the names of its modes."""
-    row, col = (None if found is None else found.name for found in given.tensor.labels)
+    row, col = (None if labels is None else labels.name for labels in matrix.tensor.labels)
     if row is None or col is None:
-        fail_value(f"--model cmf needs columns of labels with names, which say what they are; '{given.name}' has none.")
+        fail_value(
+            f"--model cmf needs columns of labels with names, which say what they are; '{matrix.name}' has none."
+        )
     return str(row), str(col)
 
 

@@ -197,16 +197,16 @@ def in_options(text: str, options: dict[str, str]) -> str:
     These are what stands before a sign of equality, what begins a sentence as "NAME must", and words that are none of
     English.
     """
-    for words, said in OTHERWISE.items():
-        text = text.replace(words, said)
+    for words, option_words in OTHERWISE.items():
+        text = text.replace(words, option_words)
     names = "|".join(name for name in options if name.isidentifier())
     no_words = "|".join(name for name in options if name.isidentifier() and ("_" in name or name in ("tol", "damping")))
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"]
+    def option(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
         if f"{name}={value}" in options:
             return options[f"{name}={value}"]
-        follows = value or re.match(r"[\w'\"({\[-]", text[found.end() :])
+        follows = value or re.match(r"[\w'\"({\[-]", text[match.end() :])
         return f"{options[name]}{' ' if follows else ''}{value.replace(chr(39), '')}"
 
     text = re.sub(rf"(?<![-\w'/.])(?P<name>{names})=(?P<value>{VALUE})", option, text)

@@ -419,13 +419,13 @@ def _shortened(item: Documented) -> Documented:
 
 def _all_documented() -> dict[str, Documented]:
     """What is documented of parameters, of settings as "cep.damping", and here."""
-    found = {name: _shortened(item) for name, item in documented(PARAMETERS).items()}
+    items = {name: _shortened(item) for name, item in documented(PARAMETERS).items()}
     for name, item in documented(CEP.__doc__ or "").items():  # which python -OO has not
         methods = ", ".join(method for method, record in SETTINGS.items() if name in record().get_params())
-        found[f"cep.{name}"] = item._replace(text=f"{methods}: {_shortened(item).text}")
+        items[f"cep.{name}"] = item._replace(text=f"{methods}: {_shortened(item).text}")
     for name, item in documented(OPTIONS.replace("<methods>", ", ".join(SETTINGS))).items():
-        found[name] = found.get(name, item)._replace(text=item.text) if item.type == "parameter" else item
-    return found
+        items[name] = items.get(name, item)._replace(text=item.text) if item.type == "parameter" else item
+    return items
 
 
 DOCUMENTED = _all_documented()
@@ -455,20 +455,20 @@ FLAGS: dict[str, dict[str, Any]] = {
 def add(group: Any, *keys: str, **how: Any) -> None:
     """Add options as they are documented; `how` is what `add_argument` is to take instead."""
     for key in keys:
-        found, name = DOCUMENTED.get(key, Documented()), key.rpartition(".")[2]
-        what = re.sub(r",? ?default=.*", "", found.type)
+        item, name = DOCUMENTED.get(key, Documented()), key.rpartition(".")[2]
+        what = re.sub(r",? ?default=.*", "", item.type)
         kind, typed = what.partition(" ")[0], re.search(r"(?:^| )([A-Z][^ ]*)$", what)
         read = READ.get(name, {"int": int, "float": float}.get(kind))
-        default = f" (default: {found.default})" if found.default else ""
-        arguments: dict[str, Any] = {"help": found.text.replace("%", "%%") + default, **FLAGS.get(kind, {})}
+        default = f" (default: {item.default})" if item.default else ""
+        arguments: dict[str, Any] = {"help": item.text.replace("%", "%%") + default, **FLAGS.get(kind, {})}
         if read is not None:
             arguments["type"] = read
         if typed is not None:
             arguments["metavar"] = typed[1]
-        if found.words:
-            arguments["choices"] = tuple(map(read or str, found.words))
-        if found.default and "default" not in how and not key.startswith("cep."):  # a setting is left to its method
-            arguments["default"] = (read or str)(found.default)
+        if item.words:
+            arguments["choices"] = tuple(map(read or str, item.words))
+        if item.default and "default" not in how and not key.startswith("cep."):  # a setting is left to its method
+            arguments["default"] = (read or str)(item.default)
         group.add_argument(*SHORT.get(name, []), option_of(name), **{**arguments, **how})
 
 

@@ -109,19 +109,19 @@ def prediction_table(model: Any, cells: QueriedCells, coverage: float) -> pd.Dat
     table, X, extent = cells.named(), cells.X, cells.extent
     for name in table.columns[table.dtypes == "float64"]:
         table[name] = table[name].map(repr)  # labels keep every digit
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if hasattr(model, "expected_value"):
         return _with_results(table, _of_levels(model, X, coverage))
     if hasattr(model, "predict_proba"):
         name = f"probability_{model.classes_[1]}" if has_words(model) else "probability"
-        found[name] = model.predict_proba(X)[:, 1]
+        results[name] = model.predict_proba(X)[:, 1]
     else:
-        found["mean"] = model.predict(X, **extent)
+        results["mean"] = model.predict(X, **extent)
     if model.has_uncertainty():
-        if "mean" in found:
-            found["sd"] = model.predict(X, return_std=True, **extent)[1]
-        found["lower"], found["upper"] = model.predict_interval(X, coverage, **extent).T
-    return _with_results(table, found)
+        if "mean" in results:
+            results["sd"] = model.predict(X, return_std=True, **extent)[1]
+        results["lower"], results["upper"] = model.predict_interval(X, coverage, **extent).T
+    return _with_results(table, results)
 
 
 def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
@@ -130,12 +130,12 @@ def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
 
     lower, upper = model.predict_interval(X, coverage).T
     p = model.predict_proba(X)
-    found = {"level": model.classes_[p.argmax(axis=1)]}
+    results = {"level": model.classes_[p.argmax(axis=1)]}
     if not has_words(model):
-        found["mean"], found["sd"] = model.expected_value(X, return_std=True)
-    found |= {"lower": lower, "upper": upper}
+        results["mean"], results["sd"] = model.expected_value(X, return_std=True)
+    results |= {"lower": lower, "upper": upper}
     names = [level if isinstance(level, str) else f"{level:g}" for level in model.classes_.tolist()]
-    return found | {f"probability_{name}": p[:, k] for k, name in enumerate(names)}
+    return results | {f"probability_{name}": p[:, k] for k, name in enumerate(names)}
 
 
 def _cells_of_matrix(args: argparse.Namespace, model: Any) -> pd.DataFrame:
@@ -218,9 +218,9 @@ def read_scored(path: str, args: argparse.Namespace, model: Any) -> QueriedCells
 
 def score_table(model: Any, cells: QueriedCells) -> pd.DataFrame:
     """The cells' own columns and their scores."""
-    found = model.anomaly_score(cells.X, cells.y, **cells.extent)
-    found = found.iloc[:, len(model.labels_) :].reset_index(drop=True)
-    return _with_results(cells.named().reset_index(drop=True), found)
+    scores = model.anomaly_score(cells.X, cells.y, **cells.extent)
+    scores = scores.iloc[:, len(model.labels_) :].reset_index(drop=True)
+    return _with_results(cells.named().reset_index(drop=True), scores)
 
 
 TRANSFORM = """\
@@ -339,12 +339,12 @@ def _new_label(known: tc.Labels, mode: str, label: str) -> Any:
 
     from tensorcep.cli.cells import as_labels
 
-    (found,) = as_labels(pd.Series([label]), known)
-    if pd.isna(found) or (found == label and not pd.api.types.is_string_dtype(known.index)):
+    (value,) = as_labels(pd.Series([label]), known)
+    if pd.isna(value) or (value == label and not pd.api.types.is_string_dtype(known.index)):
         kind = "number" if pd.api.types.is_numeric_dtype(known.index) else "time"
         such = f"a {kind}, as the labels of the model are, such as {known.index[0]}"
         fail_value(f"--given {mode}= must be {such}; got {label!r}.")
-    return found
+    return value
 
 
 def _add_components(parser: argparse.ArgumentParser) -> None:

@@ -169,12 +169,12 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
 
 def _knowledge_digests(args: argparse.Namespace) -> list[str]:
     """What is said of rows, with checksums of the files it names: a run that is resumed must say the same."""
-    found = [f"--series {text}" for text in args.series]
+    digests = [f"--series {text}" for text in args.series]
     for option in ("features", "graph"):
         for text in getattr(args, option):
             content = Path(check_file(text.partition("=")[2])).read_bytes()
-            found.append(f"--{option} {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
-    return found
+            digests.append(f"--{option} {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
+    return digests
 
 
 class Progress(NamedTuple):
@@ -352,9 +352,9 @@ def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[
 @contextlib.contextmanager
 def _side_file(path: str, size: int) -> Iterator[BinaryIO]:
     """A file that a stream writes along the way, cut back to its size at the checkpoint."""
-    found = os.path.getsize(path) if os.path.exists(path) else 0
-    if found < size:
-        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {found}; start anew without MODEL.")
+    length = os.path.getsize(path) if os.path.exists(path) else 0
+    if length < size:
+        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {length}; start anew without MODEL.")
     with open(path, "r+b" if size else "wb") as handle:
         if size:
             handle.truncate(size)
@@ -509,8 +509,8 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     """What tells a file from one that took its place."""
     if not os.path.exists(path):  # which is said when it is loaded
         return None
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 COMMANDS = (

@@ -76,10 +76,10 @@ def fail_value(message: str) -> NoReturn:
     """Raise ValueError, an InvalidParameter by its sentence if it can; of a very long label the middle is left out."""
     message, half = printable(message), LONGEST // 2
     message = message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}"
-    told = INVALID.fullmatch(message)
-    if told is None:
+    parts = INVALID.fullmatch(message)
+    if parts is None:
         raise ValueError(message)
-    raise InvalidParameter(told["name"], _Told(told["value"]), told["allowed"], told["remedy"] or "")
+    raise InvalidParameter(parts["name"], _Told(parts["value"]), parts["allowed"], parts["remedy"] or "")
 
 
 def reason_of(error: BaseException) -> str:
@@ -141,10 +141,10 @@ def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "t
     known = list(columns)
     for name in wanted:
         if name not in known:
-            raise ValueError(f"{where} has no column {name!r}; it has {listed(known)}.")
+            raise ValueError(f"{where} has no column {name!r}; it has {list_names(known)}.")
 
 
-def listed(names: Iterable[Any], most: int = 12, longest: int = 60) -> str:
+def list_names(names: Iterable[Any], most: int = 12, longest: int = 60) -> str:
     """Names as a sentence lists them: some, and none at full length that is very long."""
     known = [repr(name) for name in names]
     shown = [name if len(name) <= longest else f"{name[:longest]}..." for name in known[:most]]
@@ -393,8 +393,6 @@ def check_mode_count(items: Sequence[Any], order: int | None = None, what: str =
 
 
 # Settings: words, numbers, seeds, and options that exclude each other.
-
-LONGEST_VALUE = 300  # characters of what was given
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:

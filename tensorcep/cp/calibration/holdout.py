@@ -39,7 +39,7 @@ ROUNDING = 1e-6  # of a share of a number that should be whole
 MANY = 500_000
 
 
-def held_places(problem: Problem) -> np.ndarray:
+def held_out_places(problem: Problem) -> np.ndarray:
     """The places of the entries to leave out; none when there are too few entries.
 
     Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
@@ -49,7 +49,7 @@ def held_places(problem: Problem) -> np.ndarray:
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
     if n >= MANY and weight is None:
-        return _drawn(y, of_labels, rng)
+        return _draw_places(y, of_labels, rng)
     order = rng.permutation(places_telling(problem))
     if weight is not None:
         order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
@@ -72,7 +72,7 @@ def _sizes(counts: list[int]) -> list[int]:
     return [int(share * count + ROUNDING) for count in counts]
 
 
-def _drawn(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
+def _draw_places(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
     """The places to leave out of very many values (n,), each class of labels by itself, in memory of a piece."""
     n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(len(y))) if of_labels else 0
     counts = [count for count in (n_above, len(y) - n_above) if count]
@@ -243,7 +243,7 @@ class Beside(NamedTuple):
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     """Entries to leave out, and the noise to start with; None when there are too few entries."""
-    place = held_places(problem)
+    place = held_out_places(problem)
     if not len(place):
         return None
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
@@ -267,7 +267,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     )
 
 
-def update_held(
+def update_held_out(
     held: HeldOut,
     sweep: int,
     burn_in: int,
@@ -364,7 +364,7 @@ def learn_from_held(
         return log_density
 
     uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
-    held = update_held(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
     noise, every = held.noise.copy(), []
@@ -378,7 +378,7 @@ def learn_from_held(
     return held._replace(noise=noise), tuple(every)
 
 
-def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
+def promising_chains(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
     They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
@@ -396,13 +396,13 @@ def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -
     return np.flatnonzero(gain >= least[0] * gain.max())
 
 
-def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
+def chains_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     """What is known of these chains."""
     mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "factor", "log_density")}
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
+def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
     """What chains and what is beside them (`before` if nothing tells) count after the burn-in; the noise given all."""
     C, others = len(held.mean), np.broadcast_to(before, len(beside))
     of_chains = held.log_density - np.log(options.burn_in - options.burn_in // 2)

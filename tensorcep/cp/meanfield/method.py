@@ -54,13 +54,13 @@ from tensorcep.cp.model.rows import (
     augmentation_in_use,
     first_prior,
     fix_rows,
-    learned_from_rows,
-    learning,
     natural_by_mode,
     refresh_rows,
     rows_at_prior,
     rows_bound,
     train_score,
+    update_prior,
+    with_seen_rows,
     with_unseen_rows,
 )
 from tensorcep.cp.model.subsets import tells
@@ -84,7 +84,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small = learning(free_problem(problem))
+    small = with_seen_rows(free_problem(problem))
     setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
@@ -182,7 +182,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     setup, annealed = state.setup, state.sweeps < options.anneal
     old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
-        state = state._replace(hyper=learned_from_rows(state.hyper, setup.small, state.rows))
+        state = state._replace(hyper=update_prior(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
         before = before_move(k, state) if setup.augmentation.matched else None

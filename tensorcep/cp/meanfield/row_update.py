@@ -17,7 +17,7 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
-from tensorcep.cp.model.memmap import sum_rows, taken_off
+from tensorcep.cp.model.memmap import sum_rows, value_offset
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import (
     DIVERGENCES,
@@ -267,7 +267,7 @@ def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Pro
     chunks, scratch = setup.by_row.chunks[k], partial(room_for_products, own.sum_Z2.shape[1])
     if setup.on_scratch:
         sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
-        sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), sums, executor)
+        sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), sums, executor)
         return
     weight, target = own.sites.weight.ravel(), targets_of_rows(own.sites, problem).ravel()
     if update is None:
@@ -330,7 +330,7 @@ def first_square(state: MeanFieldState, problem: Problem, executor: Executor) ->
         source = _numbers(state, order_of(0, order, len(problem.shape))).made(executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         if setup.on_scratch:
-            sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), ((False, source, out),), executor)
+            sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), ((False, source, out),), executor)
         else:
             sum_products(chunks[0], chunks[-1], setup.by_row, ones, source, out, scratch)
         sums.append(out)
