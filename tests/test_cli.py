@@ -165,7 +165,11 @@ def test_cli_wrong_usage_exits_with_2_and_a_short_hint(capsys: pytest.CaptureFix
 
 
 def test_cli_import_and_help_load_nothing_heavy() -> None:
-    code = "import sys, tensorcep.cli.main; tensorcep.cli.main.build_parser().format_help(); print(*sys.modules)"
+    code = (
+        "import sys, tensorcep.cli.main; parser = tensorcep.cli.main.build_parser(); parser.format_help()\n"
+        "for one in parser._subparsers._group_actions[0].choices.values(): one.format_help()\n"
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     tops = {name.split(".")[0] for name in loaded.split()}
     assert "tensorcep" in tops
@@ -1102,9 +1106,10 @@ def test_cli_offers_every_likelihood_that_an_estimator_offers():
     # of counts the estimator chooses one, and levels are cut as each fit learns
     actions = build_parser()._subparsers._group_actions[0].choices["fit"]._actions  # type: ignore[union-attr, index, call-overload]
     action = next(action for action in actions if action.dest == "likelihood")
-    assert set(action.choices) == offered | {"counts", "ordinal"}
-    assert [word for word in action.choices if f"{word}:" not in action.help and f"{word}," not in action.help] == []
-    assert {kind_of(word) for word in action.choices} == set(ESTIMATOR_OF)
+    words = offered | {"counts", "ordinal"}
+    assert {action.type(word) for word in words} == words
+    assert [word for word in words if f"{word}:" not in action.help and f"{word}," not in action.help] == []
+    assert {kind_of(word) for word in words} == set(ESTIMATOR_OF)
 
 
 def test_cli_and_help_offer_every_learned_prior() -> None:

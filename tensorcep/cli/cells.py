@@ -40,7 +40,7 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 TABLES = ("csv", "parquet")  # files with further columns
 MOST_ZEROS = 10**8  # more absent cells are not all written down
 LOOKED_AT = 1000  # lines that tell whether a column holds words
-# Lines that are predicted at a time; a file that is no larger is read whole, as one column tells most of its labels.
+# Lines that are predicted at a time; a file of no more bytes is read whole, as one column tells most of its labels.
 LINES, WHOLE = 1 << 17, 1 << 24
 BLOCK = 1 << 20  # bytes that a checksum takes at a time
 

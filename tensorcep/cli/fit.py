@@ -38,14 +38,13 @@ ESTIMATOR_OF = {
     "counts": ("CPCountRegressor", "likelihood"),
     "levels": ("CPOrdinalClassifier", None),
 }
-# Options that are parameters of all estimators; and those of some, with what their data are.
+# Options that are parameters of all estimators; those of some, with what their data are; all that are of some data.
 PASSED = ("rank", "interactions", "max_iter", "tol", "forget", "revisit")
 SPECIAL = {
     **dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values"),
     "zero_rate": "labels",
     "zero_inflation": "counts",
 }
-# What only some likelihoods have.
 ONLY_FOR = {**SPECIAL, "exposure": "counts", "n_trials": "--likelihood binomial", "levels": "--likelihood ordinal"}
 # What is known of rows: the options and examples of them.
 KNOWLEDGE = {"features": "item=items.csv", "series": "day=ou", "graph": "sensor=roads.csv"}
@@ -59,8 +58,7 @@ MODELS = {
 FOR_TENSORS = ("prior", "interactions", *KNOWLEDGE, *ONLY_FOR, "zeros", *options.MESSAGES)
 # The mean-field method beside a sampler, and the seconds of a fit from which one is told of it.
 QUICKER, LONG = {"gibbs": "vmp", "pg-gibbs": "pg-vb"}, 10.0
-# What the columns of each part are called.
-COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}
+COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}  # how many there are of each part
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

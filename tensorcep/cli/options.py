@@ -194,16 +194,18 @@ def zeros_in(text: str) -> tuple[str, float]:
     return word, size
 
 
-class LikelihoodWords:
-    """The words that --likelihood allows, by kinds of data; their table is heavy and loads when one is given."""
+def likelihood_in(*kinds: str) -> Callable[[str], str]:
+    """What reads the word of a likelihood of these kinds of data; their table is heavy, so --help does not ask it."""
 
-    def __init__(self, *kinds: str) -> None:
-        self._kinds = kinds
-
-    def __iter__(self) -> Iterator[str]:
+    def read(text: str) -> str:
         from tensorcep.likelihoods import words_of
 
-        return iter(words_of(*self._kinds))
+        words = words_of(*kinds)
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(map(repr, words))})")
+        return text
+
+    return read
 
 
 # The options. Those of parameters have the names, defaults, words and first sentences of these, in the package; the
@@ -481,7 +483,7 @@ def add_model(parser: argparse.ArgumentParser, *more: str) -> Any:
     """Add what a model of a tensor is, and how it is fitted; returns the group of inference."""
     group = parser.add_argument_group("model")
     add(group, *more)
-    add(group, "likelihood", choices=LikelihoodWords("values", "labels", "counts", "levels"), default=None)
+    add(group, "likelihood", type=likelihood_in("values", "labels", "counts", "levels"), default=None)
     add(group, *STRUCTURE, "noise", "levels")
     group = parser.add_argument_group("inference")
     add(group, "max_iter", "tol", "seed")

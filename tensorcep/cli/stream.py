@@ -76,7 +76,7 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     options.add(group, "forget", "revisit")
     group = parser.add_argument_group("model")
     options.add(group, "stream.model", "rank")
-    options.add(group, "stream.likelihood", choices=options.LikelihoodWords("values", "labels", "counts"))
+    options.add(group, "stream.likelihood", type=options.likelihood_in("values", "labels", "counts"))
     options.add(group, *(name for name in options.STRUCTURE if name != "graph"))
     options.add(group, "graph", "zeros", help=argparse.SUPPRESS)  # to say what to do instead
     group = parser.add_argument_group("inference")
