@@ -15,15 +15,25 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of
-from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module, reason_of
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
-from tensorcep.entries.io import LAST, Reading, columns_of, format_of, read_cells, read_tensor, value_name_of
-from tensorcep.entries.io.columns import files_of
-from tensorcep.entries.io.files import cells_layout
-from tensorcep.entries.io.layout import MISSING, chosen_columns
-from tensorcep.entries.io.lines import comma_hint, number_in, open_binary, open_lines, rows, skip_lines
-from tensorcep.entries.io.parquet import frames_of_parquet
-from tensorcep.entries.io.text import general_dialect
+from tensorcep.entries.io import (
+    LAST,
+    MISSING,
+    Schema,
+    chosen_columns,
+    columns_of,
+    comma_hint,
+    files_of,
+    format_of,
+    number_in,
+    open_lines,
+    read_entries,
+    read_table,
+    read_tables,
+    read_tensor,
+    value_name_of,
+)
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 
@@ -38,12 +48,12 @@ BLOCK = 1 << 20  # bytes that a checksum takes at a time
 # Entries.
 
 
-def reading_of(args: argparse.Namespace) -> Reading:
+def reading_of(args: argparse.Namespace) -> Schema:
     """How the options say that a file is to be read."""
-    names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing")
+    names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
     value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
     how = {name: getattr(args, name) for name in names}
-    return Reading(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
+    return Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
 
 
 def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
@@ -66,9 +76,7 @@ def changed(args: argparse.Namespace, **values: Any) -> argparse.Namespace:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """The entries of a file."""
-    how = reading_of(args)._asdict()
-    del how["words"]
-    return read_tensor(path, format=args.format, duplicates=args.duplicates, verbose=verbose, **how)
+    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
 
 
 def described(tensor: SparseTensor) -> str:
@@ -78,7 +86,7 @@ def described(tensor: SparseTensor) -> str:
 
 def value_column(path: str, args: argparse.Namespace) -> Any:
     """The column of a file that was taken for the value; None where there is none."""
-    return value_name_of(path, args.format, reading_of(args)) if os.path.isfile(path) else None
+    return value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
 
 
 def is_one_file(path: str) -> bool:
@@ -199,19 +207,12 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
         return read_data(path, args, verbose), {}
     ((name, column),) = extents.items()
     option = option_of(name)
-    if path == STDOUT:
-        fail_value(f"{option} reads the file more than once, which '-' cannot be; give a file.")
-    if format_of(check_file(path), args.format) not in TABLES or not args.header:
-        fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    names = columns_of(path, args.format, reading_of(args)) or []
-    check_columns(names, [column], f"'{path}'")
-    rest = [one for one in names if one not in (column, *(args.modes or ()))]
-    value = rest[-1] if args.value is None and rest else args.value
-    if args.count or value is None:
+    if args.count:
         fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
-    modes = args.modes or [one for one in rest if one != value]
-    tensor = read_data(path, changed(args, modes=modes, value=value), verbose)
-    return tensor, {name: read_data(path, changed(args, modes=modes, value=column)).values}
+    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
+        fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
+    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    return tensor, {name: extras[column]}
 
 
 def _without_extents(
@@ -245,7 +246,7 @@ def cells_of_words(
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
     modes, value = columns
     kind = format_of(path, args.format)
-    frame = read_cells(path, kind, 0, reading_of(args))
+    frame = read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
         fail_value(
@@ -281,23 +282,12 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
-    names = columns_of(path, args.format, how) if os.path.isfile(path) else None
+    names = columns_of(path, how) if os.path.isfile(path) else None
     if names is None:
         return None
-    modes, value = chosen_columns(path, names, how.modes, how.value)
-    if format_of(check_file(path), args.format) == "csv":
-        cells = _fields(path, args, names.index(value))
-    else:
-        cells = (cell for frame, *_ in frames_of_parquet([path], how, LOOKED_AT) for cell in frame[value])
-    return (modes, value) if any(map(_is_word, itertools.islice(cells, LOOKED_AT))) else None
-
-
-def _fields(path: str, args: argparse.Namespace, field: int) -> Iterator[str]:
-    """One field of every line of a csv file."""
-    layout = cells_layout(path, path, reading_of(args))
-    with open_lines(path, coding=layout.coding) as lines:
-        for _, fields in rows(itertools.islice(lines, layout.skip, None), layout.separator, None):
-            yield fields[field] if field < len(fields) else ""
+    modes, value = chosen_columns(path, names, how)
+    first = next(read_tables(path, how, lines=LOOKED_AT), None)
+    return (modes, value) if first is not None and any(map(_is_word, first[value])) else None
 
 
 def _is_word(cell: Any) -> bool:
@@ -317,7 +307,7 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
     """The matrix that a file holds: as entries of rows, columns and values, or as it is."""
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
-        names = columns_of(path, args.format, reading_of(args))
+        names = columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
     if wide:
         return _wide_matrix(path, args)
@@ -337,7 +327,7 @@ def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
         fail_value(
             f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
         )
-    table = read_cells(path, kind, 0, reading_of(args))
+    table = read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
     first, row_labels = table.columns[0], None
@@ -441,7 +431,7 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
     if kind == "npz":
         frame, y = _read_npz(path, args, model, labelled)
     else:
-        frame = read_cells(path, kind, len(labelled), reading_of(args), with_values=with_values)
+        frame = read_table(path, reading_of(args), n_modes=len(labelled), with_values=with_values)
         if kind in TABLES:
             frame, y, extent = _chosen(path, frame, args, model, with_values)
         else:
@@ -458,26 +448,10 @@ def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Qu
             yield read_queries(file, args, model, with_values=False)
             continue
         labelled = _labelled_modes(args, model)
-        frames = (frame for frame, *_ in frames_of_parquet([file], None, LINES))
-        for frame in frames if kind == "parquet" else _csv_frames(file, args):
+        for frame in read_tables(file, reading_of(args), lines=LINES):
             cells, _, extent = _chosen(file, frame, args, model, False)
             cells = cells.reset_index(drop=True)
             yield QueriedCells(_matched(file, cells, model, labelled, args.index_base), None, cells, extent)
-
-
-def _csv_frames(path: str, args: argparse.Namespace) -> Iterator[pd.DataFrame]:
-    """Some lines of a csv file at a time, all columns as text."""
-    layout = cells_layout(path, path, reading_of(args))
-    try:
-        with open_binary(path, coding=layout.coding) as (handle, *_):
-            skip_lines(handle, layout.skip)
-            how = {**general_dialect(layout), "na_filter": False}
-            for frame in pd.read_csv(handle, header=None, dtype=str, chunksize=LINES, **how):
-                if frame.shape[1] != len(layout.names):
-                    fail_value(f"'{path}' has {frame.shape[1]} fields where {len(layout.names)} are expected; mend it.")
-                yield frame.set_axis(list(layout.names), axis=1)
-    except (pd.errors.ParserError, UnicodeError) as error:
-        fail_value(f"'{path}' cannot be read ({reason_of(error)}); mend it.")
 
 
 def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:

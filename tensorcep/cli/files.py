@@ -101,7 +101,7 @@ def _add_split(parser: argparse.ArgumentParser) -> None:
 
 def _run_split(args: argparse.Namespace) -> None:
     from tensorcep.cli.cells import changed, read_data
-    from tensorcep.entries.sparse_tensor import held_out, way_of
+    from tensorcep.entries.splitting import held_out, way_of
 
     if isinstance(args.test_size, int):
         check_int("--test-size", args.test_size)
@@ -142,31 +142,25 @@ def _run_split(args: argparse.Namespace) -> None:
 def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
     """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
     from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import format_of, read_cells
-    from tensorcep.entries.io.parquet import read_parquet
+    from tensorcep.entries.io import format_of, read_table
 
     kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
     merged = args.duplicates != "error" or (args.count and args.by == "entry")
     if len(kinds) > 1 or merged or not os.path.isfile(args.data):
         return None
-    if kinds == {"parquet"}:
-        return read_parquet(args.data)
-    return read_cells(args.data, "csv", 0, reading_of(args)) if kinds == {"csv"} else None
+    return read_table(args.data, reading_of(args)) if kinds in ({"csv"}, {"parquet"}) else None
 
 
 def _write_lines(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
     """Write lines of a table as they were read."""
     from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import format_of
-    from tensorcep.entries.io.files import cells_layout, escaped, text_file
-    from tensorcep.entries.io.packed import UNIT
+    from tensorcep.entries.io import escaped, format_of, separator_of, text_file
 
     if format_of(path, args.format) == "parquet":
         with output(path) as handle:
             table.to_parquet(handle, index=False)
         return
-    separator = cells_layout(args.data, args.data, reading_of(args)).separator or ","
-    separator = separator if len(separator) == 1 and separator != UNIT else ","
+    separator = separator_of(args.data, reading_of(args))
     with text_file(path) as handle:
         shown = escaped(table) if args.safe_csv else table
         shown.to_csv(handle, sep=separator, index=False, header=args.header, lineterminator="\n")

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tensorcep.cli.cells import digests_of_files
     from tensorcep.cp.estimators.store import write_model
-    from tensorcep.entries.io.columns import files_of
+    from tensorcep.entries.io import files_of
 
     check_output(args.output, args.data, *args.also)
     check_likelihood(args)
@@ -112,11 +112,11 @@ def run(args: argparse.Namespace) -> None:
 def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
     from tensorcep.cli import cells
-    from tensorcep.entries.io.columns import Files, files_of
+    from tensorcep.entries.io import Files, files_of
 
     extent: dict[str, Any] = {}
     if _is_placed(args) and not has_workers(args):
-        data: Any = Files(files_of(args.data), cells.reading_of(args), args.format, distinct=True)
+        data: Any = Files(files_of(args.data), cells.reading_of(args), distinct=True)
         text, likelihood = args.data, default_likelihood(data)
     else:
         alone = has_workers(args) or cells.given_extents(args)
@@ -348,12 +348,12 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
     import pandas as pd
 
     from tensorcep.cli.cells import TABLES, typed
-    from tensorcep.entries.io import Reading, format_of, read_cells
+    from tensorcep.entries.io import Schema, format_of, read_table
 
     kind = format_of(check_file(path), None)
     if kind not in TABLES:
         fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
-    table = read_cells(path, kind, 0, Reading())
+    table = read_table(path, Schema())
     base = None if _is_labelled(mode, args) else int(args.index_base)
     if option == "features":
         if table.shape[1] < 2 or not len(table):
@@ -389,8 +389,7 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
     """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
     from tensorcep.cp.inputs.coordinates import mode_of
-    from tensorcep.entries.io import format_of
-    from tensorcep.entries.io.columns import files_of
+    from tensorcep.entries.io import files_of, format_of
 
     data = getattr(args, "data", None) or args.train
     first = data if isinstance(data, str) else data[0]

@@ -95,7 +95,7 @@ def output(path: str) -> Iterator[BinaryIO]:
 
 def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
     """Write a table of results as csv, as --safe-csv says."""
-    from tensorcep.entries.io.files import escaped
+    from tensorcep.entries.io import escaped
 
     shown = escaped(table) if args.safe_csv else table
     shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")

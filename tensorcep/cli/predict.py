@@ -307,12 +307,12 @@ def _run_recommend(args: argparse.Namespace) -> None:
 def _excluded(path: str, model: Any) -> Any:
     """Cells of a file: the columns that are called like modes of the model."""
     from tensorcep.cp.inputs.coordinates import names_of_modes
-    from tensorcep.entries.io import Reading, format_of, read_cells
+    from tensorcep.entries.io import Schema, format_of, read_table
 
     kind, names = format_of(check_file(path), None), names_of_modes(model.labels_)
     if kind == "npz" or None in names:
         return tc.read_tensor(path)
-    cells = read_cells(path, kind, len(names), Reading())
+    cells = read_table(path, Schema(), n_modes=len(names))
     return cells[[name for name in cells.columns if name in names]]
 
 

@@ -50,7 +50,7 @@ resumed."""
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
-FREE_OF_READING = ("shape", "drop_missing", "words")
+FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
 # Options that streams of rows do not have beside those of models of matrices.
 FOR_TENSORS = (
     "lower_limit",
@@ -263,11 +263,11 @@ class StreamRun:
         """Batches of the input from where the progress is."""
         from tensorcep.cli.cells import columns_of_words, given_extents
 
-        args, column = self.args, next(iter(given_extents(self.args).values()), None)
-        words = columns_of_words(args.data[0], args) is not None
-        how = {"words": words, "start": self.progress["position"]}
+        args, words = self.args, columns_of_words(self.args.data[0], self.args) is not None
+        how: dict[str, Any] = {"words": words, "start": self.progress["position"], "bad_line": self.set_aside}
+        how["extent"] = next(iter(given_extents(args).values()), None)
         first = words and self.progress["position"] == (0, 0)
-        for batch in _batches(args, column, self.set_aside, **how):
+        for batch in _batches(args, **how):
             if first and len(set(batch.values)) < 2:
                 fail_value(
                     f"the first batch must have both words of the value; got only {batch.values[0]!r}; give a larger "
@@ -290,7 +290,7 @@ class StreamRun:
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
         from tensorcep.cp.stream.outliers import write_scores
-        from tensorcep.entries.io.files import escaped
+        from tensorcep.entries.io import escaped
 
         frame = frame.copy()
         for k, base in enumerate(self.base):
@@ -320,16 +320,14 @@ class StreamRun:
         write_model(self.args.output, model, {"progress": self.progress})
 
 
-def _batches(args: argparse.Namespace, column: str | None = None, bad_line: Any = None, **how: Any) -> Iterator[Batch]:
-    """The batches of the files, with a column of exposures or trials if there is one."""
+def _batches(args: argparse.Namespace, **how: Any) -> Iterator[Batch]:
+    """The batches of the files."""
     from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import batches_with_extents, read_batches
+    from tensorcep.entries.io import read_batches
 
-    how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, "format": args.format, **how}
-    del how["shape"]
-    if column is not None:
-        return batches_with_extents(args.data, column, args.batch_size, **how)
-    return read_batches(args.data, args.batch_size, **how, **({} if bad_line is None else {"bad_line": bad_line}))
+    how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, **how}
+    del how["shape"], how["extras"]
+    return read_batches(args.data, args.batch_size, **how)
 
 
 def _side_paths(args: argparse.Namespace) -> dict[str, str]:
