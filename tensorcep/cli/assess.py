@@ -46,18 +46,20 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _run_evaluate(args: argparse.Namespace) -> None:
     from tensorcep.cli.cells import has_words, read_queries
+    from tensorcep.cp.targets.labels import coded
 
     if args.figure is not None:
         check_output(args.figure, args.model, args.data)
         options.figure_module()
     model = load_model(args.model, matrices=False)
-    if args.figure is not None and not (hasattr(model, "predict_proba") or model.has_uncertainty()):
+    kind = model.parts_[0].kind
+    if args.figure is not None and not (kind in ("labels", "levels") or model.has_uncertainty()):
         fail_value(f"--figure draws uncertainty, and the model in '{args.model}' is a point estimate; leave it out.")
-    if args.figure is not None and hasattr(model, "expected_value") and has_words(model):
+    if args.figure is not None and kind == "levels" and has_words(model):
         fail_value(f"--figure draws numbers, and the levels of the model in '{args.model}' are words; leave it out.")
     cells = read_queries(args.data, args, model, with_values=True)
-    if not hasattr(model, "expected_value"):
-        cells = cells._replace(y=model._result.observation.coded(cells.y))
+    if kind == "labels":
+        cells = cells._replace(y=coded(cells.y, model.classes_.tolist()))
     if args.figure is not None:
         options.save_figure(args.figure, *_drawings(model, cells))
     results = {"entries": len(cells.columns), **scores(model, cells)}
@@ -73,13 +75,13 @@ def _drawings(model: Any, cells: QueriedCells) -> list[Callable[[Any], Any]]:
     """What shows the uncertainty of the model's kind of data, each on axes that it gets."""
     from tensorcep import plots
 
-    X, y = cells.X, cells.y
-    if hasattr(model, "predict_proba") and not hasattr(model, "expected_value"):
+    X, y, kind = cells.X, cells.y, model.parts_[0].kind
+    if kind == "labels":
         p = model.predict_proba(X)[:, 1]
         return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
     intervals = {level: model.predict_interval(X, level, **cells.extent) for level in LEVELS}
     panels: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
-    if type(model).__name__ == "CPRegressor":
+    if kind == "values":
         mean = model.predict(X)
         panels.insert(0, lambda ax: plots.plot_predictions(y, mean, coverage=0.9, intervals=intervals[0.9], ax=ax))
     return panels
@@ -90,8 +92,9 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     from tensorcep.cli.cells import has_words
 
     X, y, extent = cells.X, cells.y, cells.extent
-    of_levels = hasattr(model, "expected_value")
-    if hasattr(model, "predict_proba") and not of_levels:
+    kind = model.parts_[0].kind
+    of_levels = kind == "levels"
+    if kind == "labels":
         return tc.metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
     logs = model.log_score(X, y, **extent)
     right = {"accuracy": float((model.predict(X) == y).mean())} if of_levels else {}
@@ -104,11 +107,9 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
         return {**tc.metrics.evaluate_counts(y, model.expected_value(X), logs, intervals), **right}
     mean, sd = model.predict(X, return_std=True, **extent)
     counted = tc.metrics.evaluate_counts(y, mean, logs, intervals)
-    if type(model).__name__ == "CPRegressor" and model._result.likelihood.limit is None:
-        return {
-            **tc.metrics.evaluate_regression(y, mean, sd),
-            **counted,
-        }  # the model's own intervals, as the figure has
+    if kind == "values" and model.lower_limit_ is None and model.upper_limit_ is None:
+        # the model's own intervals, as the figure has
+        return {**tc.metrics.evaluate_regression(y, mean, sd), **counted}
     return counted
 
 
@@ -141,7 +142,7 @@ def _run_compare(args: argparse.Namespace) -> None:
     if args.figure is not None:
         options.figure_module()
     model, paths = estimator_of(args), (args.train, args.test)
-    train, test = tensors_of_words(paths, args, model) or [read_data(path, args) for path in paths]
+    train, test = tensors_of_words(paths, args) or [read_data(path, args) for path in paths]
     table = tc.compare(train, test, args.methods, estimator=model)
     _print(table, table, args.output)
     if args.figure is not None:

@@ -15,7 +15,16 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of
-from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
+from tensorcep.core.checks import (
+    check_choice,
+    check_columns,
+    check_file,
+    check_int,
+    check_mode_count,
+    fail_value,
+    optional_module,
+)
+from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import (
     LAST,
@@ -265,12 +274,16 @@ def cells_of_words(
     return tensor, tensor.to_pandas(value=value)[modes], y if args.levels else y.astype(object)
 
 
-def tensors_of_words(paths: Sequence[str], args: argparse.Namespace, model: Any) -> list[SparseTensor] | None:
+def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
     """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
+    from tensorcep.cp.targets.labels import two_classes
+    from tensorcep.cp.targets.levels import classes_of
+    from tensorcep.likelihoods import words_of
+
     first = cells_of_words(paths[0], args)
     if first is None:
         return None
-    classes = model._target().entries(*first[1:], model.shape)[1]["_classes"]
+    classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(first[2])
     others = [cells_of_words(path, args, classes) for path in paths[1:]]
     return [cells[0] for cells in (first, *others) if cells is not None]
 
@@ -356,23 +369,22 @@ def typed(column: pd.Series) -> pd.Series:
     return numbers if (numbers.notna() | known.isna()).all() else known
 
 
-def matrix_of_fit(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
-    """Entries of a file as cells of matrix m of the fit, without those of rows and columns that it does not know."""
-    tensor, link = matrix_in(path, args), model._links[m]
-    coords, labels = tensor.coords.copy(), [model._entity_labels[e] for e in (link.row, link.col)]
-    for k, known in enumerate(labels):
+def matrix_of_fit(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
+    """Entries of a file as cells of a matrix of the fit, without those of rows and columns that it does not know."""
+    tensor = matrix_in(path, args)
+    coords = tensor.coords.copy()
+    for k, known in enumerate(part.labels):
         _match(path, tensor, coords, k, known, "modes", unknown="ignore")
-    shape = tuple(int(n) for n in link.matrix.cells.shape)
+    shape = tuple(int(n) for n in part.shape)
     inside = ((coords >= 0) & (coords < shape)).all(axis=1)
-    return SparseTensor(coords[inside], tensor.values[inside], shape, tuple(labels))
+    return SparseTensor(coords[inside], tensor.values[inside], shape, part.labels)
 
 
-def new_matrix(path: str, args: argparse.Namespace, model: Any, m: int) -> SparseTensor:
-    """New rows of matrix m from a file, with the model's columns."""
-    tensor, link = matrix_in(path, args), model._links[m]
-    known, coords = model._entity_labels[link.col], tensor.coords.copy()
+def new_matrix(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
+    """New rows of a matrix from a file, with the model's columns."""
+    tensor = matrix_in(path, args)
+    known, coords, width = part.labels[1], tensor.coords.copy(), part.shape[1]
     _match(path, tensor, coords, 1, known, "columns")
-    width = link.matrix.cells.shape[1]
     if (coords[:, 1] >= width).any():
         fail_value(f"'{path}' must have columns up to {width}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
     return SparseTensor(coords, tensor.values, (tensor.shape[0], width), (tensor.labels[0], known))
@@ -389,8 +401,9 @@ def _match(path: str, tensor: SparseTensor, coords: np.ndarray, k: int, known: A
 
 def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
     """The number of the matrix that --matrix names, the first by default."""
-    position: int = model._position(0 if args.matrix is None else mode_in(args.matrix))
-    return position
+    names, given = model.matrix_names_, 0 if args.matrix is None else mode_in(args.matrix)
+    position = names.index(check_choice("matrix", given, names)) if isinstance(given, str) else given
+    return check_int("matrix", position, 0, len(names) - 1)
 
 
 # Cells to predict, with or without values, matched to the rows that a model knows.

@@ -42,7 +42,7 @@ def _describe_model(model: Any) -> str:
     named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
     lines = [
-        f"model       {type(model).__name__}, likelihood {model._result.likelihood.name}",
+        f"model       {type(model).__name__}, likelihood {model.likelihood_}",
         f"shape       {sizes}; {'labels of ' + ', '.join(named) if named else 'indices, no labels'}",
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),
@@ -255,7 +255,7 @@ def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
         return None
     if not of_matrices:
         return read_data(args.data[0], args)
-    return [matrix_of_fit(path, args, model, m) for m, path in enumerate(args.data)]
+    return [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
 
 
 DEMO = """\

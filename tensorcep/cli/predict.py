@@ -20,14 +20,10 @@ if TYPE_CHECKING:
     from tensorcep.cli.cells import QueriedCells
 
 
-OF_MATRICES = {name for home, names in tc.NAMES.items() for name in names if home.startswith("factor_models.")}
-OF_TENSORS = {name for home, names in tc.NAMES.items() for name in names if home.startswith("cp.estimators.")}
-
-
 def load_model(path: str, matrices: bool = True) -> Any:
     """Read a model of a tensor or, unless the command has no answer then, of matrices; others are for Python."""
     model = tc.load(path)
-    if type(model).__name__ not in (OF_TENSORS | OF_MATRICES if matrices else OF_TENSORS):
+    if not hasattr(type(model), "parts_") or (is_of_matrices(model) and not matrices):
         serves = (
             "the command line serves models of tensors and of matrices"
             if matrices
@@ -41,7 +37,7 @@ def load_model(path: str, matrices: bool = True) -> Any:
 
 def is_of_matrices(model: Any) -> bool:
     """Whether a model is one of matrices."""
-    return type(model).__name__ in OF_MATRICES
+    return hasattr(type(model), "matrix_names_")
 
 
 def _write(args: argparse.Namespace, table: pd.DataFrame) -> None:
@@ -110,9 +106,10 @@ def prediction_table(model: Any, cells: QueriedCells, coverage: float) -> pd.Dat
     for name in table.columns[table.dtypes == "float64"]:
         table[name] = table[name].map(repr)  # labels keep every digit
     results: dict[str, Any] = {}
-    if hasattr(model, "expected_value"):
+    kind = model.parts_[0].kind
+    if kind == "levels":
         return _with_results(table, _of_levels(model, X, coverage))
-    if hasattr(model, "predict_proba"):
+    if kind == "labels":
         name = f"probability_{model.classes_[1]}" if has_words(model) else "probability"
         results[name] = model.predict_proba(X)[:, 1]
     else:
@@ -140,27 +137,19 @@ def _of_levels(model: Any, X: Any, coverage: float) -> dict[str, Any]:
 
 def _cells_of_matrix(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     """The cells of a file and what a model of matrices says of them."""
-    from scipy.special import ndtri
-
     from tensorcep.cli.cells import position_of_matrix, read_queries
-    from tensorcep.likelihoods import get_likelihood
 
     m = position_of_matrix(args, model)
-    link = model._links[m]
-    known = SimpleNamespace(labels_=tuple(model._entity_labels[entity] for entity in (link.row, link.col)))
-    cells = read_queries(args.data, args, known, with_values=False)
-    mean, sd = model.predict_cells(cells.X, m, return_std=True)
-    table = cells.named()
-    if get_likelihood(link.likelihood).observes == "labels":
-        return table.assign(probability=mean)
-    table = table.assign(mean=mean, sd=sd)
-    if link.likelihood != "gaussian":
+    part = model.parts_[m]
+    cells = read_queries(args.data, args, SimpleNamespace(labels_=part.labels), with_values=False)
+    table, law = cells.named(), model.predictive(cells.X, m)
+    if part.kind == "labels":
+        return table.assign(probability=law.mean)
+    table = table.assign(mean=law.mean, sd=law.sd)
+    if not law.has_interval:
         return table
-    half = ndtri(0.5 + 0.5 * args.coverage) * sd
-    lower = mean - half
-    if link.limit is not None:
-        lower = np.maximum(lower, link.limit[model._cells_of(cells.X, m)[:, 1]])
-    return table.assign(lower=lower, upper=mean + half)
+    lower, upper = law.interval(args.coverage).T
+    return table.assign(lower=lower, upper=upper)
 
 
 SCORE = """\
@@ -266,8 +255,8 @@ def _rows_of_matrix(args: argparse.Namespace, model: Any) -> tuple[Any, np.ndarr
     from tensorcep.cli.cells import new_matrix, position_of_matrix
 
     m = position_of_matrix(args, model)
-    new = new_matrix(args.data, args, model, m)
-    several = len(model._links) > 1 or not hasattr(model, "components_")
+    new = new_matrix(args.data, args, model.parts_[m])
+    several = len(model.parts_) > 1 or not hasattr(model, "components_")
     mean, cov = model.transform({model.matrix_names_[m]: new} if several else new, return_cov=True)
     return np.arange(len(mean)) if new.labels[0] is None else new.labels[0].index, mean, cov
 

@@ -238,7 +238,7 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
         if name not in free:
             check(name, params[name], now)
     column = next(iter(given_extents(args).values()), None)
-    before = getattr(model._result.observation, "extent_column", None)
+    before = getattr(model, "extent_column_", None)
     if before != column:
         fail_value(
             f"'{args.output}' was made with the column {before!r} of exposures or trials; "

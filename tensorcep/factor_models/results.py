@@ -458,9 +458,12 @@ class CellPredictive(NamedTuple):
         return OBSERVED[self.likelihood] == "values"
 
     def interval(self, coverage: float) -> np.ndarray:
-        """Central intervals (n, 2), those of a Gaussian."""
+        """Central intervals (n, 2), those of a Gaussian, which end at a lower limit."""
         half = float(ndtri(0.5 + 0.5 * coverage)) * self.sd
-        return np.stack([self.mean - half, self.mean + half], axis=1)
+        lower = self.mean - half
+        if self.free is not None:
+            lower = np.maximum(lower, self.free[2])
+        return np.stack([lower, self.mean + half], axis=1)
 
     def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
         """Whether the central interval holds each observation, (n,) bool."""

@@ -12,6 +12,7 @@ from sklearn.metrics import d2_tweedie_score
 
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
+from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.predict import observed_moments
 from tensorcep.cp.targets.counts import CountTarget
@@ -61,6 +62,8 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         `dispersion` names, in the order of `labels_`. None for other counts, and the latter where r is given.
     zero_share_, zero_share_std_ : float or None
         With `zero_inflation` the share of structural zeros, and its standard deviation.
+    extent_column_ : str or None
+        The column of exposures, or of numbers of trials, that tables to predict may have.
 
     Examples
     --------
@@ -82,6 +85,10 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     likelihood: str = "auto"
     dispersion: float | str = "learned"
     zero_inflation: bool = False
+
+    extent_column_ = fact(
+        lambda fit: fit.observation.facts["_extent_column"], "The column of exposures or trials of the fit's table."
+    )
 
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
