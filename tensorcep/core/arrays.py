@@ -140,14 +140,14 @@ class Scratch:
         mapped.room = self
         return np.frombuffer(mapped, dtype=kind)
 
-    def growing(self, dtype: Any) -> Growing:
+    def growing(self, dtype: Any) -> FileWriter:
         """An array that is written from its beginning, of a length that is not known yet."""
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(tempfile.TemporaryFile(dir=self.folder, prefix="tensorcep-"))
-            return Growing(self, file, np.dtype(dtype), stack.pop_all())
+            return FileWriter(self, file, np.dtype(dtype), stack.pop_all())
 
 
-class Growing:
+class FileWriter:
     """An array that grows at its end; see `Scratch.growing`."""
 
     def __init__(self, room: Scratch, file: Any, dtype: np.dtype[Any], opened: contextlib.ExitStack) -> None:
@@ -184,19 +184,19 @@ def room_of(array: np.ndarray) -> Room:
     return MEMORY if file is None else file.room
 
 
-def beside(array: np.ndarray) -> np.ndarray:
+def empty_near(array: np.ndarray) -> np.ndarray:
     """Float64 numbers that nobody has set, one for each of an array's, where that lies."""
     return room_of(array).empty(array.shape)
 
 
-def copied(array: np.ndarray) -> np.ndarray:
+def copy_near(array: np.ndarray) -> np.ndarray:
     """A copy of float64 numbers where they lie."""
-    out = beside(array)
+    out = empty_near(array)
     out[...] = array
     return out
 
 
-def filled(out: np.ndarray, part: Callable[[slice], np.ndarray]) -> np.ndarray:
+def fill_by_parts(out: np.ndarray, part: Callable[[slice], np.ndarray]) -> np.ndarray:
     """An array whose lines `part` gives some at a time, in place."""
     for first in range(0, len(out), LINES):
         at = slice(first, min(len(out), first + LINES))
@@ -274,12 +274,12 @@ def leaves(n: int, most: int = LEAF) -> Iterator[tuple[int, int]]:
         stack += [(first + half, size - half), (first, half)]
 
 
-def joined(sums: Iterator[float], n: int, most: int = LEAF) -> float:
+def sum_of_leaves(sums: Iterator[float], n: int, most: int = LEAF) -> float:
     """The sum of n numbers from the sums of their leaves, in order."""
     if n <= most:
         return float(next(sums))
     half = _half(n)
-    return joined(sums, half, most) + joined(sums, n - half, most)
+    return sum_of_leaves(sums, half, most) + sum_of_leaves(sums, n - half, most)
 
 
 def _half(size: int) -> int:
@@ -288,7 +288,7 @@ def _half(size: int) -> int:
 
 def total(n: int, part: Callable[[slice], np.ndarray]) -> float:
     """The sum of n numbers, of which `part` gives those of a slice."""
-    return joined((np.add.reduce(part(slice(a, b))) for a, b in leaves(n)), n)
+    return sum_of_leaves((np.add.reduce(part(slice(a, b))) for a, b in leaves(n)), n)
 
 
 def sum_of_lines(lines: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -349,4 +349,4 @@ class RunningSum:
     @property
     def sum(self) -> float:
         """Of all n numbers, once they have come."""
-        return joined(iter(self._sums), self._n) if self._n else 0.0
+        return sum_of_leaves(iter(self._sums), self._n) if self._n else 0.0

@@ -89,10 +89,10 @@ def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "t
     known = list(columns)
     for name in wanted:
         if name not in known:
-            raise ValueError(f"{where} has no column {name!r}; it has {listed(known)}.")
+            raise ValueError(f"{where} has no column {name!r}; it has {list_names(known)}.")
 
 
-def listed(names: Iterable[Any], most: int = 12, longest: int = 60) -> str:
+def list_names(names: Iterable[Any], most: int = 12, longest: int = 60) -> str:
     """Names as a sentence lists them: some, and none at full length that is very long."""
     known = [repr(name) for name in names]
     shown = [name if len(name) <= longest else f"{name[:longest]}..." for name in known[:most]]

@@ -54,7 +54,7 @@ _SIGNATURES: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
 
 @contextlib.contextmanager
-def signatures_kept(context: Any) -> Iterator[None]:
+def keep_signatures(context: Any) -> Iterator[None]:
     """Ask once for each operator, or other function that is known by its signatures alone, and types of arguments."""
     if "resolve_function_type" in vars(context):
         yield  # within the compilation of a caller
@@ -85,7 +85,7 @@ def signatures_kept(context: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def cycles_held() -> Iterator[None]:
+def hold_cycles() -> Iterator[None]:
     """Let no collection of cycles interrupt what allocates much and frees little."""
     if not gc.isenabled():
         yield
@@ -108,7 +108,7 @@ def cycles_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back until a kernel is compiled: raised in what LLVM calls back, it would be lost without a word."""
     mine = threading.current_thread() is threading.main_thread()
     if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -181,7 +181,7 @@ class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-define
         context = self.targetdescr.target_context
         library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
-        with signatures_kept(self.targetdescr.typing_context):
+        with keep_signatures(self.targetdescr.typing_context):
             return compiler.compile_extra(
                 self.targetdescr.typing_context,
                 context,
@@ -270,7 +270,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """Compile the kernel for a signature, or load it."""
-        with interrupts_held(), cycles_held():
+        with hold_interrupts(), hold_cycles():
             return super().compile(sig)
 
     @property
@@ -305,20 +305,20 @@ FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHECK)
 
 
-def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def _decorator(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator of kernels of one kind."""
     options |= {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
     return lambda python: python if AS_PYTHON else Kernel(python, targetoptions=options)
 
 
-kernel = _compiled()
+kernel = _decorator()
 
 # For kernels that allocate nothing: without reference counts. In a sweep the atomic counts of array views and of tuples
 # of arrays otherwise cost as much as the arithmetic.
-block_kernel = _compiled(_nrt=False)
+block_kernel = _decorator(_nrt=False)
 
 # For small parts of a kernel: always compiled into it.
-inlined = _compiled(_nrt=False, forceinline=True)
+inlined = _decorator(_nrt=False, forceinline=True)
 
 f64 = types.float64
 i64 = types.int64

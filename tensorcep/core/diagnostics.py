@@ -34,7 +34,7 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
     parts = _halves(draws)
     if parts.shape[1] < 2:
         return np.full(draws.shape[2:], np.nan)
-    distances = np.abs(parts - np.median(_pooled(parts), axis=0))
+    distances = np.abs(parts - np.median(_pool(parts), axis=0))
     return np.maximum(_r_hat(_normal_scores(parts)), _r_hat(_normal_scores(distances)))
 
 
@@ -48,7 +48,7 @@ def tail_size(draws: np.ndarray) -> np.ndarray:
 
     It is `_size` of being at or below the 5 % and the 95 % quantile.
     """
-    bounds = np.quantile(_pooled(draws), TAILS, axis=0)
+    bounds = np.quantile(_pool(draws), TAILS, axis=0)
     lower, upper = (_size(_halves((draws <= bound).astype(float))) for bound in bounds)
     return np.minimum(lower, upper)
 
@@ -59,14 +59,14 @@ def _halves(draws: np.ndarray) -> np.ndarray:
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
-def _pooled(parts: np.ndarray) -> np.ndarray:
+def _pool(parts: np.ndarray) -> np.ndarray:
     """The draws (m * n, ...) of all chains (m, n, ...)."""
     return parts.reshape(parts.shape[0] * parts.shape[1], *parts.shape[2:])
 
 
 def _normal_scores(parts: np.ndarray) -> np.ndarray:
     """Standard normal quantiles of the ranks of draws (m, n, ...), over all chains."""
-    flat = _pooled(parts)
+    flat = _pool(parts)
     ranks = rankdata(flat, axis=0) if flat.size else flat
     return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(parts.shape)
 

@@ -167,7 +167,7 @@ def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
         name = todo.pop()
         if name not in found:
             found[name] = sources[name]
-            todo += [other for other in _imported(sources[name]) if other in sources]
+            todo += [other for other in _imports_of(sources[name]) if other in sources]
     return dict(sorted(found.items()))
 
 
@@ -176,7 +176,7 @@ def _module_name(path: Path, package: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(source: bytes) -> list[str]:
+def _imports_of(source: bytes) -> list[str]:
     """Modules that a source may import at its top level, and names of things in them, which are no modules."""
     result = []
     for base, names, module in IMPORT.findall(source):
@@ -205,7 +205,7 @@ def user_folder() -> Path:
 
 
 @functools.cache
-def made_user_folder() -> Path:
+def make_user_folder() -> Path:
     """The same, made where it is missing; of the folders of other versions few are kept."""
     folder = user_folder()
     if not folder.is_dir():
@@ -260,7 +260,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:
             return
         try:
-            types, place = _types(signature), str(made_user_folder())
+            types, place = _types(signature), str(make_user_folder())
             caching.IndexDataCacheFile(place, "", "")._save_data(self._name(types), (types, result._reduce()))
         except OSError as error:
             warn_once(f"the cache of compiled kernels cannot be used ({error})")
@@ -294,19 +294,19 @@ def _types(signature: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _warned() -> list[str]:
+def _problems() -> list[str]:
     return []
 
 
 def first_problem() -> str:
     """What went wrong first with the cache in this process; empty where nothing did."""
-    return "".join(_warned()[:1])
+    return "".join(_problems()[:1])
 
 
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
-    if not _warned():
-        _warned().append(problem)
+    if not _problems():
+        _problems().append(problem)
         logger.warning(
             "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
             "folder that can be written.",

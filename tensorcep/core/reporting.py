@@ -46,19 +46,19 @@ class Summary:
     def to_html(self) -> str:
         """A heading, a table of facts and the tables, without a page around them."""
         facts = "".join(
-            f"<tr><th style='text-align:left;padding-right:1em'>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
+            f"<tr><th style='text-align:left;padding-right:1em'>{_escape(name)}</th><td>{_escape(text)}</td></tr>"
             for name, text in self.facts.items()
         )
-        parts = [f"<h2>{_escaped(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
+        parts = [f"<h2>{_escape(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
         for title, table in self.tables.items():
             drawn = table.to_html(index=False, float_format=lambda x: f"{x:.3g}", border=0, justify="left")
-            parts.append(f"<h3>{_escaped(title)}</h3>{printable(drawn)}")
+            parts.append(f"<h3>{_escape(title)}</h3>{printable(drawn)}")
         return "\n".join(parts)
 
     _repr_html_ = to_html
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text in a page, as a reader sees it: no tags, and no signs that turn or hide others."""
     return html.escape(printable(text))
 

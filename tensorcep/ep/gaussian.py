@@ -254,7 +254,7 @@ def _parallel(
     """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
     f, s = design.latent(state)
     if not design.vector:
-        f, sites = _settled(design, term, sites, state, s, f, least)
+        f, sites = _settle(design, term, sites, state, s, f, least)
     for _ in range(MAX_HALVINGS):
         new, change, skipped = term.propose_all(f, s, sites, damping)
         posterior = gaussian_of(design, new, rough=change > ROUGH)
@@ -264,7 +264,7 @@ def _parallel(
     raise FloatingPointError("parallel updates found no Gaussian posterior; use schedule='sequential'.")
 
 
-def _settled(
+def _settle(
     design: DesignRows, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
 ) -> tuple[np.ndarray, Sites]:
     """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is.

@@ -54,7 +54,7 @@ def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
     if sparse.issparse(rows):
         total = np.zeros((rows.shape[1], rows.shape[1]))
         add_weighted(rows.indptr, rows.indices, rows.data, weight, total)
-        return whole_of(total)
+        return symmetric_of_half(total)
     if (weight >= 0.0).all():  # one matrix with itself: half the work
         half = np.sqrt(weight).astype(rows.dtype)[:, None] * rows
         return np.asarray(half.T @ half, dtype=np.float64)
@@ -62,7 +62,7 @@ def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * (product + product.T))
 
 
-def whole_of(half: np.ndarray) -> np.ndarray:
+def symmetric_of_half(half: np.ndarray) -> np.ndarray:
     """The symmetric matrix whose numbers off the diagonal are the sums of those at (i, j) and (j, i)."""
     whole = half + half.T
     whole[np.diag_indices_from(whole)] *= 0.5
@@ -235,7 +235,7 @@ def gaussian_of(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussi
     except (linalg.LinAlgError, ValueError):
         return gaussian_of(design, sites) if rough else None
     factor = linalg.lapack.dtrtri(chol, lower=1)[0]
-    cov = whole_of(linalg.lapack.dlauum(factor, lower=1)[0])  # factor' factor
+    cov = symmetric_of_half(linalg.lapack.dlauum(factor, lower=1)[0])  # factor' factor
     if rough and np.diag(precision).max() * np.diag(cov).max() > MOST_SPREAD:
         return gaussian_of(design, sites)
     nu = sites.nu.ravel()

@@ -113,7 +113,7 @@ class LoopyBP:
         damping = check_range("damping", self.damping, 0.0, 1.0, include_high=False)
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
         sizes = [check_int("n_states", size) for size in n_states]
-        graph = [_checked(number, item, sizes) for number, item in enumerate(factors)]
+        graph = [_check_factor(number, item, sizes) for number, item in enumerate(factors)]
         messages = _start(graph, sizes)
         change, n_iter = np.inf, 0
         while n_iter < max_iter and change >= tol:
@@ -126,7 +126,7 @@ class LoopyBP:
         return BPResult(marginals, joint, _bethe(graph, joint, marginals), n_iter, bool(change < tol))
 
 
-def _checked(number: int, item: tuple[Sequence[int], Any], sizes: Sequence[int]) -> Factor:
+def _check_factor(number: int, item: tuple[Sequence[int], Any], sizes: Sequence[int]) -> Factor:
     variables = tuple(check_int("variables", v, 0, len(sizes) - 1) for v in item[0])
     if not variables or len(set(variables)) != len(variables):
         fail_value(f"factor {number} must join distinct variables, at least one; got {variables}.")

@@ -62,7 +62,7 @@ def log_integral(m, v, tau, nu):
 
 
 @kernel
-def damped(old, new, damping):
+def damp(old, new, damping):
     """Return the natural parameter with the fraction `damping` of the old one kept."""
     return new + damping * (old - new)
 

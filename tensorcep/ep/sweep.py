@@ -13,7 +13,7 @@ from tensorcep.core.checks import check_matrix, fail_value
 from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
 from tensorcep.ep.linear_gaussian import DesignRows
 from tensorcep.ep.projections import Tilted, power_tilted, project
-from tensorcep.ep.sites import Sites, cavity, damped, log_integral, site_change, site_from_tilted
+from tensorcep.ep.sites import Sites, cavity, damp, log_integral, site_change, site_from_tilted
 from tensorcep.likelihoods.base import Likelihood
 
 # Where parallel EP starts: the sites of Laplace's approximation, near the mode of the posterior.
@@ -261,8 +261,8 @@ def renew(first, last, f, s, term, old, new, damping, work):
         worst = max(worst, site_change(f[j], s[j], dtau, dnu))
         if 1.0 + dtau * s[j] < LEAST_PRECISION:
             dtau, dnu = min(power, 1.0) * dtau, min(power, 1.0) * dnu
-        new.tau[i] = damped(old.tau[i], old.tau[i] + dtau, damping)
-        new.nu[i] = damped(old.nu[i], old.nu[i] + dnu, damping)
+        new.tau[i] = damp(old.tau[i], old.tau[i] + dtau, damping)
+        new.nu[i] = damp(old.nu[i], old.nu[i] + dnu, damping)
         new.logc[i] = (logz - log_integral(m, v, power * new.tau[i], power * new.nu[i])) / power
     return worst, skipped
 

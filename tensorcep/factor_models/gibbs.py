@@ -29,7 +29,7 @@ from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameters.base import Gammas, known
+from tensorcep.likelihoods.parameters.base import Gammas, gammas_at
 
 Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
@@ -84,7 +84,7 @@ def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain
     for relation in problem.relations:
         sampler_of(relation.kind)
     moments = tuple(_as_moments(mean) for mean in problem.start)
-    precisions = tuple(known(entity.precision) for entity in problem.entities)
+    precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     values = tuple(_latent(moments, relation, executor) for relation in problem.relations)
     sites = (NO_SITES,) * len(problem.relations)
     state = State(moments, precisions, sites, tuple((f, f) for f in values))
@@ -162,7 +162,7 @@ def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Execu
 def _draw_precisions(rng: np.random.Generator, problem: RelationProblem, e: int, rows: np.ndarray) -> Gammas:
     entity, (a0, b0) = problem.entities[e], problem.precision_prior
     drawn = rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-    return known(np.where(entity.learned, drawn, entity.precision))
+    return gammas_at(np.where(entity.learned, drawn, entity.precision))
 
 
 def _draw_of(state: State) -> Draw:
@@ -187,7 +187,7 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
     )
     return RelationPosterior(
         moments=tuple(_moments_of(draws) for draws in aligned(rows, problem.rank)),
-        precisions=tuple(known(np.mean(draws, axis=0)) for draws in precisions),
+        precisions=tuple(gammas_at(np.mean(draws, axis=0)) for draws in precisions),
         sites=tuple(sites),
         draws=RelationDraws(rows, noise, r),
     )
@@ -198,7 +198,7 @@ def _stacked(draws: tuple[Any, ...]) -> Any:
 
 
 def _known_mean(draws: np.ndarray | None) -> Gammas | None:
-    return None if draws is None else known(draws.mean(axis=0))
+    return None if draws is None else gammas_at(draws.mean(axis=0))
 
 
 def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:

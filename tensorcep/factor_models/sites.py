@@ -21,7 +21,7 @@ from tensorcep.likelihoods.arrays import log_density
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
-from tensorcep.likelihoods.parameters.base import Gammas, gammas, known
+from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 from tensorcep.likelihoods.parameters.dispersion import expected_tables
 from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.likelihoods.softplus import SOFTPLUS_POISSON
@@ -164,7 +164,7 @@ def draw_limited(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     target = _drawn(given, cells.spread(before, relation.groups if len(before) > 1 else "all"))
     tau = draw_noise(given, relation.groups, (target - given.f) ** 2)
     weight = cells.only_observed(cells.spread(tau, relation.groups))
-    return Sites(weight, weight * target, noise=known(tau)), given.f
+    return Sites(weight, weight * target, noise=gammas_at(tau)), given.f
 
 
 def _drawn(given: SiteInputs, tau: np.ndarray | None) -> np.ndarray:
@@ -194,13 +194,13 @@ def draw_gaussian(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The noise precision of Gaussian data."""
     relation, cells, f = given.relation, given.relation.cells, given.f
     tau = draw_noise(given, relation.groups, (relation.x - f) ** 2)
-    return Sites(cells.spread(tau, relation.groups), noise=known(tau)), f
+    return Sites(cells.spread(tau, relation.groups), noise=gammas_at(tau)), f
 
 
 def draw_polya_gamma(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The dispersion and omega given f."""
     r, omega, kappa = _draw_omega(given, given.f)
-    return Sites(omega, given.relation.cells.only_observed(kappa), r=None if r is None else known(r)), given.f
+    return Sites(omega, given.relation.cells.only_observed(kappa), r=None if r is None else gammas_at(r)), given.f
 
 
 def draw_noisy(given: SiteInputs) -> tuple[Sites, np.ndarray]:
@@ -211,7 +211,7 @@ def draw_noisy(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     spread = 1.0 / (omega + tau[0])
     psi = spread * (tau[0] * f + only(kappa)) + np.sqrt(spread) * given.rng.standard_normal(f.shape)
     weight = only(np.full((1,) * f.ndim, tau[0]))
-    return Sites(weight, only(tau[0] * psi), known(tau), None if r is None else known(r)), psi
+    return Sites(weight, only(tau[0] * psi), gammas_at(tau), None if r is None else gammas_at(r)), psi
 
 
 def draw_noise(given: SiteInputs, groups: str, squares: np.ndarray) -> np.ndarray:
@@ -293,7 +293,7 @@ def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np
 def _noise_of(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
     """The same, given the sums of these squares over each group."""
     if relation.known_noise is not None:
-        return known(relation.known_noise)
+        return gammas_at(relation.known_noise)
     a0, b0 = priors.noise
     return gammas(a0 + 0.5 * group_sizes(relation, groups), b0 + 0.5 * squares, a0, b0)
 
@@ -305,7 +305,7 @@ def dispersion_posterior(
     if table is None:
         return None
     if relation.known_r is not None:
-        return known(relation.known_r)
+        return gammas_at(relation.known_r)
     a0, b0 = priors.r
     start = np.full(len(table.times), np.log(a0 / b0)) if old is None or old.r is None else old.r.log_mean
     r = np.exp(start)[:, None]
@@ -394,7 +394,7 @@ def noisy_sites(
     """Sites of psi as Gaussian data, psi updated by its own Polya-Gamma sites."""
     if old is None or old.psi is None or old.psi_var is None:  # start where psi is its prior
         psi, psi_var = f, np.ones_like(f)
-        noise = known(np.ones(1) if relation.known_noise is None else relation.known_noise)
+        noise = gammas_at(np.ones(1) if relation.known_noise is None else relation.known_noise)
     else:
         psi, psi_var = old.psi, old.psi_var
         noise = noise_posterior(relation, "all", priors, (psi - f) ** 2 + psi_var + variance)

@@ -47,7 +47,7 @@ from tensorcep.factor_models.side_information import (
 )
 from tensorcep.factor_models.sites import bound
 from tensorcep.kernels.rows import row_moments
-from tensorcep.likelihoods.parameters.base import Gammas, gammas, known
+from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 
 # What the variational methods for relations share: the first state, one sweep, and the lower bound.
 
@@ -63,7 +63,7 @@ def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) ->
     )
     for e, told in enumerate(problem.told):
         moments = moments if told is None else replaced(moments, e, told.moments)
-    precisions = tuple(known(entity.precision) for entity in problem.entities)
+    precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     tables = tuple(count_table(relation) for relation in problem.relations)
     latent = tuple(_latent(moments, relation, executor, None) for relation in problem.relations)
     sites = tuple(
@@ -156,7 +156,7 @@ def _refreshed(state: State, problem: RelationProblem, index: int, executor: Exe
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
     """q(alpha) where the precisions are learned (Klami section 2.2); the shape and rate of their prior are given."""
     a0, b0 = prior
-    fixed = known(entity.precision)
+    fixed = gammas_at(entity.precision)
     if not entity.learned.any():
         return fixed
     a = a0 + 0.5 * entity.n_rows

@@ -133,7 +133,7 @@ def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     start : (size + 1,) int64
         Key i has the places place[start[i]:start[i + 1]].
     """
-    lines = numbered_lines(key[:, None])
+    lines = number_lines(key[:, None])
     out, start = np.empty_like(lines), np.zeros(size + 2, dtype=np.int64)
     sort_lines(lines, 0, start, out)
     return np.ascontiguousarray(out[:, 1]), start[:-1]
@@ -146,7 +146,7 @@ def lexical_lines(columns: np.ndarray, sizes: tuple[int, ...], spare: int = 0) -
     the second result is another array like that one, of no meaning any more, for whoever can use its memory.
     """
     n = len(columns)
-    room = numbered_lines(columns, spare)
+    room = number_lines(columns, spare)
     other = np.empty_like(room)
     for k in range(len(sizes) - 1, -1, -1):
         sort_lines(room[:n], k, np.zeros(sizes[k] + 2, dtype=np.int64), other[:n])
@@ -154,7 +154,7 @@ def lexical_lines(columns: np.ndarray, sizes: tuple[int, ...], spare: int = 0) -
     return room, other
 
 
-def numbered_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
+def number_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
     """Columns (n, K) and the number of every line, then `spare` lines of no meaning."""
     n, K = columns.shape
     lines = np.empty((n + spare, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
@@ -197,7 +197,7 @@ HALF, TURN, REST = np.uint64(32), np.uint64(29), np.uint64(35)
 
 
 @inlined
-def _with(state, word):
+def _mix_word(state, word):
     """The state after one more word."""
     x = state ^ word
     x = (x ^ (x >> HALF)) * FIRST_FACTOR
@@ -215,10 +215,10 @@ def digest(words):
     whole = len(words) // 8 * 8
     for n in range(0, whole, 8):
         for lane in range(8):
-            state[lane] = _with(state[lane], words[n + lane])
+            state[lane] = _mix_word(state[lane], words[n + lane])
     total = np.uint64(len(words))
     for n in range(whole, len(words)):
-        total = _with(total, words[n])
+        total = _mix_word(total, words[n])
     for lane in range(8):
-        total = _with(total, state[lane])
+        total = _mix_word(total, state[lane])
     return total

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.compile import call_loglik, call_tilted, call_tilted2, kernel
-from tensorcep.ep.sites import cavity, damped, log_integral, site_from_tilted
+from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
 from tensorcep.kernels.special import newton_or_middle
 
 # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
@@ -111,7 +111,7 @@ def _store(at, d, f, mu, s, a, b, messages, rule, gap, count):
     count[0] += change * change
     messages.velocity[at] = change - f * rule.step * (tau - messages.tau[at])
     messages.nu[at] += change
-    messages.tau[at] = damped(messages.tau[at], tau, 1.0 - rule.step)
+    messages.tau[at] = damp(messages.tau[at], tau, 1.0 - rule.step)
 
 
 @kernel

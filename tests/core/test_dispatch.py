@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorcep.core.compile import AS_PYTHON, interrupts_held, kernel
+from tensorcep.core.compile import AS_PYTHON, hold_interrupts, kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,8 +103,8 @@ def test_an_interrupt_waits_until_a_kernel_is_compiled():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background has none
 
     def compiled() -> None:
-        with interrupts_held():
-            with interrupts_held():  # a kernel that is compiled while another one is
+        with hold_interrupts():
+            with hold_interrupts():  # a kernel that is compiled while another one is
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.01)
             done.append(1)

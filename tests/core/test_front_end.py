@@ -10,7 +10,7 @@ import pytest
 from numba.core.compiler import Flags
 from numba.core.registry import cpu_target
 
-from tensorcep.core.compile import AS_PYTHON, KernelFlags, block_kernel, cycles_held, kernel, signatures_kept
+from tensorcep.core.compile import AS_PYTHON, KernelFlags, block_kernel, hold_cycles, keep_signatures, kernel
 
 pytestmark = pytest.mark.skipif(AS_PYTHON, reason="asks what is compiled")
 
@@ -60,8 +60,8 @@ def test_flags_are_equal_as_those_of_numba_are():
 
 def test_signatures_are_kept_while_a_kernel_compiles_alone():
     context = cpu_target.typing_context
-    with contextlib.suppress(ZeroDivisionError), signatures_kept(context):
-        with signatures_kept(context):
+    with contextlib.suppress(ZeroDivisionError), keep_signatures(context):
+        with keep_signatures(context):
             assert "resolve_function_type" in vars(context)
         assert "resolve_function_type" in vars(context)
         raise ZeroDivisionError
@@ -73,7 +73,7 @@ def test_the_collector_of_cycles_is_as_before(on):
     before = gc.isenabled()
     (gc.enable if on else gc.disable)()
     try:
-        with contextlib.suppress(ZeroDivisionError), cycles_held(), cycles_held():
+        with contextlib.suppress(ZeroDivisionError), hold_cycles(), hold_cycles():
             assert not gc.isenabled()
             raise ZeroDivisionError
         assert gc.isenabled() == on

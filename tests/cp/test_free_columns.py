@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.cp.model.columns import Places, encoded
+from tensorcep.cp.model.columns import Places, encode_columns
 
 # Modes with four, three and two free columns; no two columns are free in the same modes.
 UNEQUAL = np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], dtype=bool)
@@ -31,7 +31,7 @@ def rows_of(free, rng):
 
 @EVERY
 def test_tables_name_the_factors_of_every_element(rng, free):
-    columns, (full, numbers, places) = encoded(free), rows_of(free, rng)
+    columns, (full, numbers, places) = encode_columns(free), rows_of(free, rng)
     for k in range(len(free)):
         others = [j for j in range(len(free)) if j != k]
         product = full[others].prod(axis=0)
@@ -48,7 +48,7 @@ def test_tables_name_the_factors_of_every_element(rng, free):
 
 @EVERY
 def test_free_and_clamped_columns_of_a_mode_are_all_of_them(free):
-    columns = encoded(free)
+    columns = encode_columns(free)
     assert columns.any_clamped == (not free.all())
     for k, row in enumerate(free):
         parts = itertools.chain(columns.free_index[k], columns.clamped_index[k])
@@ -59,7 +59,7 @@ def test_free_and_clamped_columns_of_a_mode_are_all_of_them(free):
 
 @EVERY
 def test_groups_hold_every_column_once(free):
-    columns, Q = encoded(free), int(free.sum(axis=1).max())
+    columns, Q = encode_columns(free), int(free.sum(axis=1).max())
     r = 0
     for n, modes, *at in columns.groups.tolist():
         for step in range(n):

@@ -9,7 +9,7 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.model.columns import encoded
+from tensorcep.cp.model.columns import encode_columns
 from tensorcep.cp.model.entries import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.model.latent import latent_means, latent_moments
 from tensorcep.cp.model.rows import RowState
@@ -211,7 +211,7 @@ def test_latent_means_are_the_sum_of_products(rng, shape, R):
     entries = pack_entries(coords, y, shape)
     mean = rng.standard_normal((sum(shape), R))
     f = np.full(entries.y.shape, 5.0)
-    groups = encoded(np.ones((len(shape), R), dtype=bool)).groups
+    groups = encode_columns(np.ones((len(shape), R), dtype=bool)).groups
     latent_means(1, 3, entries.rows, mean, groups, f)
     rows = coords[entries.permutation] + offsets(shape)[:-1]
     right = mean[rows].prod(axis=1).sum(axis=1)

@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
-from tensorcep.cp.calibration.holdout import Beside, held_places
+from tensorcep.cp.calibration.holdout import Beside, held_out_places
 from tensorcep.cp.fit import chains, quick_fit, validation
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.init.residual import shown, strengths
@@ -98,7 +98,7 @@ def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypa
 )
 def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, gains, sweeps, best):
     plan = plan_of(*entries(rng))
-    pilot, place = plan.policy.quick_fits[1], held_places(plan.problem)
+    pilot, place = plan.policy.quick_fits[1], held_out_places(plan.problem)
     anneal = pilot.engine.settings.get_params()["anneal"]
     seen = []
 
@@ -146,7 +146,7 @@ def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rn
 
 def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypatch):
     plan = plan_of(*entries(rng, n=6000))
-    pilot, place, runs = plan.policy.quick_fits[1], held_places(plan.problem), []
+    pilot, place, runs = plan.policy.quick_fits[1], held_out_places(plan.problem), []
 
     def watched(engine, problem, *given):
         runs.append((len(problem.entries.permutation), run_engine(engine, problem, *given)))
@@ -194,7 +194,7 @@ def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, m
     plan = plan_of(coords, y)
     one, two = (run(plan.with_options(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
-    np.testing.assert_array_equal(one.state.held.place, held_places(plan.problem))
+    np.testing.assert_array_equal(one.state.held.place, held_out_places(plan.problem))
     assert one.state.held.beside[0] == 0.0  # no pair of modes is left over
     assert one.state.rows.shape[2] <= 3  # of the CP component alone
     assert one.posterior.rank == plan.problem.rank
@@ -226,7 +226,7 @@ def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, 
     coords, y = entries(rng, pairs=True)
     monkeypatch.setattr(quick_fit, "MANY", 0)
     plan = plan_of(coords, y)
-    flown = quick_fit.run_quick_fits(plan, held_places(plan.problem))
+    flown = quick_fit.run_quick_fits(plan, held_out_places(plan.problem))
     assert sorted(one.number for one in flown) == [0, 1, 2]
 
 
@@ -257,7 +257,8 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
     monkeypatch.setattr(quick_fit, "with_more_components", watched(quick_fit.with_more_components, 3))
     monkeypatch.setattr(validation, "observed_logpdf", watched(validation.observed_logpdf, 4))
     plan = plan_of(*entries(rng))
-    quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=held_places(plan.problem))
+    place = held_out_places(plan.problem)
+    quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=place)
     assert len(threads) > 3
     assert set(threads) == {2}
 

@@ -48,7 +48,7 @@ def test_latent_values_move_in_place_to_the_bits_of_new_ones(rng, monkeypatch, l
     old, new = (latent.latent_of_entries(entries, mean, executor) for mean in (p.start, to))
     expected = latent.relative_change(new, old)
     monkeypatch.setattr(latent, "leaves", lambda n: arrays.leaves(n, leaf))
-    monkeypatch.setattr(latent, "joined", lambda parts, n: arrays.joined(parts, n, leaf))
+    monkeypatch.setattr(latent, "sum_of_leaves", lambda parts, n: arrays.sum_of_leaves(parts, n, leaf))
     assert latent.move_latent(old, entries, to, executor) == expected
     executor.close()
     np.testing.assert_array_equal(old, new)

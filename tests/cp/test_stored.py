@@ -46,7 +46,7 @@ def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool =
     start = start if free is None else np.where(np.repeat(free, shape, axis=0), start, 1.0)
     problem = problems.build(coords, raw - level, shape, R, start=start)
     problem = problem._replace(likelihood=gaussian_about(level), free=free)
-    packed = memmap.pack_stored(*memmap.spilled(coords, raw - level, Scratch(folder)), shape)
+    packed = memmap.pack_stored(*memmap.spill(coords, raw - level, Scratch(folder)), shape)
     return problem, problem._replace(entries=packed)
 
 
@@ -66,7 +66,7 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
         for values in (False, True):
             one = entries_by_row(memory.entries, late, values)
             other = memmap.by_row_of(scratch, late, values)
-            stored = memmap.StoredTargets(other.value, memmap.offset_of_values(scratch.likelihood))
+            stored = memmap.StoredTargets(other.value, memmap.value_offset(scratch.likelihood))
             other = other._replace(value=stored.at(0, len(other.value)))
             for name in EntriesByRow._fields:
                 assert same(getattr(one, name), getattr(other, name)), name
@@ -115,7 +115,7 @@ def test_stored_values_are_single_only_where_nothing_is_lost(tmp_path: Path) -> 
         memory, scratch = both(3, tmp_path, fine=fine)
         by_row = memmap.by_row_of(scratch, values=True)
         assert by_row.value.dtype == dtype
-        targets = memmap.StoredTargets(by_row.value, memmap.taken_off(scratch.likelihood))
+        targets = memmap.StoredTargets(by_row.value, memmap.value_offset(scratch.likelihood))
         assert same(targets.at(0, len(by_row.value)), entries_by_row(memory.entries, values=True).value)
         n, K = 801, 3
         read = (by_row.value.nbytes + by_row.others.nbytes) / n
@@ -170,7 +170,7 @@ def test_sampled_share_does_not_depend_on_the_order_or_on_the_others() -> None:
 
 def test_stored_repeated_cells_are_refused_where_they_must_be_distinct(tmp_path: Path) -> None:
     coords = np.array([[0, 1, 0], [2, 1, 1], [0, 1, 0]])
-    columns, y = memmap.spilled(coords, np.arange(3.0), Scratch(tmp_path))
+    columns, y = memmap.spill(coords, np.arange(3.0), Scratch(tmp_path))
     assert len(memmap.pack_stored(columns, y, (3, 2, 2)).permutation) == 3
     with pytest.raises(ValueError, match=r"the cell of rows \(0, 1, 0\), counted from 0, occurs more than once"):
         memmap.pack_stored(columns._replace(distinct=True), y, (3, 2, 2))

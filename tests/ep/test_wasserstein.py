@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from tensorcep import BayesianProbitRegression
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.ep.projections import Tilted, project, standard_deviations, tabled_deviations
+from tensorcep.ep.projections import Tilted, deviations_by_table, project, standard_deviations
 from tensorcep.ep.sweep import Terms
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
@@ -102,7 +102,7 @@ def test_table_of_the_probit_is_within_three_parts_in_1e5(rng):
         "probit", rng.choice([-1.0, 1.0], n), rng.uniform(-8.5, 8.5, n) * np.sqrt(1 + s**2), s
     )
     exact = standard_deviations(tilted, alpha, beta)
-    assert np.abs(tabled_deviations(tilted, alpha, beta) / exact - 1.0).max() < 3e-5
+    assert np.abs(deviations_by_table(tilted, alpha, beta) / exact - 1.0).max() < 3e-5
 
 
 def test_sites_of_smaller_variance_need_positive_precision():

@@ -8,7 +8,7 @@ from helpers.cases import each
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tensorcep.ep.sites import cavity, damped, log_integral, site_change, site_from_tilted
+from tensorcep.ep.sites import cavity, damp, log_integral, site_change, site_from_tilted
 
 SITES = each(("tau", "nu"), [(0.7, -0.4), (0.0, 0.3), (-0.35, 1.1), (25.0, 3.0)])
 
@@ -50,7 +50,7 @@ def test_log_integral_that_diverges_is_nan():
 
 
 def test_damped_lies_between_and_change_counts_standard_deviations():
-    assert damped(2.0, 4.0, 0.25) == 3.5
+    assert damp(2.0, 4.0, 0.25) == 3.5
     f, s = 3.0, 0.25
     assert site_change(f, s, 0.0, 0.8) == pytest.approx(0.4)  # the mean moves by s dnu, in units of sqrt(s)
     assert site_change(f, s, 2.0, 6.0) == pytest.approx(0.5)  # the mean stays; the precision grows by half

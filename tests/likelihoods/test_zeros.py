@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from tensorcep.cp.posterior.components import EntryTheta, joined
+from tensorcep.cp.posterior.components import EntryTheta, join_thetas
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.zero_inflation import Beta, ZeroInflation, presence, with_zeros
 from tensorcep.likelihoods.zero_inflated import zero_inflated
@@ -103,7 +103,7 @@ def test_beta_law_has_its_moments_and_divergence():
 
 def test_components_draw_dispersion_and_share_together():
     one = EntryTheta(np.array([[2.0]]), gamma=(np.array([[200.0]]), np.array([[100.0]]))).with_share(Beta(30.0, 70.0))
-    both = joined([one, one.with_share(Beta(1.0, 1.0))._replace(values=np.array([[2.0, 0.5]]))])
+    both = join_thetas([one, one.with_share(Beta(1.0, 1.0))._replace(values=np.array([[2.0, 0.5]]))])
     assert both.values.tolist() == [[2.0, 0.3], [2.0, 0.5]]
     drawn = both.draws(np.zeros(4000, dtype=int), np.random.default_rng(0))
     np.testing.assert_allclose(drawn.mean(axis=0), [2.0, 0.3], atol=6.0 * 0.15 / np.sqrt(4000))

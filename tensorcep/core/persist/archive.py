@@ -196,7 +196,7 @@ def read_archive(
             if not is_zip:
                 raise ValueError(f"'{text}' is not a {kind} file; check the path.") from None
             raise ValueError(f"'{text}' is truncated or damaged ({reason_of(error)}); write it again.") from None
-    header = _checked_header(text, _json(arrays.pop(HEADER, None)), kind, version)
+    header = _check_header(text, _json(arrays.pop(HEADER, None)), kind, version)
     if CHECKSUM in header and header[CHECKSUM] != _checksum(header, arrays):
         fail_value(f"'{text}' was changed after it was written (its checksum is another); write it again.")
     return header, arrays
@@ -233,7 +233,7 @@ def _is_kind(name: Any) -> bool:
     return isinstance(name, str) and re.fullmatch(r"[\w.]{1,80}", name) is not None
 
 
-def _checked_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
+def _check_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
     if not isinstance(header, dict) or not _is_kind(header.get("kind")) or not isinstance(header.get("version"), int):
         fail_value(f"'{path}' is not a {kind} file: it has no tensorcep header; check the path.")
     if header["kind"] != kind:

@@ -39,7 +39,7 @@ ROUNDING = 1e-6  # of a share of a number that should be whole
 MANY = 500_000
 
 
-def held_places(problem: Problem) -> np.ndarray:
+def held_out_places(problem: Problem) -> np.ndarray:
     """The places of the entries to leave out; none when there are too few entries.
 
     Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
@@ -49,7 +49,7 @@ def held_places(problem: Problem) -> np.ndarray:
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
     if n >= MANY and weight is None:
-        return _drawn(y, of_labels, rng)
+        return _draw_places(y, of_labels, rng)
     order = rng.permutation(places_telling(problem))
     if weight is not None:
         order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
@@ -72,7 +72,7 @@ def _sizes(counts: list[int]) -> list[int]:
     return [int(share * count + ROUNDING) for count in counts]
 
 
-def _drawn(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
+def _draw_places(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
     """The places to leave out of very many values (n,), each class of labels by itself, in memory of a piece."""
     n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(len(y))) if of_labels else 0
     counts = [count for count in (n_above, len(y) - n_above) if count]
@@ -221,6 +221,17 @@ class HeldNoise(NamedTuple):
 EVEN_NOISE = HeldNoise(np.ones(1), None)
 
 
+def noise_at(
+    parameters: tuple[Parameter[Any], ...], draws: tuple[tuple[Any, ...], ...], place: np.ndarray
+) -> HeldNoise:
+    """What parameters say, by their draws in each of C chains, of the noise of entries at these places (n,)."""
+    factor, shape = np.ones((len(draws), len(place))), np.full((len(draws), 1), np.inf)
+    for c, i in np.ndindex(len(draws), len(parameters)):
+        own, of_shape = parameters[i].factors(draws[c][i], place)
+        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
+    return HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+
+
 class Beside(NamedTuple):
     """What another fit, to the same entries, says of those that were left out.
 
@@ -243,7 +254,7 @@ class Beside(NamedTuple):
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     """Entries to leave out, and the noise to start with; None when there are too few entries."""
-    place = held_places(problem)
+    place = held_out_places(problem)
     if not len(place):
         return None
     zeros, y = np.zeros((n_chains, len(place))), problem.entries.y.ravel()[place]
@@ -267,7 +278,7 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     )
 
 
-def update_held(
+def update_held_out(
     held: HeldOut,
     sweep: int,
     burn_in: int,
@@ -353,18 +364,14 @@ def learn_from_held(
     `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
     """
     C, parameters = len(now.rows), now.parameters
-    factor, shape = np.ones(held.mean.shape), np.full((C, 1), np.inf)
-    for c, i in np.ndindex(C, 0 if now.even else len(parameters)):
-        own, of_shape = parameters[i].factors(now.draws[c][i], held.place)
-        factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
 
     def mixed(log_density: np.ndarray) -> np.ndarray:
         for c, i in np.ndindex(C, len(parameters)):
             log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
         return log_density
 
-    uneven = HeldNoise(factor, shape if np.isfinite(shape).all() else None)
-    held = update_held(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    uneven = EVEN_NOISE if now.even else noise_at(parameters, now.draws, held.place)
+    held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
     noise, every = held.noise.copy(), []
@@ -378,7 +385,7 @@ def learn_from_held(
     return held._replace(noise=noise), tuple(every)
 
 
-def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
+def promising_chains(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
     """The chains that are not far behind the best, by the variance of the values left out that their means explain.
 
     They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
@@ -396,13 +403,13 @@ def promising(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -
     return np.flatnonzero(gain >= least[0] * gain.max())
 
 
-def some_of(held: HeldOut, which: np.ndarray) -> HeldOut:
+def chains_of(held: HeldOut, which: np.ndarray) -> HeldOut:
     """What is known of these chains."""
     mine = {name: getattr(held, name)[which] for name in ("mean", "spread", "noise", "factor", "log_density")}
     return held._replace(**mine)
 
 
-def weighed(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
+def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0) -> HeldOut:
     """What chains and what is beside them (`before` if nothing tells) count after the burn-in; the noise given all."""
     C, others = len(held.mean), np.broadcast_to(before, len(beside))
     of_chains = held.log_density - np.log(options.burn_in - options.burn_in // 2)
@@ -488,8 +495,8 @@ LOG_FACTORS = STEP * np.arange(-ONE, 43)
 # Shapes of the laws, from the longest tails and the sharpest peak to noise that is all but normal; and logs of sizes.
 GAMMA_SHAPES, INVERSE_SHAPES = 1.1 * 2.0 ** (0.5 * np.arange(13)), 2.0 ** (0.5 * np.arange(-4, 11))
 LOG_SIZES = np.linspace(-1.0, 1.0, 9)
-# Entries that tell, at most; of how many the densities are in memory at a time.
-TELLING, PIECE = 1000, 4096
+# Entries of which the densities are in memory at a time; as many tell as of Student noise.
+PIECE = 4096
 # Steps of EM of Student noise, at the end of the burn-in.
 LAST_STEPS = 200
 

@@ -36,10 +36,10 @@ from tensorcep.cp.calibration.holdout import (
     noise_law_of,
     ratio_beside_limits,
     ratio_of_student,
-    weighed,
+    weigh_chains,
 )
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.subsets import told_beside
+from tensorcep.cp.model.subsets import telling_values
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
@@ -144,7 +144,7 @@ TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
-def is_shrunk(likelihood: Likelihood) -> bool:
+def can_shrink(likelihood: Likelihood) -> bool:
     """Whether predictions can be shrunk: of labels, levels and values, and of counts without structural zeros."""
     return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
 
@@ -160,28 +160,28 @@ def calibrated(
     options: Any,
     beside: Sequence[Beside],
     before: Any,
-    shapes: np.ndarray,
+    shapes: np.ndarray | None,
     told_noise: bool,
 ) -> tuple[HeldOut, NoiseLaw | None]:
     """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
 
-    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C,) are those of
-    Student noise, infinite of other; `told_noise`: whether these entries tell the noise.
+    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) are those of
+    Student noise, if it is such; `told_noise`: whether these entries tell the noise.
     """
-    held = weighed(held, options, beside, before)
+    held = weigh_chains(held, options, beside, before)
     even = problem.uneven is None
-    if told_noise and np.isfinite(shapes).all():
+    if told_noise and shapes is not None:
         held = held._replace(noise_ratio=ratio_of_student(held, shapes, beside))
     if problem.likelihood.censored:
         told = held.beside.any() and even
         ratio = ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
         held = held._replace(noise_ratio=ratio)
-    if options.weights == "stacked" and is_shrunk(problem.likelihood):
-        held = shrunk(held, problem)
+    if options.weights == "stacked" and can_shrink(problem.likelihood):
+        held = shrink(held, problem)
     return held, noise_law_of(held) if told_noise and even else None
 
 
-def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
+def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.levels is not None:
@@ -196,16 +196,16 @@ def shrunk(held: HeldOut, problem: Problem) -> HeldOut:
         found = fitted(GroupSums(np.array(1.0), held.y**2), prior, law.theta, 0)
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
-    return _mixed(_doubting(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
+    return _mix(_with_doubt(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
 def _square_about_constant(held: HeldOut, problem: Problem) -> float:
     """The mean square of real values: of those left out, or of all where these are too few to tell it."""
-    y = held.y if len(held.y) >= THRESHOLDS.fewest else told_beside(problem)[0]
+    y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]
     return float(np.mean(y**2))
 
 
-def _doubting(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
+def _with_doubt(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
     """With what no draw could tell of the latent values, at most so much, beside the constant."""
     square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
     return held._replace(doubt=min(square, most))
@@ -215,7 +215,7 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
     if _main_column(problem.free) is None:
         return None
-    likelihood, (others, exposure) = problem.likelihood, told_beside(problem, held.place)
+    likelihood, (others, exposure) = problem.likelihood, telling_values(problem, held.place)
     if is_of_rates(likelihood):
         return _law_of_rates(likelihood, others, exposure)
     if likelihood.observes != "labels":
@@ -236,7 +236,7 @@ def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
     if _main_column(problem.free) is None:
         return held
     link = "logit" if levels.logistic else "probit"
-    shares = shares_of(told_beside(problem, held.place)[0], levels.n)
+    shares = shares_of(telling_values(problem, held.place)[0], levels.n)
     record = ordinal(link, shares)
     law = ConstantLaw(constant_of(link, shares), record.default_theta)
     found = _beside_law(held, law, problem._replace(likelihood=record))
@@ -248,15 +248,15 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
-    held = _doubting(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
+    held = _with_doubt(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
     share = mean_share(evidence_of_shares(held.score, nothing), chosen, before)
     if is_of_rates(problem.likelihood):  # the next one may be one that nothing but the constant expects
         most = 1.0 - 1.0 / (len(held.y) + 1.0)
-        return _mixed(held, min(share, most), nothing, law, most)
+        return _mix(held, min(share, most), nothing, law, most)
     if problem.likelihood.censored:
         share = min(share, _slope_beside_limit(held, law, problem.likelihood))
-    return _mixed(held, share, nothing, law)
+    return _mix(held, share, nothing, law)
 
 
 def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood) -> float:
@@ -276,7 +276,7 @@ def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood)
     return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 
 
-def _mixed(
+def _mix(
     held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
 ) -> HeldOut:
     """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
@@ -290,12 +290,12 @@ def _mixed(
 def slope_of(y: np.ndarray, mean: np.ndarray) -> float:
     """The share of a prediction that counts, between 0 and 1."""
     typical = float(np.median(np.abs(mean)))
-    slope, sure = _regressed(y, mean, np.ones_like(mean))
-    _, also = _regressed(y, mean, 1.0 / (typical**2 + mean**2 + TINY))
+    slope, sure = _regress(y, mean, np.ones_like(mean))
+    _, also = _regress(y, mean, 1.0 / (typical**2 + mean**2 + TINY))
     return float(np.clip(slope * min(sure, also), 0.0, 1.0))
 
 
-def _regressed(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """The slope of y on the mean by weighted least squares, and how much of it its standard error leaves."""
     square = float(weight @ mean**2)
     slope = float(weight @ (y * mean)) / square if square > 0.0 else 0.0

@@ -13,7 +13,7 @@ from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.schedule import GivenRows
 from tensorcep.cp.messages.sites import MessageState
-from tensorcep.cp.model.columns import Orders, encoded, order_of, orders_of
+from tensorcep.cp.model.columns import Orders, encode_columns, order_of, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
@@ -184,7 +184,7 @@ def factors_of(
 @functools.lru_cache(maxsize=4)
 def _orders(shape: tuple[int, int], free: bytes) -> Orders:
     """Where the elements of z z', z c and c c' find their factors, of the free columns (K, R) bool."""
-    orders = orders_of(encoded(np.frombuffer(free, dtype=bool).reshape(shape)))
+    orders = orders_of(encode_columns(np.frombuffer(free, dtype=bool).reshape(shape)))
     both = {at: np.concatenate([order, orders.squares[at]]) for at, order in orders.products.items()}
     return orders._replace(products=both)
 

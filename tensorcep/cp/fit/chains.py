@@ -16,7 +16,7 @@ import numpy as np
 from tensorcep.core.loop import Run, run
 from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.calibration.holdout import HeldOut, held_places, with_factors
+from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_factors
 from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
@@ -63,7 +63,7 @@ class ChainsWithQuickFits(MultiStart):
 
     def run(self, plan: Plan) -> Run:
         """Run a plan; by chains alone where no quick fit, or a chain of all columns, stays finite."""
-        results = run_quick_fits(plan, held_places(plan.problem)) if self.quick_fits else []
+        results = run_quick_fits(plan, held_out_places(plan.problem)) if self.quick_fits else []
         with_them = _run_with(results, plan) if results else None
         return super().run(plan) if with_them is None else with_them
 

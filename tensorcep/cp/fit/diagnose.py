@@ -31,7 +31,14 @@ from tensorcep.cp.fitted.predict import latent, observed_logpdf
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.subsets import extents_at, known_at, number_telling, places_telling, plain_values, told_beside
+from tensorcep.cp.model.subsets import (
+    extents_at,
+    known_at,
+    number_telling,
+    places_telling,
+    plain_values,
+    telling_values,
+)
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, with_doubt
 from tensorcep.cp.posterior.components import Components
@@ -224,7 +231,7 @@ def _beside_constant(
 ) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
-    others, rest = told_beside(problem, None if told is None else place)
+    others, rest = telling_values(problem, None if told is None else place)
     law = constant_law(likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]

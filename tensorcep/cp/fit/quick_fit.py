@@ -15,7 +15,7 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Callback, LeftOut, Run, run
 from tensorcep.core.settings import Settings
-from tensorcep.cp.calibration.holdout import Beside, held_places
+from tensorcep.cp.calibration.holdout import Beside, held_out_places
 from tensorcep.cp.fit.run import ROUNDS, MultiStart, finite_run, may_follow_noise, run_starts, scored_without
 from tensorcep.cp.fit.validation import (
     ASK_EVERY,
@@ -37,7 +37,7 @@ from tensorcep.cp.init.residual import (
 )
 from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
-from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, told_beside
+from tensorcep.cp.model.subsets import enough_entries, number_telling, problem_in_memory, telling, telling_values
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
@@ -166,7 +166,7 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     problem, anneal = plan.problem, plan.engine.settings.get_params().get("anneal", 0)
     if plan.options.max_iter < anneal + QUICK_SWEEPS or problem.fixed is not None:
         return plan, None
-    place = held_places(problem)
+    place = held_out_places(problem)
     if len(place) < THRESHOLDS.fewest:
         return plan, None
     others = problem_in_memory(problem, place)
@@ -230,7 +230,7 @@ def scored_few(plan: Plan) -> LeftOut | None:
     Of more entries a fit is tried beforehand (`tried`), which says it. Plans without a quick fit begin where they are
     told to, which knows these entries, or at a prior that is not learned.
     """
-    place, problem, policy = held_places(plan.problem), plan.problem, plan.policy
+    place, problem, policy = held_out_places(plan.problem), plan.problem, plan.policy
     if not isinstance(policy, FromQuickFit) or not policy.quick_fits or not 0 < len(place) < THRESHOLDS.fewest:
         return None
     if problem.fixed is not None or problem.power is not None:
@@ -365,7 +365,7 @@ def of_logs(quick: QuickFit) -> QuickFit:
     if likelihood.zeros is not None:  # their logs say nothing
         return quick
     of_rates = likelihood.extent == "exposure" and not quick.engine.method.lacks(GAUSSIAN)
-    if not of_rates or np.median(told_beside(problem)[0]) < LARGE_COUNTS:
+    if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
         return quick
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)

@@ -24,7 +24,7 @@ from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, w
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
-from tensorcep.cp.model.rows import initial_prior, learning, refresh_rows, rows_at_prior
+from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
@@ -150,7 +150,7 @@ class FromMessages(MultiStart):
 
 
 def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: Any) -> MessageState:
-    problem, in_free = plan.problem, learning(free_problem(plan.problem))
+    problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
     new: MessageState = plan.engine.method.init(problem, plan.engine.settings, executor)
     places = np.flatnonzero(left)
     messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))

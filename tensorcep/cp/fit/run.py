@@ -15,7 +15,7 @@ import numpy as np
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import LeftOut, Run, run
-from tensorcep.cp.calibration.holdout import held_places
+from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit.validation import finite_or_none, scored_run, without
 from tensorcep.cp.init.residual import SMALL_SPARE, SPARE, with_more_components, with_spectral_start
 from tensorcep.cp.model.problem import Problem
@@ -89,7 +89,7 @@ class PenalisedEstimate(MultiStart):
         plan = plan.started_at(start_of_spectra(plan)) if self.spectral else plan
         weighs, scored = self.spectral and leaves_weight(plan), None
         asks = overfit(plan.problem) > FOLLOWS_PRIOR if weighs else may_follow_noise(plan.problem)
-        place = held_places(plan.problem) if asks else np.zeros(0, dtype=int)
+        place = held_out_places(plan.problem) if asks else np.zeros(0, dtype=int)
         if weighs and len(place) >= THRESHOLDS.fewest:
             plan, scored = with_best_weight(plan, place)
         one = run_starts(plan)

@@ -16,7 +16,7 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import run
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.core.settings import Settings
-from tensorcep.cp.calibration.holdout import held_places
+from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
 from tensorcep.cp.fit.quick_fit import SPARE_COMPONENTS, FromQuickFit, QuickResult, of_logs, run_quick_fit
@@ -199,7 +199,7 @@ def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
 
     The first, and nothing found, of few entries.
     """
-    place = held_places(plans[0].problem)
+    place = held_out_places(plans[0].problem)
     if len(place) < THRESHOLDS.fewest:
         return 0, None
     results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
@@ -219,7 +219,7 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
 
     That is asked of quick fits of components alone, where there are such. They are not given a tenth of the entries.
     """
-    place = held_places(plan.problem)
+    place = held_out_places(plan.problem)
     if len(place) < THRESHOLDS.fewest:
         return False
     few, many = (min(one.policy.quick_fits, key=_other_columns) for one in (plan, wider))

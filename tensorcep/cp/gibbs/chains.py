@@ -37,9 +37,9 @@ from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import RowSource, initial_prior, learning, seen_rows
+from tensorcep.cp.model.rows import RowSource, initial_prior, seen_rows, with_seen_rows
 from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.posterior.components import EntryTheta, stacked
+from tensorcep.cp.posterior.components import EntryTheta, stack_draws
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
@@ -257,7 +257,7 @@ def start_chains(
     `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
     not set yet.
     """
-    small = learning(free_problem(problem))
+    small = with_seen_rows(free_problem(problem))
     free_columns = columns_of(problem)
     columns = mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
@@ -505,7 +505,7 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
     which, D = taken(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []
-    rows, unknown = stacked([kept.rows[d][c] for d, c in which], more, form)
+    rows, unknown = stack_draws([kept.rows[d][c] for d, c in which], more, form)
     return Draws(
         shape=problem.shape,
         rank=problem.rank,

@@ -35,10 +35,11 @@ from tensorcep.cp.calibration.holdout import (
     Beside,
     ChainsDrawn,
     HeldOut,
+    chains_of,
     hold_out,
     learn_from_held,
-    promising,
-    some_of,
+    noise_at,
+    promising_chains,
     with_factors,
 )
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
@@ -148,10 +149,10 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     if held is not None and len(state.left_out):
         now = ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
         held, draws = learn_from_held(held, now, state.given_at(held.place, problem), problem, options, own.told_noise)
-        which = promising(held, sweeps, burn_in, problem.likelihood)
+        which = promising_chains(held, sweeps, burn_in, problem.likelihood)
         state = state._replace(parameters=draws).put(held=held)
         if options.weights == "stacked" and len(which) < len(draws):
-            state = state.of_chains(which).put(held=some_of(held, which))
+            state = state.of_chains(which).put(held=chains_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
     return keep(state, problem, options), sweep
@@ -264,10 +265,7 @@ def with_weights(
     `before` is what the fits beside them count unless the entries left out say otherwise.
     """
     held: Any = state.held
-    parameters, none = state.setup.parameters, held.place[:0]
-    shapes = np.full(len(state.rows), np.inf)
-    for c, i in np.ndindex(len(shapes), len(parameters)):
-        shapes[c] = min(shapes[c], parameters[i].factors(state.parameters[c][i], none)[1])
+    shapes = noise_at(state.setup.parameters, state.parameters, held.place).shape
     held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 

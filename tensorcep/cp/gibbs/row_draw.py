@@ -21,8 +21,8 @@ from tensorcep.core.executor import Executor, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import unset
-from tensorcep.cp.model.memmap import StoredTargets, in_pieces, taken_off
+from tensorcep.cp.model.latent import empty_latent
+from tensorcep.cp.model.memmap import StoredTargets, in_pieces, value_offset
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
@@ -316,7 +316,7 @@ def weighted_sites(problem: Problem) -> DrawnSites:
     entries = problem.entries
     room = room_of(entries.y).empty((2, len(entries.permutation)))
     if problem.power is None:
-        weight, target = unset(entries).ravel(), unset(entries).ravel()
+        weight, target = empty_latent(entries).ravel(), empty_latent(entries).ravel()
         weight[:], target[:] = 1.0, 0.0
         return DrawnSites(weight, target, room)
     return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
@@ -328,7 +328,7 @@ def in_order(
     """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
     if not len(sites.weight):
         stored = on_scratch(by_row.value)
-        return StoredTargets(by_row.value, taken_off(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
+        return StoredTargets(by_row.value, value_offset(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
     n = sites.ordered.shape[1]
     place = by_row.entry[k * n : (k + 1) * n]
     parts = ((sites.target, sites.ordered[1]), (sites.weight, sites.ordered[0]))

@@ -54,13 +54,13 @@ from tensorcep.cp.model.rows import (
     augmentation_in_use,
     first_prior,
     fix_rows,
-    learned_from_rows,
-    learning,
     natural_by_mode,
     refresh_rows,
     rows_at_prior,
     rows_bound,
     train_score,
+    update_prior,
+    with_seen_rows,
     with_unseen_rows,
 )
 from tensorcep.cp.model.subsets import tells
@@ -84,7 +84,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
     `kind` names the augmentation of the likelihood that is used.
     """
-    small = learning(free_problem(problem))
+    small = with_seen_rows(free_problem(problem))
     setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
@@ -120,16 +120,15 @@ def _setup(augmentation: Augmentation, small: Problem, problem: Problem, options
     augmentation, columns = augmentation_in_use(augmentation, problem) or Augmentation(), columns_of(problem)
     y, weight = problem.entries.y, problem.entries.weight
     stored = on_scratch(y) and augmentation.expected is None
+    in_order = sorted(parameters_of(problem, options), key=lambda one: one.stage)
+    parameters = tuple(one.with_observations(y, weight) for one in in_order)
     return Setup(
         small,
         columns,
         orders=orders_of(columns),
         augmentation=augmentation,
-        # in the order in which they are updated
-        parameters=tuple(
-            one.with_observations(y, weight)
-            for one in sorted(parameters_of(problem, options), key=lambda one: one.stage)
-        ),
+        parameters=parameters,
+        noise=next((i for i, one in enumerate(parameters) if one.is_precision), -1),
         by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
         squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
     )
@@ -182,7 +181,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     setup, annealed = state.setup, state.sweeps < options.anneal
     old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
-        state = state._replace(hyper=learned_from_rows(state.hyper, setup.small, state.rows))
+        state = state._replace(hyper=update_prior(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
         before = before_move(k, state) if setup.augmentation.matched else None
@@ -262,8 +261,9 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
     for i in told:
         before = state.parameters[i]
         state = state.learn(i, setup.parameters[i].expect(before, stats))
-        shift = shift + setup.parameters[i].shift(before, state.parameters[i])
-    if setup.augmentation.matched and np.any(shift):
+        if setup.augmentation.matched:
+            shift = shift + setup.parameters[i].shift(before, state.parameters[i])
+    if np.any(shift):
         sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
     update_sites(sites, setup.augmentation, setup.parameters, state.parameters, problem, executor)
     return state

@@ -17,7 +17,7 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
-from tensorcep.cp.model.memmap import sum_rows, taken_off
+from tensorcep.cp.model.memmap import sum_rows, value_offset
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import (
     DIVERGENCES,
@@ -49,6 +49,8 @@ class Setup(NamedTuple):
         Without `expected` where no entry has an auxiliary variable.
     parameters : tuple of Parameter
         What is learned of the likelihood.
+    noise : int
+        The place of a precision among the parameters; -1 where there is none.
     squares : float or None
         Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
     """
@@ -58,6 +60,7 @@ class Setup(NamedTuple):
     orders: Orders
     augmentation: Augmentation
     parameters: tuple[Parameter[Any], ...]
+    noise: int
     by_row: EntriesByRow
     squares: float | None
 
@@ -65,11 +68,6 @@ class Setup(NamedTuple):
     def auxiliary(self) -> bool:
         """Whether entries have auxiliary variables, or are matched."""
         return self.augmentation.expected is not None
-
-    @property
-    def noise(self) -> int:
-        """The place of a precision among the parameters; -1 where there is none."""
-        return next((i for i, one in enumerate(self.parameters) if one.is_precision), -1)
 
     @property
     def on_scratch(self) -> bool:
@@ -242,7 +240,8 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     mine, (P, Q), series = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1]), state.hyper.of_series(k)
     prior, now = state.hyper, state.hyper.now
     Lam, eta, mean = (of_mode(part, k, problem.shape) for part in (now.Lam, now.eta, prior.mean))
-    update, before = Update(precision, Lam, eta, mean, n_clamped), rows.mean[mine].copy()
+    update = Update(precision, Lam, eta, mean, n_clamped)
+    before = rows.mean[mine].copy() if n_clamped else rows.mean[mine]
     at_once = executor.updates_rows and series is None and not state.setup.on_scratch
     if not (k == 0 and own.first_summed):
         _sum_mode(k, state, update if at_once else None, problem, executor)
@@ -267,7 +266,7 @@ def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Pro
     chunks, scratch = setup.by_row.chunks[k], partial(room_for_products, own.sum_Z2.shape[1])
     if setup.on_scratch:
         sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
-        sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), sums, executor)
+        sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), sums, executor)
         return
     weight, target = own.sites.weight.ravel(), targets_of_rows(own.sites, problem).ravel()
     if update is None:
@@ -330,7 +329,7 @@ def first_square(state: MeanFieldState, problem: Problem, executor: Executor) ->
         source = _numbers(state, order_of(0, order, len(problem.shape))).made(executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         if setup.on_scratch:
-            sum_rows(chunks, setup.by_row, taken_off(problem.likelihood), ((False, source, out),), executor)
+            sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), ((False, source, out),), executor)
         else:
             sum_products(chunks[0], chunks[-1], setup.by_row, ones, source, out, scratch)
         sums.append(out)

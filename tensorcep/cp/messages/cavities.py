@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Pass
-from tensorcep.cp.model.columns import Places, encoded
+from tensorcep.cp.model.columns import Places, encode_columns
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.lanes import moments
 from tensorcep.kernels.rows import gather, scatter_add
@@ -227,7 +227,7 @@ def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[in
     """
     if free is None:
         return ProductSlots(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in ProductSlots._fields))
-    columns, tables = encoded(free), []
+    columns, tables = encode_columns(free), []
     places = places_of_modes(K, columns.free_index.shape[1])
     for k, clamped in enumerate(columns.clamped_index):
         elements = ProductSlots(

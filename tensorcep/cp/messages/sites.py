@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import beside, on_scratch
+from tensorcep.core.arrays import empty_near, on_scratch
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import ProductSlots
@@ -21,10 +21,10 @@ from tensorcep.cp.model.rows import (
     RowState,
     fix_rows,
     initial_prior,
-    learning,
     refresh_rows,
     rows_at_prior,
     sites_by_mode,
+    with_seen_rows,
     with_unseen_rows,
 )
 from tensorcep.cp.posterior.belief import Posterior
@@ -85,16 +85,16 @@ def first_messages(problem: Problem, precision: float, noise_message: tuple[floa
     if problem.noise_prior is None:
         return First(precision, 0.0, 0.0)
     y, weights = problem.entries.y, problem.weights
-    mean_square = float(np.vdot(y, np.multiply(weights, y, out=beside(y)))) / max(1.0, weights.sum())
+    mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
     return First(precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))))
 
 
 def total_of(each: float, problem: Problem) -> float:
     """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
     weights = problem.weights
-    part = np.minimum(weights, 1.0, out=beside(weights))
+    part = np.minimum(weights, 1.0, out=empty_near(weights))
     part *= each
-    part *= np.maximum(weights, 1.0, out=beside(weights))
+    part *= np.maximum(weights, 1.0, out=empty_near(weights))
     return float(part.sum())
 
 
@@ -301,7 +301,7 @@ def first_state(
     1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
-    in_free = learning(free_problem(problem))
+    in_free = with_seen_rows(free_problem(problem))
     first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
     messages = sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)

@@ -103,7 +103,7 @@ class Places(NamedTuple):
 
 
 class FreeColumns(NamedTuple):
-    """Which columns are free in which modes, and what follows; made once, by `encoded`.
+    """Which columns are free in which modes, and what follows; made once, by `encode_columns`.
 
     With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
     clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
@@ -159,7 +159,7 @@ class FreeColumns(NamedTuple):
         return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
 
 
-def encoded(free: np.ndarray) -> FreeColumns:
+def encode_columns(free: np.ndarray) -> FreeColumns:
     """The record of the free columns (K, R) bool."""
     return FreeColumns(free, padded_columns(free), padded_columns(~free), column_groups(free))
 
@@ -245,7 +245,7 @@ def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
 def columns_of(problem: Problem) -> FreeColumns:
     """The record of the problem's columns; all are free where it names none."""
     K, R = len(problem.shape), problem.rank
-    return encoded(np.ones((K, R), dtype=bool) if problem.free is None else problem.free)
+    return encode_columns(np.ones((K, R), dtype=bool) if problem.free is None else problem.free)
 
 
 def free_problem(problem: Problem) -> Problem:
@@ -259,13 +259,13 @@ def free_problem(problem: Problem) -> Problem:
     K, prior, start = len(free), problem.prior, problem.start
     index = padded_columns(free)
     modes = np.arange(K) if len(prior.Lam) == K else np.repeat(np.arange(K), problem.shape)
-    Lam = pack(_taken(unpack(prior.Lam, problem.rank), index[modes]))
+    Lam = pack(_submatrices(unpack(prior.Lam, problem.rank), index[modes]))
     prior = prior.in_columns(Lam, _columns(prior.eta, index, problem.shape), index)
     start = None if start is None else _columns(start, index, problem.shape)
     fixed = problem.fixed
     if fixed is not None:
         each = np.repeat(np.arange(K), problem.shape)
-        Lam = pack(_taken(unpack(fixed.Lam, problem.rank), index[each]))
+        Lam = pack(_submatrices(unpack(fixed.Lam, problem.rank), index[each]))
         fixed = fixed._replace(Lam=Lam, eta=_columns(fixed.eta, index, problem.shape))
     return problem._replace(rank=index.shape[1], prior=prior, start=start, fixed=fixed)
 
@@ -293,7 +293,7 @@ def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np
     return out
 
 
-def _taken(full: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _submatrices(full: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Submatrices (n, Q, Q) of (n, R, R); padding is uncoupled and as precise as the first column."""
     n = np.arange(len(full))[:, None, None]
     part = full[n, np.maximum(index, 0)[:, :, None], np.maximum(index, 0)[:, None, :]]

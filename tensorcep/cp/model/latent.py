@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import beside, joined, leaves, total
+from tensorcep.core.arrays import empty_near, leaves, sum_of_leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.cp.model.entries import Entries
@@ -116,11 +116,11 @@ def latent_of_entries(
 
     Means have all columns, or (n_rows, Q) the free ones of these groups (`FreeColumns.groups`).
     """
-    f = unset(entries)
+    f = empty_latent(entries)
     groups = _all_columns(entries, mean) if groups is None else groups
     executor.run(latent_means, 0, len(f), entries.rows, mean, groups, f)
     f *= entries.weight
-    return with_known(f, entries)
+    return add_known(f, entries)
 
 
 def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
@@ -145,18 +145,18 @@ def move_latent(
         new *= entries.weight[a:b]
         if len(entries.known):
             new += entries.known[a:b]
-        squares.append(np.add.reduce(_weighed(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
-        moves.append(np.add.reduce(_weighed((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
+        squares.append(np.add.reduce(_weigh(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
+        moves.append(np.add.reduce(_weigh((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         f[a:b] = new
-    return _relative(joined(iter(moves), n), joined(iter(squares), n), n) if n else 0.0
+    return _relative_change(sum_of_leaves(iter(moves), n), sum_of_leaves(iter(squares), n), n) if n else 0.0
 
 
-def unset(entries: Entries) -> np.ndarray:
+def empty_latent(entries: Entries) -> np.ndarray:
     """Numbers of the entries that nobody has set, (n_blocks, LANES), where the entries lie."""
-    return beside(entries.y)
+    return empty_near(entries.y)
 
 
-def with_known(f: np.ndarray, entries: Entries) -> np.ndarray:
+def add_known(f: np.ndarray, entries: Entries) -> np.ndarray:
     """Latent values (n_blocks, LANES), changed in place, with what is known of them beside the rows."""
     if len(entries.known):
         f += entries.known
@@ -168,15 +168,15 @@ def relative_change(new: np.ndarray, old: np.ndarray, weight: np.ndarray | None 
     n, (now, before) = new.size, (new.ravel(), old.ravel())
     if not n:
         return 0.0
-    moves = total(n, lambda at: _weighed((now[at] - before[at]) ** 2, weight, at))
-    return _relative(moves, total(n, lambda at: _weighed(now[at] ** 2, weight, at)), n)
+    moves = total(n, lambda at: _weigh((now[at] - before[at]) ** 2, weight, at))
+    return _relative_change(moves, total(n, lambda at: _weigh(now[at] ** 2, weight, at)), n)
 
 
-def _weighed(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
+def _weigh(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
     return numbers if weight is None else numbers * weight.ravel()[at]
 
 
-def _relative(moves: float, squares: float, n: int) -> float:
+def _relative_change(moves: float, squares: float, n: int) -> float:
     """The change of n numbers from the sums of its squares and of theirs."""
     return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
 
@@ -221,12 +221,12 @@ def cells_of(entries: Entries, R: int) -> PackedCells:
 
 def latent_of_cells(cells: PackedCells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """As `latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
-    f = unset(entries)
+    f = empty_latent(entries)
     cells.tables.start()
     record = (mean[None], cells, f.reshape(1, -1))
     executor.run(_sums_between, 0, f.size, *record, align=LEAST_OF_THREAD, scratch=cells.tables)
     f *= entries.weight
-    return with_known(f, entries)
+    return add_known(f, entries)
 
 
 def _sums_between(

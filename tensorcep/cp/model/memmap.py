@@ -12,7 +12,14 @@ from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, rea
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.columns import FreeColumns
-from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, listed_by_row, sum_products
+from tensorcep.cp.model.entries import (
+    Entries,
+    EntriesByRow,
+    by_row_of_lists,
+    chunk_starts,
+    entries_by_row,
+    sum_products,
+)
 from tensorcep.cp.model.latent import latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
@@ -35,7 +42,7 @@ class StoredTargets(NamedTuple):
         return part if part.dtype == np.float64 else np.subtract(part, self.shift, dtype=np.float64)
 
 
-def taken_off(likelihood: Likelihood) -> float:
+def value_offset(likelihood: Likelihood) -> float:
     """What a likelihood of real values takes off them."""
     return -float(likelihood.check_y(np.zeros(1))[0])
 
@@ -153,7 +160,7 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
     parts: tuple[np.ndarray, ...] = (*source.columns, y, place)
     del place
     for k in range(order - 1, -1, -1):
-        parts = _sorted_by(k, parts, shape[k], room)
+        parts = _sort_by(k, parts, shape[k], room)
     if source.distinct:
         _check_distinct(parts[:order])
     rows = room.empty((n_blocks, order, LANES), np.int32)
@@ -173,7 +180,7 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
     return Entries(rows, values, weight, starts, parts[order + 1], first)
 
 
-def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
+def _sort_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
     """All parts in the stable order of part k, whole numbers below `size`."""
     n, out = len(parts[k]), tuple(room.empty(part.shape, part.dtype) for part in parts)
     count = np.zeros(size, dtype=np.int64)
@@ -181,13 +188,13 @@ def _sorted_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> 
         count += np.bincount(parts[k][at], minlength=size)
     filled = np.cumsum(count) - count
     for at in pieces(n):
-        place, to = _placed(np.ascontiguousarray(parts[k][at]), filled)
+        place, to = _place_keys(np.ascontiguousarray(parts[k][at]), filled)
         for part, sorted_part in zip(parts, out, strict=True):
             sorted_part[to] = part[at][place]
     return out
 
 
-def _placed(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The places of a piece's keys in order, and where each goes; `filled` tells what follows, and moves on."""
     place, cuts = sorted_places(key, len(filled))
     cuts = cuts.astype(np.int64)
@@ -225,9 +232,9 @@ def by_row_of(
         return entries_by_row(entries, late, values, executor)
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
-        shift = taken_off(problem.likelihood) if values else 0.0
+        shift = value_offset(problem.likelihood) if values else 0.0
         raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
-        room.tables[key] = (entries, _listed(entries, late, values, raw, room))
+        room.tables[key] = (entries, _list_rows(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
 
@@ -241,7 +248,7 @@ def _is_single(y: np.ndarray, shift: float) -> bool:
     return True
 
 
-def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
+def _list_rows(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
     n, K = len(entries.permutation), entries.rows.shape[1]
     first, ends = entries.offsets, np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
     entry = room.empty(0 if values else K * n, np.int32)
@@ -255,7 +262,7 @@ def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float 
         filled = np.cumsum(count) - count
         filled += k * n
         for at, key, rest in _keys(entries, k, last):
-            place, to = _placed(key, filled)
+            place, to = _place_keys(key, filled)
             others[to] = rest[place]
             if values:
                 y = entries.y.ravel()[at][place]
@@ -263,7 +270,7 @@ def _listed(entries: Entries, late: np.ndarray | None, values: bool, raw: float 
             else:
                 entry[to] = place + at.start
         ends[first[k] : first[k + 1]] = filled.reshape(-1, 2)
-    return listed_by_row(ends, n, first, (entry, value, others))
+    return by_row_of_lists(ends, n, first, (entry, value, others))
 
 
 def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -278,7 +285,7 @@ def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[s
         yield at, key, np.stack([blocks[:, j].ravel()[: len(key)] for j in others], axis=1)
 
 
-def spilled(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[StoredColumns, np.ndarray]:
+def spill(coords: np.ndarray, values: np.ndarray, room: Scratch) -> tuple[StoredColumns, np.ndarray]:
     """Checked entries in memory as columns and values on scratch."""
     columns = tuple(room.empty(len(coords), np.int32) for _ in range(coords.shape[1]))
     y = room.empty(len(values))
@@ -332,7 +339,7 @@ def change_and_score(
     """
     n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
     size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
-    shift, summed, start = taken_off(problem.likelihood), 0, by_row.start
+    shift, summed, start = value_offset(problem.likelihood), 0, by_row.start
     for b in range(0, n_blocks, BLOCKS):
         first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
         rows = _rows_in_lanes(first, last, by_row)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.core.arrays import beside, filled, room_of
+from tensorcep.core.arrays import empty_near, fill_by_parts, room_of
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.cp.model.latent import latent_moments
 from tensorcep.cp.model.problem import Problem
@@ -33,7 +33,7 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
     if mode is None:
         return Groups(None, np.broadcast_to(np.int64(0), entries.y.shape), 1)
     first, of_entry = entries.offsets[mode], room_of(entries.y).empty(entries.y.shape, np.int64)
-    filled(of_entry, lambda at: np.where(entries.weight[at] > 0, entries.rows[at, mode] - first, 0))
+    fill_by_parts(of_entry, lambda at: np.where(entries.weight[at] > 0, entries.rows[at, mode] - first, 0))
     return Groups(mode, of_entry, problem.shape[mode])
 
 
@@ -124,7 +124,7 @@ def marginals_of_rows(
             m, v = np.empty(len(place)), np.empty(len(place))
             latent_moments(rows, mean, cov, m, v)
             return m + entries.known.ravel()[place] if len(entries.known) else m, v
-        m, v = beside(entries.y), beside(entries.y)
+        m, v = empty_near(entries.y), empty_near(entries.y)
         for b in range(0, len(entries.y), BLOCKS_OF_MOMENTS):
             part = slice(b, b + BLOCKS_OF_MOMENTS)
             rows = np.ascontiguousarray(entries.rows[part].transpose(0, 2, 1).reshape(-1, K), np.int64)

@@ -109,7 +109,7 @@ def initial_prior(problem: Problem) -> Conditional:
     return first_conditional(problem.prior, problem.shape, seen)
 
 
-def learning(problem: Problem) -> Problem:
+def with_seen_rows(problem: Problem) -> Problem:
     """The problem with a prior that knows which rows it is going to learn from."""
     if not problem.prior.learned:
         return problem
@@ -250,7 +250,7 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
 
 
-def learned_from_rows(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
+def update_prior(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
     """The optimal factor of the prior given the rows; a fixed one as it is."""
     now, shape, law = prior.now, problem.shape, problem.prior
     if now.modes is None or not isinstance(law, LearnedPrior):

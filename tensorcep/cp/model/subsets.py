@@ -89,11 +89,11 @@ def chosen_by_hash(columns: Sequence[np.ndarray], share: float, key: int) -> np.
     """Whether each cell, of whole numbers (n,) per mode, is among that share of all cells, (n,) bool."""
     mixed = np.full(len(columns[0]), np.uint64(key % 2**64))
     for column in columns:
-        mixed = _scrambled(mixed ^ column.astype(np.uint64))
+        mixed = _scramble(mixed ^ column.astype(np.uint64))
     return mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
-def _scrambled(x: np.ndarray) -> np.ndarray:
+def _scramble(x: np.ndarray) -> np.ndarray:
     """A permutation of 64-bit numbers that leaves nothing of their order.
 
     Source: the mixing of SplitMix64 (Steele, Lea and Flood 2014).
@@ -200,7 +200,7 @@ def of_telling(problem: Problem) -> Problem:
     return problem if problem.power is None else some_of(problem, places_telling(problem))._replace(power=None)
 
 
-def told_beside(problem: Problem, place: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+def telling_values(problem: Problem, place: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     """Values, and extents if they have some, of the entries that tell, without those at some places."""
     entries = problem.entries
     y = entries.y.ravel()[: len(entries.permutation)]

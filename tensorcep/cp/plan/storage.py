@@ -14,7 +14,7 @@ from tensorcep.core.arrays import Scratch, bytes_of
 from tensorcep.core.checks import check_shape, fail_value
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
-from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spilled
+from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
 from tensorcep.cp.plan.spec import FitSpec
@@ -118,7 +118,7 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     if place.room is None:
         return entries
     place.room.check_free(scratch_bytes(n, len(shape), spec.asked.name != "gaussian"))
-    columns, values = (coords, values) if stored else spilled(coords, values, place.room)
+    columns, values = (coords, values) if stored else spill(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
 
 

@@ -9,7 +9,15 @@ import numpy as np
 
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.persist.records import Sized
-from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, joined, whole_of
+from tensorcep.cp.posterior.components import (
+    Components,
+    EntryTheta,
+    Thresholds,
+    common_array,
+    draw_rows,
+    gaussians,
+    join_thetas,
+)
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 from tensorcep.priors.base import ModePrior, RowSites
 from tensorcep.priors.deviations import Deviations, joined_deviations
@@ -247,7 +255,7 @@ class Draws(NamedTuple):
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
         values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
-        whole = whole_of(self.rows, more)
+        whole = common_array(self.rows, more)
         if unseen is not None and whole is not None:
             values, more = whole.reshape(-1, *whole.shape[2:]), None
         elif unseen is not None and more is None:
@@ -353,7 +361,7 @@ class Mixture(NamedTuple):
         mean, cov = gaussians(self.members, unseen)
         thetas = [member.theta for member in self.members]
         deviations = joined_deviations([member.deviations for member in self.members])
-        theta = joined([theta for theta in thetas if theta is not None])
+        theta = join_thetas([theta for theta in thetas if theta is not None])
         return Components(mean, cov, theta, deviations=deviations, doubt=_doubts(self.members))
 
 

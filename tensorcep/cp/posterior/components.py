@@ -151,7 +151,7 @@ class Thresholds(NamedTuple):
         return EntryTheta(np.cumsum(np.exp(self.mean))[None], log_gaps=(self.mean[None], self.cov[None]))
 
 
-def joined(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
+def join_thetas(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     """The parameter in the components of several; None where there are none."""
     if not thetas:
         return None
@@ -275,7 +275,7 @@ def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any)
     return whole[:, :, :n], whole[:, :, n:]
 
 
-def whole_of(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
+def common_array(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
     """The array of which draws of known and unknown rows are the parts (see `room_for_draws`), if there is one."""
     whole = known.base
     if whole is None or unknown is None or unknown.base is not whole or whole.ndim != 4:
@@ -284,7 +284,7 @@ def whole_of(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None
     return whole if whole.shape == sizes else None
 
 
-def stacked(
+def stack_draws(
     draws: Sequence[np.ndarray], unknown: Sequence[np.ndarray], form: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Draws of known rows (n_rows, R) and of unknown ones (K, R), if any, in arrays whose first sizes are `form`."""

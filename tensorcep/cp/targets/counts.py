@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import logit
 
-from tensorcep.core.arrays import beside, filled, weighted_mean
+from tensorcep.core.arrays import empty_near, fill_by_parts, weighted_mean
 from tensorcep.core.checks import check_choice, check_flag, check_range, fail_value, warn_user
 from tensorcep.cp.inputs.coordinates import mode_of, names_of, refuse_others
 from tensorcep.cp.inputs.weights import ARGUMENTS, TAKERS, Weighted, check_trials, checked_extents, split_extents
@@ -359,7 +359,7 @@ class CountTarget(Target):
         if likelihood.extent == "trials":
             return np.asarray(logit(y))
         shift = log_dispersion(likelihood)
-        return filled(beside(y), lambda at: np.log(y[at] + 0.5) - shift)
+        return fill_by_parts(empty_near(y), lambda at: np.log(y[at] + 0.5) - shift)
 
     def for_batches(self) -> Target:
         """Poisson counts, if that is left open.

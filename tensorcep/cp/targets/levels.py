@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.arrays import beside, filled, leaves
+from tensorcep.core.arrays import empty_near, fill_by_parts, leaves
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, warn_user
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
@@ -155,12 +155,12 @@ class LevelTarget(Target):
             low, high = levels.between(y[at], levels.start)
             return np.asarray(constant + log_density(likelihood.loglik, low, constant, high)[1])
 
-        return filled(beside(y), guessed)
+        return fill_by_parts(empty_near(y), guessed)
 
     def code_columns(self, values: np.ndarray) -> Facts:
         """Code the levels of files in place."""
         classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
-        filled(values, lambda at: coded(values[at], classes))
+        fill_by_parts(values, lambda at: coded(values[at], classes))
         return {"_classes": classes}
 
     def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:

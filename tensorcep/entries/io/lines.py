@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import fail_value, listed, printable
+from tensorcep.core.checks import fail_value, list_names, printable
 
 STDIN = "-"
 UNDECODED = "surrogateescape"  # bytes that are no UTF-8 become lone surrogates, so that two names stay two
@@ -102,7 +102,7 @@ def only_member(source: Any, name: str) -> str:
     with zipfile.ZipFile(source) as archive:
         found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
     if len(found) != 1:
-        inside = listed(item.filename for item in found) or "none"
+        inside = list_names(item.filename for item in found) or "none"
         raise UnreadableError(f"'{name}' must hold one file to be read; it holds {inside}; unpack it, and name one.")
     if found[0].flag_bits & 1:
         raise UnreadableError(f"'{name}' is encrypted; unpack it first, and read what comes out.")

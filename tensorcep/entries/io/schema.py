@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, listed, warn_user
+from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
 from tensorcep.entries.convert import are_epochs, check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
@@ -353,7 +353,7 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if all(number_in(name, how.decimal) is not None for name in names):
         fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
     if len(set(names)) < len(names):
-        fail_value(f"line {number} of '{path}' names a column twice: {listed(names)}; rename one.")
+        fail_value(f"line {number} of '{path}' names a column twice: {list_names(names)}; rename one.")
     return layout._replace(skip=number, names=tuple(names))
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
 
-from tensorcep.core.arrays import LINES, filled, room_of
+from tensorcep.core.arrays import LINES, fill_by_parts, room_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator, new_stream, stream_key
@@ -92,7 +92,7 @@ class Groups(NamedTuple):
     def per_entry(self, theta: np.ndarray) -> np.ndarray:
         """The parameter (m,) of every entry, (n_blocks, LANES)."""
         out = room_of(self.of_entry).empty(self.of_entry.shape)
-        return filled(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
+        return fill_by_parts(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
 
     def at(self, theta: np.ndarray, place: np.ndarray | None) -> np.ndarray:
         """The same of the entries at some places, (n,), or of every one."""
@@ -417,7 +417,7 @@ class Gammas(NamedTuple):
     divergence: float
 
 
-def known(values: np.ndarray) -> Gammas:
+def gammas_at(values: np.ndarray) -> Gammas:
     """Values that are not inferred."""
     return Gammas(values, np.log(values), 0.0)
 

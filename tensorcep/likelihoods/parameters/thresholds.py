@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from tensorcep.core.arrays import LINES, beside
+from tensorcep.core.arrays import LINES, empty_near
 from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.random import RandomStream, interval_normal, start_stream
@@ -505,7 +505,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         cuts = state.theta
         if place is not None:
             return self.levels.between(y, cuts)
-        both = beside(y), beside(y)
+        both = empty_near(y), empty_near(y)
         for first in range(0, len(y), LINES):
             at = slice(first, first + LINES)
             both[0][at], both[1][at] = self.levels.between(y[at], cuts)

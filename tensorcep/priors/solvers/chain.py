@@ -363,10 +363,10 @@ class Links(NamedTuple):
             If the joint precision is not positive definite.
         """
         blocks = _blocks(self, Lam, eta, precision)
-        V, y, _ = _eliminated(blocks, overwrite)
+        V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
         draw_back(V, y, blocks.between, key, out)
-        return _unfolded(out, len(self.own)) if self.of.closed else out
+        return _unfold(out, len(self.own)) if self.of.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
         """The moments of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
@@ -377,7 +377,7 @@ class Links(NamedTuple):
             If the joint precision is not positive definite.
         """
         blocks = _blocks(self, Lam, eta, precision)
-        V, y, log_det = _eliminated(blocks)
+        V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
         marginals_back(V, y, blocks.between, mean, cov, cross)
         found = Marginals(mean, cov, cross, log_det)
@@ -396,7 +396,7 @@ class PiecewiseDraw:
         """What the entries of the next k rows say, (k, P) and (k, D)."""
         prior, V, y = self.prior, self.V, self.y
         parts = Lam, eta, self.precision, prior.own, prior.field, prior.between
-        self.log_det = _checked(eliminate(self.told, *parts, V, y, self.carry))
+        self.log_det = _check_log_det(eliminate(self.told, *parts, V, y, self.carry))
         self.told += len(Lam)
 
     def rows(self, key: tuple[int, int, int]) -> np.ndarray:
@@ -406,12 +406,12 @@ class PiecewiseDraw:
         return out
 
 
-def _eliminated(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+def _eliminate_all(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
-    return V, y, _checked(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
+    return V, y, _check_log_det(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
 
 
-def _checked(log_det: float) -> float:
+def _check_log_det(log_det: float) -> float:
     """The log determinant, if it is one."""
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
@@ -437,7 +437,7 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
             Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
-    return _folded(Lam, eta, between)
+    return _fold(Lam, eta, between)
 
 
 def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
@@ -447,7 +447,7 @@ def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
     return used, np.where(used, closing, 0.0)
 
 
-def _folded(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
+def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
     """Blocks of two rows each of an even number of rows on a circle."""
     (n, D), m = eta.shape, len(eta) // 2
     whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
@@ -461,7 +461,7 @@ def _folded(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
     return Blocks(pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled))
 
 
-def _unfolded(blocks: np.ndarray, n: int) -> np.ndarray:
+def _unfold(blocks: np.ndarray, n: int) -> np.ndarray:
     """Rows (n, D) of blocks of two."""
     D = blocks.shape[1] // 2
     return np.concatenate([blocks[:, :D], blocks[::-1, D:]])[:n]
@@ -480,7 +480,7 @@ def _of_circle(found: Marginals, prior: Links) -> Marginals:
         used, d = _extra(prior)
         cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
         log_det -= float(np.log(np.where(used, d, 1.0)).sum())
-    return Marginals(_unfolded(found.mean, n), pack(cov), cross, log_det)
+    return Marginals(_unfold(found.mean, n), pack(cov), cross, log_det)
 
 
 # Rows of a series and their neighbours: sums over them, and their prior from tables of phases and distances.

@@ -17,14 +17,14 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.holdout import (
     Beside,
-    held_places,
+    chains_of,
+    held_out_places,
     hold_out,
-    promising,
+    promising_chains,
     ratio_beside_limits,
-    some_of,
     stacking_weights,
-    update_held,
-    weighed,
+    update_held_out,
+    weigh_chains,
 )
 from tensorcep.cp.gibbs.chains import draw_factors
 from tensorcep.cp.gibbs.method import _residual_stats
@@ -97,8 +97,8 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     for sweep in range(sweeps):
         draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
         given = np.broadcast_to(held.y, (C, n)), np.full((C, n), 1.0 / 3.0)
-        held = update_held(held, sweep, sweeps, draws[:, :, None], given, GAUSSIAN)
-    held = weighed(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
+        held = update_held_out(held, sweep, sweeps, draws[:, :, None], given, GAUSSIAN)
+    held = weigh_chains(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
     # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
     np.testing.assert_allclose(held.weights, 1.0 / C)
@@ -116,14 +116,14 @@ def test_entries_of_which_little_is_known_hardly_tell_the_noise(rng):
     held = held_of(y, np.zeros((1, n)), np.full((1, n), -np.inf))
     for sweep in range(sweeps):
         draws = np.sqrt(spread) * rng.standard_normal((1, n))
-        held = update_held(held, sweep, sweeps, draws[:, :, None], (y[None], np.full((1, n), 100.0)), GAUSSIAN)
+        held = update_held_out(held, sweep, sweeps, draws[:, :, None], (y[None], np.full((1, n), 100.0)), GAUSSIAN)
     assert np.mean(y**2) - spread.mean() > 0.08  # what all alike would say
     np.testing.assert_allclose(held.noise, noise, rtol=0.3)
 
 
 def test_exact_values_leave_no_noise_and_no_nan():
     zeros = np.zeros((1, 60))
-    held = update_held(held_of(zeros[0], zeros, zeros), 0, 9, zeros[:, :, None], (zeros, zeros + 1.0), GAUSSIAN)
+    held = update_held_out(held_of(zeros[0], zeros, zeros), 0, 9, zeros[:, :, None], (zeros, zeros + 1.0), GAUSSIAN)
     np.testing.assert_array_equal(held.noise, 0.0)
 
 
@@ -157,7 +157,7 @@ def test_what_is_beside_the_chains_is_weighed_with_them(rng):
     unknown = np.full((C, n), np.log(10) - 0.5 * np.log(2 * np.pi)) - 0.5 * y**2
     held = held_of(y, zeros, unknown)
     known = Beside(np.full(n, -0.5 * np.log(2 * np.pi * 0.01) - 0.5), y + 0.1 * rng.standard_normal(n), zeros[0], 0.01)
-    held = weighed(held, settings_of("gibbs", 40, burn_in=20, n_chains=C), [known])
+    held = weigh_chains(held, settings_of("gibbs", 40, burn_in=20, n_chains=C), [known])
     np.testing.assert_allclose(held.beside, [1.0])
     np.testing.assert_allclose(held.score, known.log_density)
     assert len(held.alive) == 0
@@ -184,11 +184,11 @@ def test_chains_that_explain_little_beside_the_best_are_not_promising(rng):
     y = rng.standard_normal(n)
     mean = np.stack([y + 0.5 * rng.standard_normal(n), rng.standard_normal(n), y + 0.6 * rng.standard_normal(n)])
     held = held_of(y, mean, mean)._replace(spread=2.0 * mean, noise=np.array([1.0, 2.0, 3.0]))
-    which = promising(held, 10, 30, GAUSSIAN)
+    which = promising_chains(held, 10, 30, GAUSSIAN)
     assert which.tolist() == [0, 2]
-    assert promising(held, 11, 30, GAUSSIAN).tolist() == [0, 1, 2]
-    assert promising(some_of(held, np.array([1])), 10, 30, GAUSSIAN).tolist() == [0]
-    rest = some_of(held, which)
+    assert promising_chains(held, 11, 30, GAUSSIAN).tolist() == [0, 1, 2]
+    assert promising_chains(chains_of(held, np.array([1])), 10, 30, GAUSSIAN).tolist() == [0]
+    rest = chains_of(held, which)
     for name in ("mean", "spread", "noise", "log_density"):
         np.testing.assert_array_equal(getattr(rest, name), getattr(held, name)[[0, 2]])
     assert rest.y is held.y
@@ -285,7 +285,7 @@ def test_labels_are_left_out_of_both_classes_alike(rng):
     assert held is not None
     assert (np.count_nonzero(held.y > 0.0), len(held.y)) == (8, 200)  # a fifth, for ones are few
     even = p._replace(entries=p.entries._replace(y=np.where(rng.random(p.entries.y.shape) < 0.5, 1.0, -1.0)))
-    assert abs(len(held_places(even)) - 100) < 5
+    assert abs(len(held_out_places(even)) - 100) < 5
 
 
 @each("ones", [0.0, 0.02, 0.4, 1.0])
@@ -299,7 +299,7 @@ def test_entries_left_out_of_very_many_are_drawn_by_themselves(rng, monkeypatch,
     for many, piece in ((n + 1, 1 << 20), (n, 1 << 20), (n, 608)):
         monkeypatch.setattr(holdout, "MANY", many)
         monkeypatch.setattr(memmap, "PIECE", piece)
-        found[many, piece] = held_places(p)
+        found[many, piece] = held_out_places(p)
     first, drawn, in_pieces = found.values()
     np.testing.assert_array_equal(drawn, in_pieces)
     assert len(np.unique(drawn)) == len(drawn) == len(first) > 390
@@ -314,4 +314,4 @@ def test_entries_left_out_of_few_are_the_first_of_all_in_any_order(rng):
     n = 3000
     p = build(rng.integers(0, 9, (n, 2)), rng.standard_normal(n), (9, 9), 2, "gaussian")
     order = generator(p.seed, RandomStream.HELD_OUT).permutation(n)
-    np.testing.assert_array_equal(held_places(p), order[: n // 10])
+    np.testing.assert_array_equal(held_out_places(p), order[: n // 10])

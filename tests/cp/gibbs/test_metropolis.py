@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from tensorcep import CPCountRegressor, Gibbs, Series, load, simulate_cp
 from tensorcep.core.loop import run
-from tensorcep.cp.calibration.holdout import hold_out, promising
+from tensorcep.cp.calibration.holdout import hold_out, promising_chains
 from tensorcep.cp.gibbs import metropolis
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.problem import with_powers
@@ -164,5 +164,5 @@ def test_chains_of_counts_are_compared_by_logs(rng):
     held = held._replace(y=y[place])
     means = np.stack([np.where(held.y > 100.0, 9.0, 0.1 * rng.normal(size=len(place))), np.log(held.y + 0.5)])
     held = held._replace(mean=means)
-    assert promising(held, 10, 30, get_likelihood("gaussian")).tolist() == [0, 1]
-    assert promising(held, 10, 30, get_likelihood("poisson")).tolist() == [1]
+    assert promising_chains(held, 10, 30, get_likelihood("gaussian")).tolist() == [0, 1]
+    assert promising_chains(held, 10, 30, get_likelihood("poisson")).tolist() == [1]

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPRegressor
 from tensorcep.cp.calibration.holdout import hold_out
-from tensorcep.cp.calibration.null_model import constant_law, is_shrunk, shrunk, with_constant
+from tensorcep.cp.calibration.null_model import can_shrink, constant_law, shrink, with_constant
 from tensorcep.cp.fitted.predict import latent, latent_quantiles, observed_moments
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods import get_likelihood
@@ -26,7 +26,7 @@ def weighed_of(y, mean):
     """What is known of values left out that all together predict by this mean."""
     held = held_of(y, mean[None], np.zeros((1, len(y))))
     held = held._replace(weights=np.ones(1), score=np.zeros(len(y)), mean_of_all=mean)
-    return shrunk(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
+    return shrink(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
 
 
 def test_predictions_of_noise_are_shrunk_to_the_constant(rng):
@@ -80,9 +80,9 @@ def test_what_no_draw_could_tell_is_doubt_of_latent_values_and_not_of_observatio
     y = rng.standard_normal(400)
     held = held_of(y, np.zeros((1, 400)), np.zeros((1, 400)))
     held = held._replace(weights=np.ones(1), score=y, mean_of_all=np.full(400, 0.3), spread_of_all=np.full(400, 0.4))
-    found = shrunk(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
+    found = shrink(held, build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1))
     assert found.doubt == pytest.approx(0.49)
-    wide = shrunk(
+    wide = shrink(
         held._replace(spread_of_all=np.full(400, 9.0)), build(np.zeros((1, 2), dtype=int), np.zeros(1), (1, 1), 1)
     )
     assert wide.doubt == pytest.approx(0.75 * np.mean(y**2))
@@ -128,22 +128,22 @@ def test_predictions_of_labels_worse_than_their_share_of_ones_are_mixed_with_it(
     y = p.entries.y.ravel()[:n]  # in the order of the lanes, whose first 300 are left out
     held = held_of(y[:300], np.zeros((1, 300)), np.zeros((1, 300)))._replace(weights=np.ones(1))
     good, bad = (np.log(np.where((y[:300] > 0) == sure, 0.9, 0.1)) for sure in (y[:300] > 0, np.zeros(300)))
-    assert shrunk(held._replace(score=good), p).share == 1.0
-    mixed = shrunk(held._replace(score=bad), p)
+    assert shrink(held._replace(score=good), p).share == 1.0
+    mixed = shrink(held._replace(score=bad), p)
     ones = (np.count_nonzero(y[300:] > 0) + 0.5) / 701.0
     assert mixed.share < 0.5
     assert mixed.constant == pytest.approx(np.log(ones / (1.0 - ones)) if link == "logit" else norm.ppf(ones))
     rows = rng.standard_normal((1, 8, 18, 2))
     said = with_constant(Draws((9, 9), 2, rows, None, None, np.ones(18, bool)), mixed._replace(share=0.0), p.free)
     np.testing.assert_array_equal(said.rows[0, 0], [[0.0, mixed.constant]] * 9 + [[0.0, 1.0]] * 9)
-    assert shrunk(held._replace(score=bad), p._replace(free=None)).share == 1.0
+    assert shrink(held._replace(score=bad), p._replace(free=None)).share == 1.0
 
 
 @each(
     ("name", "expected"), [("gaussian", True), ("tobit", True), ("logit", True), ("poisson", True), ("binomial", False)]
 )
 def test_values_labels_and_counts_are_shrunk(name, expected):
-    assert is_shrunk(get_likelihood(name)) is expected
+    assert can_shrink(get_likelihood(name)) is expected
 
 
 def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
@@ -156,12 +156,12 @@ def test_values_at_a_limit_are_mixed_with_the_constant_law(rng):
     held = held._replace(weights=np.ones(1), mean_of_all=held.y, spread_of_all=np.zeros_like(held.y))
     law = constant_law(p.likelihood, y, 0.0)
     said = law.logpdf(p.likelihood, held.y)
-    bad = shrunk(held._replace(score=said - 1.0), p)
+    bad = shrink(held._replace(score=said - 1.0), p)
     assert bad.share < 0.05
     assert (bad.constant, bad.constant_theta) == pytest.approx((0.3, 4.0), rel=0.15)
-    assert shrunk(held._replace(score=said + 1.0), p).share == 1.0
+    assert shrink(held._replace(score=said + 1.0), p).share == 1.0
     nothing = p._replace(entries=p.entries._replace(y=np.zeros_like(p.entries.y)))
-    assert shrunk(held._replace(score=said - 1.0), nothing).share == 1.0
+    assert shrink(held._replace(score=said - 1.0), nothing).share == 1.0
 
 
 @each("side", [1.0, -1.0])
@@ -176,8 +176,8 @@ def test_log_scores_of_values_at_a_limit_are_not_believed_where_their_means_are_
     own = f[p.entries.permutation][held.place]
     nothing = constant_law(record, y, 0.0).logpdf(record, held.y)
     held = held._replace(weights=np.ones(1), score=nothing + 0.1, spread_of_all=np.full(len(own), 1e-4))
-    assert shrunk(held._replace(mean_of_all=own), p).share == 1.0
-    assert shrunk(held._replace(mean_of_all=rng.permutation(own)), p).share < 0.3
+    assert shrink(held._replace(mean_of_all=own), p).share == 1.0
+    assert shrink(held._replace(mean_of_all=rng.permutation(own)), p).share < 0.3
 
 
 def test_the_constant_counts_beside_good_predictions_of_counts_as_the_next_one_may_be_a_wild_one(rng):
@@ -187,7 +187,7 @@ def test_the_constant_counts_beside_good_predictions_of_counts_as_the_next_one_m
     held = hold_out(p, 1, 1.0)
     assert held is not None
     nothing = constant_law(p.likelihood, y, np.log(y.mean())).logpdf(p.likelihood, held.y)
-    found = shrunk(held._replace(weights=np.ones(1), score=nothing + 1.0, beside=np.zeros(0)), p)
+    found = shrink(held._replace(weights=np.ones(1), score=nothing + 1.0, beside=np.zeros(0)), p)
     assert found.share == 1.0 - 1.0 / (len(held.y) + 1.0)
     assert 0.0 < (nothing + 1.0 - found.score).mean() < 1.0 / len(held.y)
 
