@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from helpers.source_graph import ROOT
 
-from scripts.docs import measured
 from tensorcep import demo, load
 from tensorcep.cli.main import COMMANDS
 
@@ -98,17 +97,6 @@ def test_readme_links_and_paths_lead_somewhere() -> None:
     assert len(named) > 8
     missing = [path for path in [*links, *named, *inline] if not (ROOT / path).exists()]
     assert not missing
-
-
-def test_readme_table_of_the_defaults_is_the_one_that_was_measured() -> None:
-    rows = measured.figures("gauntlet")
-    assert f"`{rows[0]['command']}`" in TEXT
-    table = TEXT[TEXT.index("| problems | fits |") :].split("\n\n")[0].splitlines()
-    columns, _, *told = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    found = {(row["row"], row["column"]): row["value"] for row in rows}
-    assert {
-        (line[0], name): cell for line in told for name, cell in zip(columns[1:], line[1:], strict=True) if cell
-    } == found
 
 
 def test_readme_two_commands_exist() -> None:

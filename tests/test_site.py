@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import inspect
@@ -18,6 +19,7 @@ from helpers.source_graph import ROOT
 
 import tensorcep
 from scripts.docs import measured, pages, public, reference
+from tensorcep.cli.main import build_parser
 
 SITE = ROOT / "notebooks" / "site"
 TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(SITE.rglob("*.md"))}
@@ -72,11 +74,18 @@ def test_site_public_objects_have_examples() -> None:
     assert without == []
 
 
-def test_site_every_command_is_on_the_page_of_the_shell() -> None:
-    from tensorcep.cli.main import COMMANDS
-
-    text = reference.shell_page()
-    assert [command.name for command in COMMANDS if f"\n## {command.name}\n" not in text] == []
+def test_site_pages_of_the_shell_are_short_and_have_every_option_of_every_command() -> None:
+    parser = build_parser()
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    texts = reference.shell_pages()
+    assert {f"shell/{name}" for name in commands.choices} | {"shell"} == set(texts)
+    assert [name for name, text in texts.items() if len(text.split()) > 1500] == []
+    for name, command in commands.choices.items():
+        text = texts[f"shell/{name}"]
+        assert f"(shell/{name}.md)" in texts["shell"]
+        for action in command._actions:
+            words = "|".join(action.option_strings or [str(action.metavar)])
+            assert re.search(rf"(?<![\w-])(?:{words})(?![\w-])", text), f"{name}: {words}"
 
 
 @pytest.mark.slow
@@ -106,10 +115,6 @@ def test_site_code_is_either_run_or_named_in_the_shell() -> None:
 
 
 def test_site_prose_names_options_that_exist() -> None:
-    import argparse
-
-    from tensorcep.cli.main import build_parser
-
     parser = build_parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     options = {o for c in commands.choices.values() for a in c._actions for o in a.option_strings}

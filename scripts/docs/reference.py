@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
+import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.docs.public import (
@@ -19,8 +21,11 @@ from scripts.docs.public import (
     of_records,
 )
 from scripts.docs.public import of_settings as settings_of
-from tensorcep.cli.main import build_parser
+from tensorcep.cli.main import EPILOG, build_parser
+from tensorcep.cli.main import GROUPS as COMMAND_GROUPS
 
+# The group of an option, what is typed for it, and what it does.
+Row = tuple[str, str, str]
 FAMILY = {
     "methods": "of tensors",
     "linear.settings": "linear",
@@ -116,20 +121,72 @@ def reference_pages() -> dict[str, str]:
     return pages
 
 
-def shell_page() -> str:
-    """The page of the command line: every command's own --help."""
-    os.environ["COLUMNS"] = "96"  # the width that argparse writes for
-    parser = build_parser()
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+OF_SEVERAL = 4  # commands from which on an option is shown once, on the page of all
+
+
+def shell_pages() -> dict[str, str]:
+    """The pages of the command line: a session, the commands, options of several of them; and a page of each."""
+    (parsers,) = (item for item in build_parser()._actions if isinstance(item, argparse._SubParsersAction))
+    rows = {name: list(_options_of(parser)) for name, parser in parsers.choices.items()}
+    counts = Counter(row[1:] for listed in rows.values() for row in listed)
+    shared = {row for row, count in counts.items() if count >= OF_SEVERAL and row[0].startswith("`-")}
+    pages = {"shell": _shell_index(rows, shared)}
+    for name, listed in rows.items():
+        text = f"# {name}\n\n```text\n{parsers.choices[name].format_usage().removeprefix('usage: ')}```\n\n"
+        text += _in_markdown(parsers.choices[name].description or "")
+        text += _table([row for row in listed if row[1:] not in shared])
+        others = " ".join(re.findall(r"--\w[\w-]*", flags)[0] for _, flags, about in listed if (flags, about) in shared)
+        text += f"And [options of several commands](../shell.md#options-of-several-commands): `{others}`\n"
+        pages[f"shell/{name}"] = text
+    return pages
+
+
+def _shell_index(rows: dict[str, list[Row]], shared: set[tuple[str, str]]) -> str:
+    session = "\n".join(line.strip() for line in EPILOG.splitlines() if line.startswith("  tensorcep "))
     text = (
-        "# Shell\n\nResults go to stdout, everything else to stderr. The exit code is 0 when done, 1 after an error "
-        "that you can mend, told in one sentence, 2 after wrong usage, 130 after Ctrl-C. No file is ever left "
-        "half-written. This page is made of each command's own `--help`.\n\n"
+        f"# Shell\n\nA session, on data that needs no download:\n\n```bash\n{session}\n```\n\n"
+        "Results go to stdout, everything else to stderr. The exit code is 0 when done, 1 after an error that you can "
+        "mend, told in one sentence, 2 after wrong usage, 130 after Ctrl-C. No file is ever left half-written. "
+        "`tensorcep COMMAND --help` says what these pages say.\n\n"
     )
-    text += f"```text\n{parser.format_help()}```\n\n"
-    for name, command in commands.choices.items():
-        text += f"## {name}\n\n```text\n{command.format_help()}```\n\n"
-    return text
+    for title, group in COMMAND_GROUPS.items():
+        text += f"## {title[0].upper()}{title[1:]}\n\n| command | |\n|---|---|\n"
+        text += "".join(f"| [{command.name}](shell/{command.name}.md) | {command.help} |\n" for command in group) + "\n"
+    text += "## Options of several commands\n\nThe page of a command names those that it has.\n\n"
+    every: dict[tuple[str, str], Row] = {}
+    for row in (row for listed in rows.values() for row in listed if row[1:] in shared):
+        every.setdefault(row[1:], row)
+    for title in dict.fromkeys(row[0] for row in every.values()):
+        text += f"### {'Messages and results' if title == 'options' else title[0].upper() + title[1:]}\n\n"
+        text += _table([row for row in every.values() if row[0] == title])
+    return text + "```{toctree}\n:hidden:\n\n" + "".join(f"shell/{name}\n" for name in rows) + "```\n"
+
+
+def _options_of(parser: argparse.ArgumentParser) -> Iterator[Row]:
+    """The group of each option of a command, what is typed for it, and what it does."""
+    for group in parser._action_groups:
+        for action in group._group_actions:
+            words = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else ""
+            typed = action.metavar or words or action.dest.upper()
+            takes = "" if action.nargs == 0 or not action.option_strings else f" {typed}"
+            flags = ", ".join(action.option_strings) or str(typed)
+            yield str(group.title), f"`{flags}{takes}`", _with_code((action.help or "").replace("%%", "%"))
+
+
+def _table(rows: list[Row]) -> str:
+    lines = [f"| {flags} | {about} |\n" for _, flags, about in rows]
+    return "| option | what it does |\n|---|---|\n" + "".join(lines) + "\n" if lines else ""
+
+
+def _with_code(text: str) -> str:
+    """Text of a --help with options as code, in which a table has no marks of its own."""
+    return re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", text).replace("|", r"\|")
+
+
+def _in_markdown(text: str) -> str:
+    """Paragraphs of a --help as they are, tables as text."""
+    parts = [f"```text\n{part}\n```" if part[:2] == "  " else _with_code(part) for part in text.split("\n\n")]
+    return "".join(f"{part}\n\n" for part in parts)
 
 
 def write_reference(folder: Path) -> None:
@@ -138,4 +195,6 @@ def write_reference(folder: Path) -> None:
     target.mkdir(exist_ok=True)
     for name, text in reference_pages().items():
         (target / f"{name}.rst").write_text(text, encoding="utf-8")
-    (folder / "shell.md").write_text(shell_page(), encoding="utf-8")
+    (folder / "shell").mkdir(exist_ok=True)
+    for name, text in shell_pages().items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")

@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tensorcep",
         usage="tensorcep COMMAND [options]",
-        description="Bayesian tensor and matrix factorisation of sparse data, with honest uncertainty.",
+        description="Bayesian tensor and matrix factorisation of sparse data, with an interval for every prediction.",
         epilog=f"{listed}\n{EPILOG}",
         formatter_class=HelpFormatter,
     )
