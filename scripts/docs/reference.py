@@ -121,7 +121,7 @@ def reference_pages() -> dict[str, str]:
     return pages
 
 
-OF_SEVERAL = 4  # commands from which on an option is shown once, on the page of all
+OF_SEVERAL = 3  # commands from which on an option is shown once, on the page of all
 
 
 def shell_pages() -> dict[str, str]:
@@ -179,8 +179,8 @@ def _table(rows: list[Row]) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Text of a --help with options as code, in which a table has no marks of its own."""
-    return re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", text).replace("|", r"\|")
+    """Text of a --help with options and signs as code, in which a table has no marks of its own."""
+    return re.sub(r"(?<![\w`-])(?:--[a-z][\w-]*|'(?:\S+')?(?!\w))", r"`\g<0>`", text).replace("|", r"\|")
 
 
 def _in_markdown(text: str) -> str:
