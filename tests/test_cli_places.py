@@ -93,6 +93,24 @@ def test_cli_predict_of_several_files_is_that_of_one(
             assert found["user"].tolist() == cells["user"].tolist()
 
 
+def test_cli_predict_refuses_a_file_without_lines(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bare.csv").write_text("user,item,hour\n")
+    assert cli("predict", folder / "all.npz", tmp_path / "bare.csv", "-o", tmp_path / "o.csv") == 1
+    assert "holds no entries" in capsys.readouterr().err
+
+
+def test_cli_predict_names_the_row_of_the_file_that_is_no_index(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(query_cells, "WHOLE", 0)
+    monkeypatch.setattr(query_cells, "LINES", 2)
+    (tmp_path / "bad.csv").write_text("user,item,hour\n1,1,1\n1,1,2\n1,1,3\n1,x,4\n")
+    assert cli("predict", folder / "all.npz", tmp_path / "bad.csv", "-o", tmp_path / "o.csv", "--no-labels") == 1
+    assert "got 'x' in row 4" in capsys.readouterr().err
+
+
 def test_cli_predict_names_a_line_that_cannot_be_read(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,7 +49,7 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 TABLES = ("csv", "parquet")  # files with further columns
 MOST_ZEROS = 10**8  # more absent cells are not all written down
 LOOKED_AT = 1000  # lines that tell whether a column holds words
-# Lines that are predicted at a time; a file of no more bytes is read whole, as one column tells most of its labels.
+# Lines that are predicted at a time; a file of no more bytes is read whole, so that it has its warnings once.
 LINES, WHOLE = 1 << 17, 1 << 24
 BLOCK = 1 << 20  # bytes that a checksum takes at a time
 
@@ -299,8 +299,8 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    first = next(read_tables(path, how, lines=LOOKED_AT), None)
-    return (modes, value) if first is not None and any(map(_is_word, first[value])) else None
+    first = next(read_tables(path, how, lines=LOOKED_AT))
+    return (modes, value) if any(map(_is_word, first[value])) else None
 
 
 def _is_word(cell: Any) -> bool:
@@ -453,18 +453,18 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
 
 
 def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
-    """The cells of a file, a folder or a pattern, some lines at a time where they are large."""
+    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
     for file in [path] if is_one_file(path) else files_of(path):
-        kind = format_of(check_file(file), args.format)
-        large = os.path.isfile(file) and os.path.getsize(file) > WHOLE
-        if not large or kind not in TABLES:
+        if format_of(check_file(file), args.format) not in TABLES:
             yield read_queries(file, args, model, with_values=False)
             continue
-        labelled = _labelled_modes(args, model)
-        for frame in read_tables(file, reading_of(args), lines=LINES):
+        labelled, start = _labelled_modes(args, model), 0
+        large = os.path.isfile(file) and os.path.getsize(file) > WHOLE
+        for frame in read_tables(file, reading_of(args), lines=LINES if large else None):
+            frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
             cells, _, extent = _chosen(file, frame, args, model, False)
-            cells = cells.reset_index(drop=True)
-            yield QueriedCells(_matched(file, cells, model, labelled, args.index_base), None, cells, extent)
+            X = _matched(file, cells, model, labelled, args.index_base)
+            yield QueriedCells(X, None, cells.reset_index(drop=True), extent)
 
 
 def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
@@ -568,7 +568,9 @@ def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
     if not np.isfinite(numbers).all():
         n = int(np.argmin(np.isfinite(numbers)))
         where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
-        fail_value(f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {n + 1}; mend it{hint}.")
+        fail_value(
+            f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {column.index[n] + 1}; mend it{hint}."
+        )
     return numbers
 
 
@@ -577,7 +579,7 @@ def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool],
     matched: list[Any] = []
     for name, known, by_label in zip(columns.columns, model.labels_, labelled, strict=True):
         if by_label:
-            matched.append(as_labels(columns[name], known))
+            matched.append(as_labels(columns[name], known).reset_index(drop=True))
             continue
         at: Any = as_rows(path, columns[name], base)
         if known is not None:  # None, which is no label, for rows that the model does not have
@@ -598,7 +600,7 @@ def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
         n = int(np.argmax(bad))
         fail_value(
             f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
-            f"row {n + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
+            f"row {column.index[n] + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
         )
     return numbers.astype(np.int64) - base
 

@@ -7,7 +7,7 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -336,8 +336,12 @@ def read_entries(
         while (chunk := reader.take(None)) is not None:
             chunks.append(chunk)
     if not sum(len(chunk.values) for chunk in chunks):
-        fail_value(f"'{text}' holds no entries; at least one line with indices and a value is needed.")
+        _fail_empty(text)
     return _assembled(text, chunks, reader, how, duplicates)
+
+
+def _fail_empty(path: str) -> NoReturn:
+    fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
 def _assembled(
@@ -424,7 +428,7 @@ def read_tables(
     Raises
     ------
     ValueError
-        On a malformed line or a damaged file.
+        On a malformed line or a damaged file, or one without lines.
     """
     how = check_schema(schema)._replace(shape=None, drop_missing=False)
     kind = format_of(path, how.format)
@@ -444,10 +448,14 @@ def read_tables(
             reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
         base = how.index_base - (reader.base if lines is None else 0)  # what was not taken off
         frames = (_frame_of(chunk, reader, base) for chunk in iter(lambda: reader.take(lines), None))
+        first = next(frames, None)
+        if first is None:
+            _fail_empty(path)
+        every = itertools.chain([first], frames)
         if lines is None:
-            yield pd.concat(frames, ignore_index=True)
+            yield pd.concat(every, ignore_index=True)
         else:
-            yield from frames
+            yield from every
 
 
 def _frame_of(chunk: Chunk, reader: ChunkReader, base: int) -> pd.DataFrame:
