@@ -739,7 +739,7 @@ class ReadingFactors:
         >>> import numpy as np
         >>> from tensorcep import BayesianPCA
         >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> model = BayesianPCA(1, method="gibbs", max_iter=150, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(X)
         >>> model.latent_draws([[0, 1]]).shape[::2]
         (1, 1)
         """
