@@ -1,1 +1,1 @@
-"""Measurements, studies and examples: README.md says which command answers which question."""
+"""Measurements, papers and examples: README.md says which command answers which question."""

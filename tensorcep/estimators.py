@@ -13,10 +13,10 @@ from tensorcep.core.persist.models import StoredModel, complete, open_model, par
 from tensorcep.core.persist.models import read_attributes as read_plain
 from tensorcep.cp.estimators.store import drop_projection, read_result
 from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.factor_models.base import read_attributes as read_factor_model
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
-from tensorcep.factor_models.store import read_attributes as read_factor_model
+from tensorcep.gaussian_process.latent import read_attributes as read_gp
 from tensorcep.gaussian_process.settings import SETTINGS as GP_SETTINGS
-from tensorcep.gaussian_process.store import read_attributes as read_gp
 from tensorcep.linear.settings import SETTINGS as LINEAR_SETTINGS
 from tensorcep.priors.features import Features
 from tensorcep.priors.graph import Graph

@@ -26,8 +26,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep
 from tensorcep import CPClassifier, CPRegressor, load, metrics
-from tensorcep.cli import COMMANDS, _fit, build_parser, main
-from tensorcep.cli._lines import hint_line
+from tensorcep.cli.fit import add_arguments, hint_line
+from tensorcep.cli.main import COMMANDS, build_parser, main, sentence_of
+from tensorcep.core.checks import InvalidParameter
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import read_tensor, write_tensor
 from tensorcep.entries.labels import Labels
@@ -111,7 +112,9 @@ def test_cli_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     text = capsys.readouterr().out
     assert exit_.value.code == 0
-    assert [command.name for command in COMMANDS] == re.findall(r"^    ([\w-]+)(?: |$)", text, re.MULTILINE)
+    assert [command.name for command in COMMANDS] == re.findall(
+        r"^  ([\w-]+) +\w.*[^.\d]$", text.partition("a session")[0].partition("fit a model:")[2], re.MULTILINE
+    )
 
 
 def test_cli_help_of_each_command_explains_each_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +139,7 @@ def test_cli_without_a_command_shows_help_and_returns_2(capsys: pytest.CaptureFi
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "commands:" in err
+    assert "fit a model:" in err
 
 
 def test_cli_wrong_usage_exits_with_2_and_a_short_hint(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +165,11 @@ def test_cli_wrong_usage_exits_with_2_and_a_short_hint(capsys: pytest.CaptureFix
 
 
 def test_cli_import_and_help_load_nothing_heavy() -> None:
-    code = "import sys, tensorcep.cli; tensorcep.cli.build_parser().format_help(); print(*sys.modules)"
+    code = (
+        "import sys, tensorcep.cli.main; parser = tensorcep.cli.main.build_parser(); parser.format_help()\n"
+        "for one in parser._subparsers._group_actions[0].choices.values(): one.format_help()\n"
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     tops = {name.split(".")[0] for name in loaded.split()}
     assert "tensorcep" in tops
@@ -183,11 +190,11 @@ ERRORS = [
     ("fit plain.tns -o none/m.npz", r"cannot write 'none/m.npz': there is no folder '.*none'; create it first."),
     ("fit plain.tns -o .", r"cannot write '.': it is a folder; give the path of a file."),
     ("fit plain.tns -o ./plain.tns", "'./plain.tns' is an input of this command; give another file to write to."),
-    ("fit plain.tns -o m.npz --rank 0", "--rank must be an integer >= 1; got 0."),
-    ("fit plain.tns -o m.npz --max-iter 0", "--max-iter must be an integer >= 1; got 0."),
+    ("fit plain.tns -o m.npz --rank 0", "--rank must be auto or an integer >= 1; got 0."),
+    ("fit plain.tns -o m.npz --max-iter 0", "--max-iter must be auto or an integer >= 1; got 0."),
     ("fit plain.tns -o m.npz --seed -1", "--seed must be an integer >= 0; got -1."),
     ("fit plain.tns -o m.npz --tol -1", "--tol must be a number >= 0; got -1.0."),
-    ("fit plain.tns -o m.npz --damping 1", r"--damping must be a number in \[0, 1\); got 1.0."),
+    ("fit plain.tns -o m.npz --damping 1", r"--damping must be auto or adaptive, or a number in \[0, 1\); got 1.0."),
     (
         "fit plain.tns -o m.npz --likelihood probit",
         "y must hold labels 0 and 1, or any two labels; got .* of them.",
@@ -195,7 +202,7 @@ ERRORS = [
     ("fit plain.tns -o m.npz --shape 2,2,2", r"line \d+ of 'plain.tns' has index '\d+' .* beyond the shape .*"),
     (
         "fit probit.tns -o m.npz --likelihood probit --zero-rate 2",
-        r"--zero-rate must be a number in \(0, 1\]; got .*",
+        r"--zero-rate must be auto, or a number in \(0, 1\]; got .*",
     ),
     ("fit plain.tns -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
     ("stream zero.csv -o m.npz --zero-rate 0.1", "--zero-rate is for labels; got --likelihood gaussian; .*"),
@@ -243,7 +250,7 @@ ERRORS = [
     ("split plain.tns a.tns a.tns", "'a.tns' is an input of this command; .*"),
     ("split plain.tns a.tns b.tns --test-size 1.5", r"--test-size must be a number in \(0, 1\); got 1.5."),
     ("split plain.tns a.tns b.tns --test-size 0", "--test-size must be an integer >= 1; got 0."),
-    ("datasets nothing", "NAME must be one of 'alog', .*; got 'nothing'."),
+    ("datasets nothing", "NAME must be one of alog, .*; got 'nothing'."),
     ("datasets -o x.csv", "--output, --part and --fold need the NAME of a data set; give one."),
     ("datasets il2 -o x.csv --fold 2", "--part and --fold have a meaning only with --output, for alog, .*"),
     ("datasets alog -o x.csv --fold 6", "--fold must be an integer from 1 to 5; got 6."),
@@ -293,7 +300,7 @@ def test_cli_bug_is_not_told_as_a_mistake_of_the_user(monkeypatch: pytest.Monkey
     def broken(path: str) -> None:
         raise KeyError(path)
 
-    monkeypatch.setattr("tensorcep.cli._files.archive_kind", broken)
+    monkeypatch.setattr("tensorcep.cli.files.archive_kind", broken)
     with pytest.raises(KeyError):
         main(["info", "x.tns"])
 
@@ -302,7 +309,7 @@ def test_cli_out_of_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch, caps
     def greedy(path: str) -> None:
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("tensorcep.cli._files.archive_kind", greedy)
+    monkeypatch.setattr("tensorcep.cli.files.archive_kind", greedy)
     assert main(["info", "x.tns"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: there is not enough memory (Unable to allocate 9 TiB); use a lower --rank")
@@ -370,11 +377,11 @@ def test_cli_interrupt_leaves_no_file_and_dies_of_the_signal(work: Path, tmp_pat
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_cli_interrupt_during_the_imports_is_a_line() -> None:
     code = (
-        "import builtins, os, signal; from tensorcep import program as _program; real = builtins.__import__\n"
+        "import builtins, os, signal; from tensorcep.__main__ import run; real = builtins.__import__\n"
         "def slow(name, *rest):\n"
-        "    if name == 'tensorcep.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "    if name == 'tensorcep.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
         "    return real(name, *rest)\n"
-        "builtins.__import__ = slow; _program.run()"
+        "builtins.__import__ = slow; run()"
     )
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -454,7 +461,7 @@ def test_cli_compare_prints_and_writes_the_table_of_compare(
 def test_cli_compare_names_the_methods_that_fit(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = work / "poisson.tns"
     assert cli("compare", path, path, "--likelihood", "poisson", "--methods", "pg-gibbs") == 1
-    assert "a method for the likelihood 'poisson' must be one of 'cep', " in capsys.readouterr().err
+    assert "a method for the likelihood 'poisson' must be one of cep, " in capsys.readouterr().err
 
 
 # select-rank
@@ -497,13 +504,15 @@ def test_cli_fit_takes_a_method(work: Path, tmp_path: Path) -> None:
 
 def test_cli_fit_defaults_are_the_estimators() -> None:
     parser = argparse.ArgumentParser()
-    _fit.add_arguments(parser)
+    add_arguments(parser)
     given = vars(parser.parse_args(["x", "-o", "y"]))
     for cls in ESTIMATORS.values():
         expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}
         for name in ("rank", "method", "prior", "interactions", "max_iter", "tol"):
             assert given[name] == expected[name], (cls, name)
-    assert f"(default: {given['tol']:g})" in parser.format_help().replace("\n", " ").replace("  ", "")
+    found = re.search(r"\n +--tol TOL +.*?\(default: ([\d.e-]+)\)", parser.format_help(), re.DOTALL)
+    assert found is not None
+    assert float(found[1]) == given["tol"]
 
 
 def test_cli_fit_is_the_estimators_fit(work: Path) -> None:
@@ -923,7 +932,7 @@ def test_cli_split_keeps_header_columns_and_lines(tmp_path: Path, capsys: pytest
     errors = capsys.readouterr().err.splitlines()
     assert "has no column 'user'; it has 'userId', 'movieId', 'rating, stars', 'timestamp', 'note'" in errors[0]
     assert errors[1].startswith("error: --by time needs --times: the mode that is the time")
-    assert errors[2].startswith("error: no row has enough entries to hold out --test-size=4 of them and to keep one")
+    assert errors[2].startswith("error: no row has enough entries to hold out --test-size 4 of them and to keep one")
 
 
 @each(
@@ -1090,12 +1099,17 @@ def test_cli_fits_predicts_and_evaluates_levels(tmp_path, capsys):
 
 
 def test_cli_offers_every_likelihood_that_an_estimator_offers():
-    from tensorcep.cli._likelihoods import LIKELIHOODS
+    from tensorcep.cli.fit import ESTIMATOR_OF, kind_of
     from tensorcep.likelihoods import names_of
 
     offered = {name for kind in ("values", "labels", "counts") for name in names_of(kind)}
     # of counts the estimator chooses one, and levels are cut as each fit learns
-    assert set(LIKELIHOODS) == offered | {"counts", "ordinal"}
+    actions = build_parser()._subparsers._group_actions[0].choices["fit"]._actions  # type: ignore[union-attr, index, call-overload]
+    action = next(action for action in actions if action.dest == "likelihood")
+    words = offered | {"counts", "ordinal"}
+    assert {action.type(word) for word in words} == words
+    assert [word for word in words if f"{word}:" not in action.help and f"{word}," not in action.help] == []
+    assert {kind_of(word) for word in words} == set(ESTIMATOR_OF)
 
 
 def test_cli_and_help_offer_every_learned_prior() -> None:
@@ -1272,10 +1286,33 @@ def test_cli_words_are_learned_as_their_numbers_by_every_command(
     assert "learned     68 entries in 3 batches" in capsys.readouterr().out
 
 
-def test_negative_numbers_may_have_exponents_and_options_are_named_together():
-    from tensorcep.cli import build_parser
-    from tensorcep.cli._wording import sentence_of
-
+def test_cli_negative_numbers_may_have_exponents() -> None:
     words = build_parser().parse_args(["fit", "a.csv", "-o", "a.npz", "--lower-limit", "-1.5e-3"])
     assert float(words.lower_limit) == -1.5e-3
-    assert sentence_of("name them by modes= and value=.") == "name them by --modes and --value."
+
+
+SAID = [
+    ("name them by modes= and value=.", "name them by --modes and --value."),
+    ("pass drop_missing=True to leave them out.", "pass --drop-missing to leave them out."),
+    ("pass header=False.", "pass --no-header."),
+    ("pass index_base=0 if this file counts from 0.", "pass --index-base 0 if this file counts from 0."),
+    ('pass decimal="," if that is its sign.', 'pass --decimal "," if that is its sign.'),
+    ("pass duplicates='mean', 'sum' or 'last' to merge.", "pass --duplicates mean, sum or last to merge."),
+    ("the labels=False and value=None of it.", "the --no-labels and --count of it."),
+    ("increase max_iter, raise tol, or add damping.", "increase --max-iter, raise --tol, or add --damping."),
+    ("labels must be distinct.", "labels must be distinct."),
+    ("n_jobs must be an integer.", "--threads must be an integer."),
+    ("rank must be an integer, not the rank of 3.", "--rank must be an integer, not the rank of 3."),
+    ("a rank of 'max_iter=3' in the column 'max_iter'.", "a rank of 'max_iter=3' in the column 'max_iter'."),
+    (InvalidParameter("method", "em", "be one of 'cep', 'pg-vb'"), "--method must be one of cep, pg-vb; got 'em'."),
+    (
+        InvalidParameter("order", 3, "be below max_iter", "raise max_iter"),
+        "order must be below --max-iter; got 3; raise --max-iter.",
+    ),
+]
+
+
+def test_cli_says_options_for_parameters() -> None:
+    parser = build_parser().parse_args(["fit", "a.csv", "-o", "a.npz"]).parser
+    told = {str(error): sentence_of(error, parser) for error, _ in SAID}
+    assert told == {str(error): said for error, said in SAID}

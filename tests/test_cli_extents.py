@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tensorcep import CPCountRegressor, load
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.entries.sparse_tensor import SparseTensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")

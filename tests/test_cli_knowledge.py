@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import tensorcep as tc
-from tensorcep.cli import build_parser, main
-from tensorcep.cli._knowledge import knowledge_of
+from tensorcep.cli.fit import knowledge_of
+from tensorcep.cli.main import build_parser, main
 from tensorcep.cp.estimators import updates
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -25,7 +25,7 @@ def cli(*args):
 
 def given(*args, command="fit"):
     """The parameter prior that these options make of a file of entries."""
-    return knowledge_of(build_parser().parse_args([command, *map(str, args), "-o", "m.npz"]))["prior"]
+    return knowledge_of(build_parser().parse_args([command, *map(str, args), "-o", "m.npz"]))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from helpers.cases import each
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

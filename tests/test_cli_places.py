@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import tensorcep as tc
-from tensorcep.cli import _query_pieces, main
+from tensorcep.cli import cells as query_cells
+from tensorcep.cli.main import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 NAMES = ["user", "item", "hour"]
@@ -48,11 +49,11 @@ def test_cli_fit_of_several_files_is_that_of_one(
 
 
 NOT_OF_SCRATCH = [
-    (["--scratch", "nowhere"], "scratch must be a folder that exists"),
+    (["--scratch", "nowhere"], "--scratch must be a folder that exists"),
     (["--memory", "much"], "--memory must be a number of bytes"),
     (["--scratch", ".", "--duplicates", "sum"], "--duplicates sum is for one file that is read whole"),
     (["--scratch", ".", "--shape", "9,9,9"], "--shape is for one file that is read whole"),
-    (["--scratch", ".", "--noise", "entry"], "scratch= is for one noise"),
+    (["--scratch", ".", "--noise", "entry"], "--scratch is for one noise"),
     (["--scratch", ".", "--model", "pca"], "are for one tensor"),
 ]
 
@@ -78,8 +79,8 @@ def test_cli_fit_refuses_cells_that_occur_twice(
 def test_cli_predict_of_several_files_is_that_of_one(
     whole: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_query_pieces, "WHOLE", 1 << 24 if whole else 0)
-    monkeypatch.setattr(_query_pieces, "LINES", 70)
+    monkeypatch.setattr(query_cells, "WHOLE", 1 << 24 if whole else 0)
+    monkeypatch.setattr(query_cells, "LINES", 70)
     fitted, cells = tc.load(folder / "all.npz"), pd.read_csv(folder / "all.csv")[NAMES]
     sources = (folder / "all.csv", folder / "parts", folder / "parts" / "*.parquet")
     for source in sources:
@@ -92,13 +93,31 @@ def test_cli_predict_of_several_files_is_that_of_one(
             assert found["user"].tolist() == cells["user"].tolist()
 
 
+def test_cli_predict_refuses_a_file_without_lines(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bare.csv").write_text("user,item,hour\n")
+    assert cli("predict", folder / "all.npz", tmp_path / "bare.csv", "-o", tmp_path / "o.csv") == 1
+    assert "holds no entries" in capsys.readouterr().err
+
+
+def test_cli_predict_names_the_row_of_the_file_that_is_no_index(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(query_cells, "WHOLE", 0)
+    monkeypatch.setattr(query_cells, "LINES", 2)
+    (tmp_path / "bad.csv").write_text("user,item,hour\n1,1,1\n1,1,2\n1,1,3\n1,x,4\n")
+    assert cli("predict", folder / "all.npz", tmp_path / "bad.csv", "-o", tmp_path / "o.csv", "--no-labels") == 1
+    assert "got 'x' in row 4" in capsys.readouterr().err
+
+
 def test_cli_predict_names_a_line_that_cannot_be_read(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_query_pieces, "WHOLE", 0)
+    monkeypatch.setattr(query_cells, "WHOLE", 0)
     (tmp_path / "bad.csv").write_text("user,item,hour\nu1,1,2\nu1,1,2,3,4\n")
     assert cli("predict", folder / "all.npz", tmp_path / "bad.csv", "-o", tmp_path / "o.csv") == 1
-    assert "cannot be read" in capsys.readouterr().err
+    assert "line 3 of" in capsys.readouterr().err
     assert not (tmp_path / "o.csv").exists()
     assert cli("predict", folder / "all.npz", folder / "all.csv", "-o", tmp_path / "o.txt") == 1
     assert "written as csv or parquet" in capsys.readouterr().err

@@ -21,8 +21,8 @@ from helpers.cases import each
 from helpers.source_graph import ROOT
 
 import tensorcep as tc
-from tensorcep.cli import main
-from tensorcep.cli._input import Witness, digests_of_files
+from tensorcep.cli.cells import Witness, digests_of_files
+from tensorcep.cli.main import main
 from tensorcep.core.persist.archive import write_archive
 from tensorcep.core.persist.models import KIND, VERSION, open_model
 from tensorcep.cp.estimators import updates
@@ -208,14 +208,14 @@ def test_cli_stream_refuses_wrong_options(data, capsys):
 def test_cli_stream_neither_overwrites_nor_resumes_what_does_not_fit(whole, capsys):
     refused = [
         ((), "'model.npz' exists; give --resume"),
-        (("--resume", "--batch-size", "60"), "was made with batch_size=50; got 60"),
-        (("--resume", "--revisit", "9"), "was made with revisit=0; got 9"),
-        (("--resume", "--rank", "3"), "was made with rank=2; got 3"),
+        (("--resume", "--batch-size", "60"), "was made with --batch-size 50; got 60"),
+        (("--resume", "--revisit", "9"), "was made with --revisit 0; got 9"),
+        (("--resume", "--rank", "3"), "was made with --rank 2; got 3"),
         (("--resume", "--likelihood", "probit"), "holds a CPRegressor"),
         (("--resume", "--sep", ","), "was made with --sep None; got ','"),
         (("--resume", "--encoding", "latin1"), "was made with --encoding None; got 'latin1'"),
         (("--resume", "--decimal", ","), "was made with --decimal '.'; got ','"),
-        (("--resume", "--modes", "user,item"), "was made with modes=None; got ['user', 'item']"),
+        (("--resume", "--modes", "user,item"), "was made with --modes None; got ['user', 'item']"),
         (("--resume", "--value", "y"), "was made with --value 'last column'; got 'y'"),
     ]
     for extra, sentence in refused:

@@ -14,7 +14,7 @@ from helpers.ended_fit import TENSOR
 from helpers.source_graph import ROOT
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 
 FIT = ("--rank", "2", "--method", "gibbs", "--max-iter", "6", "--interactions", "cp", "--threads", "1")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensorcep import demo, metrics
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.datasets import load_covid19_serology
 from tensorcep.estimators import load
 

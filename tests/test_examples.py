@@ -37,7 +37,7 @@ def test_examples_are_short_and_use_public_names_alone() -> None:
     assert len(PATHS) >= 16
     for path in PATHS:
         source = path.read_text(encoding="utf-8")
-        assert len(source.splitlines()) <= 40, path.name
+        assert len(source.split('"""', 2)[2].strip().splitlines()) <= 36, path.name
         assert f"`{path.name}`" in listed
         imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
         ours = [n for n in imports if isinstance(n, ast.ImportFrom) and str(n.module).startswith("tensorcep")]

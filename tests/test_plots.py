@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
 from tensorcep import CPRegressor, GaussianProcessClassifier, metrics, plots
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.entries.io import write_tensor
 from tensorcep.entries.labels import Labels

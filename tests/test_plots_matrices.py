@@ -11,7 +11,7 @@ import pytest
 
 import tensorcep as tc
 from tensorcep import plots
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.factor_models.settings import Gibbs
 
 figures = pytest.importorskip("matplotlib.figure")
@@ -101,7 +101,7 @@ def test_figures_of_one_matrix() -> None:
     ax.clear()
     plots.plot_trace(model, [[3, 2]], ax=ax)
     draws = model.posterior_.draws.rows
-    f = model._latent_draws([[3, 2]])[0]
+    f = model.latent_draws([[3, 2]])[0]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), f[:, 0])
     assert len(f) == len(draws[0])
     np.testing.assert_allclose(f.mean(), model.reconstruct()[3, 2], rtol=1e-9)

@@ -41,7 +41,7 @@ def test_release_recipe_holds_version_checksum_and_every_dependency(writer: Modu
     names = [re.match(r"[\w-]+", item)[0] for item in writer.block(project, "dependencies")]  # type: ignore[index]
     assert len(names) == 8
     assert [name for name in names if f"    - {name} >=" not in text] == []
-    assert "tensorcep = tensorcep.program:run" in text
+    assert "tensorcep = tensorcep.__main__:run" in text
 
 
 def test_release_recipe_says_what_a_project_file_lacks(writer: ModuleType) -> None:

@@ -1,29 +1,19 @@
-"""What the scripts measure with: baselines of papers, scores, peers, and the sweep that kernels are timed against."""
+"""What the scripts measure with: baselines of papers, scores, peers."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.problems import settings_of
-from oracles.plain_sweep import plain_state, plain_sweep
-from sklearn.gaussian_process.kernels import RBF
 
-from scripts.lib import accuracy, simulated_entries
-from scripts.lib.heldout import Entries, Split
-from scripts.lib.peers import fits
-from scripts.papers import glm_fits
-from scripts.papers.baselines import kjit, sampled_ep
-from scripts.speed import bench_memory, bench_peers, bench_table
-from scripts.studies import measure_gaussian_process, measure_ratings
-from tensorcep import GaussianProcessClassifier, datasets
-from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.packing import unpack
-from tensorcep.cp.cep import method as cep
+from scripts.benchmarks import heldout, peers
+from scripts.benchmarks.heldout import Entries, Split
+from scripts.benchmarks.quality.accuracy import measure_peer
+from scripts.papers import glm_baselines, reproduce_glm
+from tensorcep import datasets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.probit import PROBIT
@@ -31,28 +21,11 @@ from tensorcep.linear.glm import fit_glm
 from tensorcep.metrics import crps_gaussian
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "probit"])
-def test_plain_twin_equals_the_lane_sweep(likelihood):
-    problem = simulated_entries.simulate(simulated_entries.Case("test", 1003, (20, 15, 25), 3, likelihood), 0)
-    published = {"positive": False, "message_noise": (0.5, 0.5), "noise_moments": "cavity"}
-    options = settings_of("cep", schedule="parallel", damping=0.5, **published)
-    threads = ThreadExecutor(1)
-    state, plain = cep.init(problem, options, threads), plain_state(problem, (0.5, 0.5))
-    for _ in range(2):
-        state, _ = cep.step(state, problem, options, threads)
-        plain = plain_sweep(plain, problem, 0.5)
-    scale = np.abs(plain.row_Lam).max()
-    np.testing.assert_allclose(unpack(state.rows.Lam, 3), plain.row_Lam, rtol=0, atol=1e-9 * scale)
-    np.testing.assert_allclose(state.rows.eta, plain.row_eta, rtol=0, atol=1e-9 * np.abs(plain.row_eta).max())
-    if likelihood == "gaussian":
-        np.testing.assert_allclose(state.noise, plain.noise, rtol=1e-9)
-
-
 @pytest.mark.parametrize("link", ["probit", "logistic"])
 def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link):
     rng = np.random.default_rng(0)
     points = datasets.Points(rng.standard_normal((400, 3)), rng.integers(2, size=400))
-    learned = kjit.JustInTime(glm_fits.problem_of(points, link, False, seed=1), 20_000)
+    learned = glm_baselines.JustInTime(reproduce_glm.problem_of(points, link, False, seed=1), 20_000)
     m, v = rng.normal(0.0, 1.0, 400), rng.uniform(0.05, 4.0, 400)
     likelihood = get_likelihood("probit" if link == "probit" else "logit")
     exact = np.column_stack(tilted_moments(likelihood.tilted, 1.0, m, v, 1.0)[1:])
@@ -67,7 +40,7 @@ def test_just_in_time_moments_are_near_the_exact_ones_and_ask_less(link):
 
 def test_the_oracle_knows_the_curvature_of_narrow_messages():
     points = datasets.Points(np.ones((2, 1)), np.array([0, 1]))
-    oracle = kjit.Oracle(glm_fits.problem_of(points, "probit", False), 100_000)
+    oracle = glm_baselines.Oracle(reproduce_glm.problem_of(points, "probit", False), 100_000)
     m = np.array([-3.0, 0.0, 2.0])
     exact = np.column_stack(tilted_moments(PROBIT.tilted, 1.0, m, np.full(3, 1e-3), 1.0)[1:])
     np.testing.assert_allclose([oracle(at, 1e-3) for at in m], exact, rtol=0, atol=5e-3)
@@ -77,10 +50,10 @@ def test_just_in_time_ep_is_near_factorised_ep_and_repeats():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 2))
     X[:5, 0] = 0.0
-    problem = glm_fits.problem_of(datasets.Points(X, (X[:, 1] > 0.3).astype(int)), "logistic", False, seed=1)
+    problem = reproduce_glm.problem_of(datasets.Points(X, (X[:, 1] > 0.3).astype(int)), "logistic", False, seed=1)
     exact = fit_glm(problem, "ep-factorized", max_iter=500, tol=1e-6).posterior
-    effort = glm_fits.Effort(500, 20_000, 0)
-    found = [glm_fits.fit_sampled(problem, "kjit", "converged", effort).posterior for _ in range(2)]
+    effort = reproduce_glm.Effort(500, 20_000, 0)
+    found = [reproduce_glm.fit_sampled(problem, "kjit", "converged", effort).posterior for _ in range(2)]
     np.testing.assert_array_equal(found[0].mean, found[1].mean)
     np.testing.assert_allclose(found[0].mean, exact.mean, rtol=0, atol=0.05)
     np.testing.assert_allclose(found[0].cov, exact.cov, rtol=0.1)
@@ -90,23 +63,13 @@ def test_sampled_moments_are_near_the_exact_ones_for_wide_cavities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 3))
     x[:10, 1] = 0.0
-    problem = glm_fits.problem_of(datasets.Points(x, rng.integers(2, size=40)), "probit", False)
+    problem = reproduce_glm.problem_of(datasets.Points(x, rng.integers(2, size=40)), "probit", False)
     mu, s = rng.normal(0.0, 0.5, x.shape), rng.uniform(0.3, 0.9, x.shape)
     _, alpha, beta = tilted_moments(PROBIT.tilted, problem.y, (x * mu).sum(axis=1), (x**2 * s).sum(axis=1), 1.0)
-    a, b = (np.where(x == 0.0, 0.0, found) for found in sampled_ep.importance_moments(problem, 100_000)(mu, s))
+    a, b = (np.where(x == 0.0, 0.0, found) for found in glm_baselines.importance_moments(problem, 100_000)(mu, s))
     np.testing.assert_allclose(a, x * alpha[:, None], rtol=0, atol=0.1)
     np.testing.assert_allclose(b, x**2 * beta[:, None], rtol=0, atol=0.2)
     assert np.sqrt(np.mean((a - x * alpha[:, None]) ** 2)) < 0.03
-
-
-def test_bench_memory_derives_what_the_arrays_add_up_to():
-    n, rank = 1600, 3  # whole blocks of lanes: no padding
-    problem = simulated_entries.simulate(simulated_entries.Case("test", n, (20, 15, 25), rank, "gaussian"), 0)
-    for dtype in ("float64", "float32"):
-        state = cep.init(problem, settings_of("cep", dtype=dtype), ThreadExecutor(1))
-        entries = problem.entries
-        kept = [*state.messages, state.f, entries.rows, entries.y, entries.weight, entries.permutation]
-        assert sum(array.nbytes for array in kept) == n * bench_memory.derived_bytes(rank, dtype)["all"]
 
 
 def test_accuracy_spreads_are_over_folds_and_over_seeds():
@@ -114,11 +77,11 @@ def test_accuracy_spreads_are_over_folds_and_over_seeds():
     values = {(1, 0): 0.90, (1, 1): 0.92, (2, 0): 0.94, (2, 1): 0.98}
     rows = [{**about, "fold": fold, "seed": seed, "value": value} for (fold, seed), value in values.items()]
     refused = {**about, "fold": 3, "seed": 0, "value": None, "skipped": "why"}
-    found = {item["fold"]: item["value"] for item in accuracy.summary([*rows, refused])}
+    found = {item["fold"]: item["value"] for item in heldout.summary([*rows, refused])}
     over_folds = np.sqrt((np.var([0.90, 0.94], ddof=1) + np.var([0.92, 0.98], ddof=1)) / 2)
     over_seeds = np.sqrt((np.var([0.90, 0.92], ddof=1) + np.var([0.94, 0.98], ddof=1)) / 2)
     assert found == pytest.approx({"mean": 0.935, "sd_folds": over_folds, "sd_seeds": over_seeds})
-    ((line,),) = accuracy.tables(accuracy.summary(rows))
+    ((line,),) = heldout.tables(heldout.summary(rows))
     assert line["auc"] == f"0.9350 ± {over_folds:.4f}"
 
 
@@ -128,10 +91,10 @@ def test_accuracy_of_labels_is_that_of_the_training_share_of_ones():
     p = np.array([0.8] * 26 + [0.2] * 74)
     coords = np.zeros((100, 3), dtype=np.int64)
     split = Split("enron", 1, (1, 1, 1), Entries(coords[:4], np.array([0.0, 1.0, 0.0, 1.0])), [Entries(coords, y)])
-    found = accuracy.label_scores(split, p)
+    found = heldout.label_scores(split, p)
     assert found["ece"] == pytest.approx(0.0, abs=1e-12)
     assert found["log_loss"] == pytest.approx(-0.8 * np.log(0.8) - 0.2 * np.log(0.2))
-    assert accuracy.shifted(p, split)[[0, -1]] == pytest.approx([8 / 26, 2 / 74])
+    assert heldout.shifted(p, split)[[0, -1]] == pytest.approx([8 / 26, 2 / 74])
 
 
 FAKE_MYFM = """
@@ -159,8 +122,8 @@ def test_peer_predictions_are_those_of_its_draws(monkeypatch, tmp_path):
     coords = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
     f = 1.0 + np.array([0 + 3 + 5 + 3 + 0.5 + 1.5, 1 + 2 + 5 + 0 + 1 + 0, 1 + 3 + 4 + 6 + 0 + 0])
     split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(3)), [Entries(coords, f + np.array([0.0, 0.5, 5.0]))])
-    setting = fits.PeerSetting(rank=1, sweeps=300, burn_in=50, grouped=True)
-    rows = fits.measure_peer(Path(sys.executable), "myfm", split, setting, seed=7, inner=False)
+    setting = peers.PeerSetting(rank=1, sweeps=300, burn_in=50, grouped=True)
+    rows = measure_peer(Path(sys.executable), "myfm", split, setting, 7, False)
     found = {row["metric"]: row["value"] for row in rows}
     assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 25.0) / 3))
     assert found["coverage_90_pit"] == pytest.approx(2 / 3)
@@ -176,18 +139,18 @@ def test_features_are_further_columns_of_a_peer(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     coords, known = np.array([[0, 1, 1], [1, 0, 1]]), np.array([[0.5, 0.0], [2.0, 1.0]])
     split = Split("alog", 1, (2, 2, 2), Entries(coords, np.zeros(2)), [Entries(coords, np.zeros(2))])
-    setting = fits.PeerSetting(rank=1, sweeps=3, burn_in=0, grouped=True)
-    found = fits.run_peer(Path(sys.executable), "myfm", split, setting, seed=7, features=[known])
+    setting = peers.PeerSetting(rank=1, sweeps=3, burn_in=0, grouped=True)
+    found = peers.sample(Path(sys.executable), "myfm", split, setting, seed=7, features_0=known)
     # of the first: 8 of the rows and 3 for the feature's weight; pairs of 1, 3, .5 and of these with half of 2
     assert found["predicted"] == pytest.approx([1 + 8 + 3 + 5 + 4.5, 1 + 8 + 12 + 7 + 1 + 2.5 * 4])
 
 
 def test_items_held_out_whole_have_no_training_entries(tmp_path):
     table = [(user, item, 1 + (user + item) % 5) for user in range(1, 5) for item in range(1, 9)]
-    for fold in measure_ratings.FOLDS:
+    for fold in peers.FOLDS:
         lines = "".join(f"{user}\t{item}\t{star}\t0\n" for user, item, star in table[fold - 1 :: 5])
         (tmp_path / f"u{fold}.test.gz").write_bytes(gzip.compress(lines.encode()))
-    train, test = measure_ratings.cold(tmp_path, 3, seed=0)
+    train, test = peers.read_stars(tmp_path, 1, cold=3, seed=0)
     assert (len(train), len(test), test["item"].nunique()) == (20, 12, 3)
     assert not set(train["item"]) & set(test["item"])
 
@@ -197,58 +160,10 @@ def test_accuracy_of_draws_is_that_of_their_distribution(rng):
     coords = np.zeros((4000, 3), dtype=np.int64)
     split = Split("alog", 1, (1, 1, 1), Entries(coords, y), [Entries(coords, y)])
     draws = rng.standard_normal((100, 4000))
-    found = accuracy.draw_scores(split, draws, accuracy.probability_below(split.held.y, draws))
+    found = heldout.draw_scores(split, draws, heldout.probability_below(split.held.y, draws))
     assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
     assert found["crps"] == pytest.approx(crps_gaussian(y, np.zeros(4000), np.ones(4000)), abs=0.01)
     # values and draws that pile up at a limit
     censored, piled = split._replace(tests=[Entries(coords, np.maximum(y, 0.0))]), np.maximum(draws, 0.0)
-    found = accuracy.draw_scores(censored, piled, accuracy.probability_below(censored.held.y, piled))
+    found = heldout.draw_scores(censored, piled, heldout.probability_below(censored.held.y, piled))
     assert found["coverage_90_pit"] == pytest.approx(0.9, abs=6 * np.sqrt(0.09 / 4000))
-
-
-def test_bench_peers_compares_with_every_peer():
-    common = {"data": "alog", "metric": "seconds_per_sweep", "rank": 10, "threads": 1}
-    times = {"smurff": (0.8, 1.0), "myfm": (0.4, 0.2), "vmp": (0.1, 0.2)}
-    rows = [
-        {**common, "value": value, "fold": fold, "method": name}
-        for name, values in times.items()
-        for fold, value in enumerate(values)
-    ]
-    found = {(r["method"], r["metric"]): r["value"] for r in bench_peers.ratios(rows)}
-    assert found == pytest.approx({("vmp", "times_faster_than_smurff"): 6, ("vmp", "times_faster_than_myfm"): 2})
-
-
-def test_bench_table_leaves_out_what_needs_data_that_are_not_there(monkeypatch, tmp_path):
-    monkeypatch.delenv("TENSORCEP_DATA", raising=False)
-    assert bench_table.is_there("")
-    assert not bench_table.is_there("dblp")
-    monkeypatch.setenv("TENSORCEP_DATA", str(tmp_path))
-    assert bench_table.measure("dblp", quick=False, repeats=1) == []
-    (tmp_path / "dblp").mkdir()
-    assert bench_table.is_there("dblp")
-
-
-def test_bench_table_takes_each_line_from_the_rows_of_its_bench(monkeypatch):
-    found = [
-        {"metric": "us_per_entry", "method": "vmp", "rank": 32, "value": 2.0},
-        {"metric": "us_per_entry", "method": "cep-averaged", "rank": 32, "value": 5.0},
-    ]
-    monkeypatch.setattr(bench_table, "run_bench", lambda *_: (found, 1.0, 1.0, 1.0))
-    (line,) = bench_table.measure("averaged", quick=True, repeats=1)  # of rank 64 there is no row
-    assert (line["value"], line["rival"], line["ratio"], line["asked"]) == (5.0, 2.0, 2.5, "ratio 3")
-
-
-def test_elliptical_slices_find_the_posterior_that_importance_sampling_found():
-    """Six points; a sampler whose ratio forgets a part of the sites does not."""
-    stored = json.loads((Path(__file__).parent / "oracles" / "gp.json").read_text())["six"]
-    X, y = np.array(stored["x"])[:, None], np.array(stored["y"])
-    model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
-    target = measure_gaussian_process.target_of(model, RBF(1.0)(X), y)
-    drawn, error = stored["importance_sampling"], 6.0 / np.sqrt(20_000)
-    for wrong in (False, True):
-        at = target._replace(tau=0.5 * target.tau) if wrong else target
-        found, first, second = measure_gaussian_process.sampled(at, 20_000, 0)
-        off = np.abs(found.mean - drawn["is_mean"]) / np.sqrt(drawn["is_var"])
-        off_sd = np.abs(found.sd**2 / np.array(drawn["is_var"]) - 1.0)
-        assert (max(off.max(), off_sd.max() / np.sqrt(2.0)) < error) is not wrong
-        assert np.abs(first.mean - second.mean).max() < 4.0 * error

@@ -15,6 +15,7 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from sphinx_gallery.scrapers import matplotlib_scraper
 
 import tensorcep
 from tensorcep import datasets
@@ -33,8 +34,16 @@ extensions = [
     "myst_nb",
     "sphinx_design",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["jupyter_execute"]
+exclude_patterns = [
+    "jupyter_execute",
+    "gallery/*.ipynb",
+    "gallery/*/*.ipynb",
+    "gallery/*.py",
+    "gallery/*/*.py",
+]
+suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 default_role = "py:obj"  # `name` in a docstring links where there is a page, and is code where there is none
 nitpicky = False
 
@@ -56,7 +65,7 @@ html_theme_options: dict[str, Any] = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "gallery": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "start": []}
 
 toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 88
@@ -79,6 +88,36 @@ nb_execution_excludepatterns = [] if "alog" in there else ["**/03_recommender.ip
 nb_ipywidgets_js: dict[str, Any] = {}
 nb_merge_streams = True
 nb_output_stderr = "remove"  # progress bars, and warnings about them
+
+EXAMPLES = Path(os.environ.get("TENSORCEP_EXAMPLES", "../../scripts/examples")).resolve()
+
+
+def _figure_as_svg(block: Any, variables: Any, conf: Any, **options: Any) -> str:
+    """A figure of the gallery, as lines that stay sharp."""
+    return str(matplotlib_scraper(block, variables, conf, format="svg", **options))
+
+
+def _plain(conf: Any, name: str) -> None:
+    """Short fits say that they are short."""
+    warnings.simplefilter("ignore")
+
+
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": str(EXAMPLES),
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/plot_",
+    "plot_gallery": nb_execution_mode != "off",
+    "image_scrapers": (_figure_as_svg,),
+    "reset_modules": ("matplotlib", _plain),
+    "within_subsection_order": "FileNameSortKey",
+    "capture_repr": (),
+    "abort_on_example_error": True,
+    "min_reported_time": 1_000_000,
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "write_computation_times": False,
+}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -20,7 +20,6 @@ SOURCES = ROOT / "notebooks" / "site"
 
 def stage(target: Path) -> None:
     """Copy the sources, and write the pages that are made from the package, from data and from code."""
-    from scripts.docs.gallery import write_gallery
     from scripts.docs.measured import write_measured
     from scripts.docs.reference import write_reference
 
@@ -33,7 +32,6 @@ def stage(target: Path) -> None:
     shutil.copy(ROOT / "data" / "figures" / "demo.png", target / "_static" / "demo.png")
     write_reference(target)
     write_measured(target)
-    write_gallery(target, cache=target.parent / "figures")
     quote_docstrings(target)
     draw_named_figures(target, cache=target.parent / "figures")
 
@@ -72,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     source = out.parent / f"{out.name}-source"
     os.environ["TENSORCEP_SITE_RUN"] = "off" if options.no_run else "cache"
     os.environ["TENSORCEP_SITE_CACHE"] = str(out.parent / "notebook-cache")
+    os.environ["TENSORCEP_EXAMPLES"] = str(ROOT / "scripts" / "examples")
     os.environ.setdefault("MPLBACKEND", "agg")
     stage(source)
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # the notebooks show their figures

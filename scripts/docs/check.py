@@ -29,9 +29,10 @@ class Page(HTMLParser):
             self.links.append(str(values["href"]))
         if tag in LOADED and values.get(LOADED[tag]):
             self.loaded.append(str(values[LOADED[tag]]))
-        told = (values.get("alt") or "").strip()
-        if tag == "img" and (not told or told.endswith((".png", ".svg"))):
-            self.without_text.append(str(values.get("src")))
+        text, source = (values.get("alt") or "").strip(), str(values.get("src"))
+        # the title of an example stands beside its thumbnail
+        if tag == "img" and "_thumb." not in source and (not text or text.endswith((".png", ".svg"))):
+            self.without_text.append(source)
         if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
             self.headings.append(int(tag[1]))
 

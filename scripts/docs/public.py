@@ -124,3 +124,36 @@ def methods_of(cls: type) -> list[str]:
             if home.startswith("tensorcep") and name not in inner and (cls.__name__, name) not in REFUSING:
                 found.append(name)
     return found
+
+
+# Methods of estimators, in the order of their use; what is in no group stands in the last.
+METHOD_GROUPS = {
+    "Fit and learn on": (
+        *("fit", "partial_fit", "stream", "fit_transform", "with_rows", "forget_entries", "forget_rows"),
+    ),
+    "Predict": (
+        *("predict", "predict_interval", "predict_proba", "predict_log_proba", "decision_function", "expected_value"),
+        *("predict_missing", "predict_cells", "predict_block", "predict_view", "reconstruct", "predict_latent"),
+        *("predictive", "sample_y", "sample_posterior", "latent_draws"),
+    ),
+    "Score": ("score", "score_samples", "log_score", "anomaly_score"),
+    "Fold in and recommend": ("transform", "inverse_transform", "recommend", "similar", "explain"),
+    "Read the factors": (
+        *("summary", "components", "scores_frame", "variance_explained", "chain_diagnostics", "factor_diagnostics"),
+        *("has_uncertainty", "to_arviz", "to_tensorly"),
+    ),
+    "Files and settings": (),
+}
+# A class with more methods than these has a page for each of their groups.
+ON_ONE_PAGE = 8
+
+
+def grouped_methods(cls: type) -> dict[str, list[str]]:
+    """The methods of a class by group; all in one without a name where they are few."""
+    names = methods_of(cls)
+    if len(names) <= ON_ONE_PAGE:
+        return {"": names}
+    groups = {group: [name for name in listed if name in names] for group, listed in METHOD_GROUPS.items()}
+    *_, last = groups
+    groups[last] = [name for name in names if not any(name in listed for listed in METHOD_GROUPS.values())]
+    return {group: found for group, found in groups.items() if found}

@@ -1,6 +1,10 @@
-"""Start a scheduler and two workers as processes of their own, and fit on them through TCP.
+"""
+Fit on Dask workers
+===================
 
-python scripts/examples/dask_workers.py [FILES.parquet ...]    the last column is the value, every other one a mode
+A scheduler and two workers as processes of their own, reached through TCP.
+
+``python scripts/examples/dask_workers.py [FILES.parquet ...]``: the last column is the value, every other one a mode.
 
 On several machines start `dask scheduler` on one and `dask worker tcp://HOST:8786 --nthreads 1` on each, give the
 scheduler's address to Client, and let checkpoint be a folder that all of them see.

@@ -1,4 +1,9 @@
-"""Hold out entries, and see how accurate the predictions for them are and how far their error bars can be trusted."""
+"""
+How accurate, and how far to be trusted?
+========================================
+
+Hold out entries, score their predictions, and see what their intervals hold.
+"""
 
 import numpy as np
 

@@ -1,4 +1,9 @@
-"""Fill the gaps of a matrix: which pixels of handwritten digits are dark, a third of them unseen."""
+"""
+Fill the gaps of a matrix
+=========================
+
+Which pixels of handwritten digits are dark, a third of them unseen.
+"""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,6 +1,10 @@
-"""Fit a csv file with one line per entry, predict cells with intervals, and keep the model.
+"""
+Fit a csv file
+==============
 
-python scripts/examples/fit_csv.py [FILE.csv]    the last column is the value, every other one a mode
+One line per entry: predict cells with intervals, and keep the model.
+
+``python scripts/examples/fit_csv.py [FILE.csv]``: the last column is the value, every other one a mode.
 """
 
 import sys

@@ -1,4 +1,9 @@
-"""Which method, how sure are its chains, and do other seeds find the same components?"""
+"""
+Which method, and how sure are its chains?
+==========================================
+
+And do other seeds find the same components?
+"""
 
 from tensorcep import CPRegressor, Gibbs, compare, replicability, simulate_cp
 

@@ -1,4 +1,9 @@
-"""How many components: held-out scores of each rank, a scree, and whether halves of the data agree."""
+"""
+How many components?
+====================
+
+Held-out scores of each rank, a scree, and whether halves of the data agree.
+"""
 
 from tensorcep import CPRegressor, plots, replicability, select_rank, simulate_cp
 

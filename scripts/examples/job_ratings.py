@@ -1,4 +1,9 @@
-"""Ratings: what to recommend, which items are alike, why, and what a new user would like."""
+"""
+Ratings: what to recommend
+==========================
+
+Which items are alike, why, and what a new user would like.
+"""
 
 import pandas as pd
 

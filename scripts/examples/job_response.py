@@ -1,4 +1,9 @@
-"""A biologist's tensor with gaps: what its components are, what they explain, and a page with all figures."""
+"""
+A biologist's tensor with gaps
+==============================
+
+What its components are, what they explain, and a page with all figures.
+"""
 
 import tempfile
 from pathlib import Path

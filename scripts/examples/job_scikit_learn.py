@@ -1,4 +1,9 @@
-"""Label columns in scikit-learn: shuffled folds, a search, a pipeline's manners."""
+"""
+Label columns in scikit-learn
+=============================
+
+Shuffled folds, a search, a pipeline's manners.
+"""
 
 import pandas as pd
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score

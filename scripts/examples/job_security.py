@@ -1,4 +1,9 @@
-"""A raw log of events: count them, learn what is normal, and rank what is not."""
+"""
+A raw log of events
+===================
+
+Count them, learn what is normal, and rank what is not.
+"""
 
 import numpy as np
 import pandas as pd

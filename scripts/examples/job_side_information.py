@@ -1,4 +1,9 @@
-"""Items that nobody has rated: what their features say of them."""
+"""
+Items that nobody has rated
+===========================
+
+What their features say of them.
+"""
 
 import numpy as np
 

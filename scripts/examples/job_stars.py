@@ -1,4 +1,9 @@
-"""Grades in two words: who likes what, with calibrated probabilities."""
+"""
+Grades in two words
+===================
+
+Who likes what, with calibrated probabilities.
+"""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,9 @@
-"""Records from a queue: score each entry before it is learned, forget a sensor, go on tomorrow."""
+"""
+Records from a queue
+====================
+
+Score each entry before it is learned, forget a sensor, go on tomorrow.
+"""
 
 import tempfile
 from pathlib import Path

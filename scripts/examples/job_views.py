@@ -1,4 +1,9 @@
-"""Two views of the same samples: what they share, what each has alone, and how samples lie."""
+"""
+Two views of the same samples
+=============================
+
+What they share, what each has alone, and how samples lie.
+"""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,9 @@
-"""Which method, and which rank? Compare them on entries held out of the training entries; score the choice once."""
+"""
+Which method, and which rank?
+=============================
+
+Compare them on entries held out of the training entries; score the choice once.
+"""
 
 import numpy as np
 

@@ -1,6 +1,10 @@
-"""Learn a csv file batch by batch, in pieces that fit in memory, with every batch scored before it is learned.
+"""
+Learn a csv file batch by batch
+===============================
 
-python scripts/examples/stream_csv.py [FILE.csv]    the last column is the value, every other one a mode
+In pieces that fit in memory, every batch scored before it is learned.
+
+``python scripts/examples/stream_csv.py [FILE.csv]``: the last column is the value, every other one a mode.
 """
 
 import sys

@@ -2,7 +2,8 @@
 
     python -m scripts.papers.reproduce_bpm                                   # ionosphere and sonar, 40 splits
     python -m scripts.papers.reproduce_bpm --data heart,thyroid --heart heart.dat --thyroid new-thyroid.data
-    python -m scripts.papers.reproduce_bpm --data toy --figure toy.png       # three points, as in figure 3
+    python -m scripts.papers.reproduce_bpm --data toy --json toy.json        # three points, as in figure 3
+    python -m scripts.papers.draw toy.json --metric error --x flops -o toy.png
 
 Each data set is split 60 : 40 at random, standardised by the training part, and classified with zero slack and a
 Gaussian kernel of standard deviation 3. Published test errors (EP, mean over 40 splits): heart .203, thyroid .037,
@@ -14,7 +15,8 @@ fetched; heart (Statlog, blank separated, class 1 or 2 last) and thyroid (new-th
 read from files that the user has.
 
 "toy" is three points in the plane, whose Bayes point is known in closed form: the distance of unit weight vectors from
-it after each sweep of EP, for averages of separating draws from the prior, and for the support vector machine.
+it after each sweep of EP (`GaussianEP`), and of the paper's baselines: averages of separating draws from the prior, and
+the support vector machine.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from scripts.lib.common import Row, parser, report, row, say, words
-from scripts.papers.baselines.bayes_point import draw_toy, toy_errors
+from scripts.benchmarks.common import Row, parser, report, row, say, words
 from tensorcep import BayesPointMachine, datasets
 from tensorcep.datasets import Points
+from tensorcep.ep.gaussian import GaussianEP
 
 PUBLISHED = {"heart": 0.203, "thyroid": 0.037, "ionosphere": 0.099, "sonar": 0.140}
 SIGMA = 3.0
@@ -37,6 +39,72 @@ LENGTH_SCALES = {"half": SIGMA, "whole": SIGMA / np.sqrt(2.0)}
 TRAIN_SHARE = 0.6
 # A support vector machine without slack: the cost of an error is as good as infinite.
 HARD_MARGIN = 1e6
+
+
+# The third feature is the constant.
+TOY_X = np.array([[1.0, 2.0, 1.0], [-1.5, 0.5, 1.0], [0.5, -1.0, 1.0]])
+TOY_Y = np.array([1, 0, 1])
+TOY_SWEEPS = 8
+TOY_DRAWS = 1_000_000
+# Operations of EP for a site: the matrix products and the update of the covariance, and the moments of the step.
+SITE_FLOPS = 5 * TOY_X.shape[1] ** 2 + 60
+DRAW_FLOPS = 2 * TOY_X.size
+
+Path2 = list[tuple[float, float]]  # of (operations, error)
+
+
+def bayes_point() -> np.ndarray:
+    """E[w | every point on its side], w ~ N(0, I): the mean of a normal vector cut to an orthant.
+
+    E[f_j] = sum_k C_jk phi(0; C_kk) P(the other two > 0 | f_k = 0) / P(all > 0), Tallis (1961); orthant probabilities
+    of two and three normal variables of mean 0 follow from the angles between them.
+    """
+    A = np.where(TOY_Y == 1, 1.0, -1.0)[:, None] * TOY_X
+    C = A @ A.T
+    sd = np.sqrt(np.diag(C))
+    pairs = np.triu_indices(3, 1)
+    everything = 0.125 + np.arcsin((C / np.outer(sd, sd))[pairs]).sum() / (4.0 * np.pi)
+    weights = np.empty(3)
+    for k in range(3):
+        i, j = (other for other in range(3) if other != k)
+        cut = C - np.outer(C[k], C[k]) / C[k, k]
+        pair = 0.25 + np.arcsin(cut[i, j] / np.sqrt(cut[i, i] * cut[j, j])) / (2.0 * np.pi)
+        weights[k] = pair / (everything * sd[k] * np.sqrt(2.0 * np.pi))
+    return A.T @ weights  # A' C^-1 C weights
+
+
+def _unit(w: np.ndarray) -> np.ndarray:
+    return w / np.linalg.norm(w)
+
+
+def ep_points() -> list[np.ndarray]:
+    """The weights after each sweep of EP; the first is ADF."""
+    return [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in range(1, TOY_SWEEPS + 1)]
+
+
+def svm_point() -> np.ndarray:
+    """The weights of the support vector machine without slack, and its offset."""
+    svm = SVC(kernel="linear", C=1e6).fit(TOY_X[:, :2], TOY_Y)
+    return np.append(svm.coef_[0], svm.intercept_[0])
+
+
+def toy_errors() -> dict[str, Path2]:
+    """Distance of unit weight vectors from the Bayes point, and its cost; one point for the support vector machine."""
+    truth = _unit(bayes_point())
+    w = np.random.default_rng(0).standard_normal((TOY_DRAWS, 3))
+    separates = ((TOY_X @ w.T > 0.0) == (TOY_Y[:, None] == 1)).all(axis=0)
+    total = np.cumsum(w * separates[:, None], axis=0)
+    first = int(np.argmax(separates)) + 1
+    counts = [c for c in np.geomspace(10, TOY_DRAWS, 16).astype(int) if c >= first]
+
+    def error(found: np.ndarray) -> float:
+        return float(np.linalg.norm(_unit(found) - truth))
+
+    return {
+        "ep": [(float((k + 1) * len(TOY_Y) * SITE_FLOPS), error(point)) for k, point in enumerate(ep_points())],
+        "sampling": [(float(c * DRAW_FLOPS), error(total[c - 1])) for c in counts],
+        "svm": [(float(DRAW_FLOPS), error(svm_point()))],
+    }
 
 
 def load(name: str, files: dict[str, Path | None]) -> Points:
@@ -111,7 +179,6 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--kernels", type=words(*LENGTH_SCALES), default="half", help="half, whole (default: %(default)s)")
     p.add_argument("--intercept", type=words("0", "1"), default="0", help="0, 1 or both (default: %(default)s)")
     p.add_argument("--tol", type=float, default=1e-4, help="tolerance of EP (default: %(default)s)")
-    p.add_argument("--figure", type=Path, help="draw the toy into this file (needs matplotlib)")
     p.add_argument("--heart", type=Path, help="the user's file of the Statlog heart data")
     p.add_argument("--thyroid", type=Path, help="the user's file of the new-thyroid data")
     options = p.parse_args(arguments)
@@ -125,8 +192,6 @@ def main(arguments: list[str] | None = None) -> None:
         for kernel in options.kernels:
             for intercept in options.intercept:
                 rows.extend(measure(name, points, kernel, intercept == "1", options))
-    if options.figure:
-        draw_toy(options.figure)
     report(rows, options.json)
 
 

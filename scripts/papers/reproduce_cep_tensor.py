@@ -1,14 +1,18 @@
 """Every inference method on Alog and Enron, as in figures 3 and 4 of the CEP paper.
 
-    python -m scripts.papers.reproduce_cep_tensor --json rows.json --figure curves.png         # all of it
+    python -m scripts.papers.reproduce_cep_tensor --json rows.json                             # all of it
     python -m scripts.papers.reproduce_cep_tensor --methods cep --folds 1,2,3 --sweeps 20      # published trajectories
     python -m scripts.papers.reproduce_cep_tensor --methods cep --schedules parallel,modewise  # five-fold means
+    python -m scripts.papers.draw rows.json --metric rmse,auc --line method,schedule --panel data,rank -o curves.png
 
-Folds, priors and scores are the published ones (`scripts.lib.published`). cep: first messages of precision 1e-6,
-damping 0.5 in the parallel schedule; the modewise schedule needs no damping for real values. vmp: as published. wopt: a
-sweep is one iteration of L-BFGS-B. Samplers: one chain, the mean prediction of the draws so far without the first
-fifth. Other methods have their default settings, with damping 0.5 for labels. Methods for logistic models see Enron
-only.
+Folds are the published ones. Priors are N(u, I) with u drawn once from U(0, 1) in MATLAB's default stream and kept.
+Scores are the published ones: RMSE of the product of the means, AUC of Phi(f / sqrt(1 + s)) where s sums the product of
+the covariances only (not the variance of f: that one is reported as metric "auc_latent_variance").
+
+cep: first messages of precision 1e-6, damping 0.5 in the parallel schedule; the modewise schedule needs no damping for
+real values. vmp: as published. wopt: a sweep is one iteration of L-BFGS-B. Samplers: one chain, the mean prediction of
+the draws so far without the first fifth. Other methods have their default settings, with damping 0.5 for labels. Those
+for logistic models see Enron only.
 
 Rows: the metric after each reported sweep and the seconds until then, the median seconds of a sweep, and the means and
 standard deviations over folds.
@@ -16,18 +20,116 @@ standard deviations over folds.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.lib.common import Row, parser, report, row, say, words
-from scripts.lib.published import SHAPES, load, options_with, scores
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say, words
+from tensorcep import datasets
 from tensorcep.core.loop import Sweep, run
-from tensorcep.core.persist.archive import atomic_write
+from tensorcep.core.packing import offsets, unpack
+from tensorcep.cp.fitted.predict import latent, observed_moments
 from tensorcep.cp.methods import METHODS
-from tensorcep.likelihoods import LIKELIHOODS
+from tensorcep.cp.model.entries import pack_entries
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.posterior.belief import GammaNoise, Result
+from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
+from tensorcep.metrics import auc, rmse
+from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
+
+RANKS = (3, 5, 8, 10)
+SHAPES = {"alog": datasets.ALOG_SHAPE, "enron": datasets.ENRON_SHAPE}
+
+
+class Fold(NamedTuple):
+    """One fold in the form that the methods take, and its test entries as packed rows."""
+
+    problem: Problem
+    test_rows: np.ndarray
+    test_y: np.ndarray
+
+
+def options_with(name: str, **wanted: Any) -> Any:
+    """The settings of a method: those wanted that it has, and its defaults; neither damping nor annealing otherwise.
+
+    A sampler's are for `max_iter` sweeps, 200 if that is not given.
+    """
+    wanted = {"damping": 0.0, "anneal": 0, **wanted}
+    engine = SETTINGS[name]
+    settings = engine(**{key: value for key, value in wanted.items() if hasattr(engine, key)})
+    return settings.for_sweeps(wanted.get("max_iter", 200)) if isinstance(settings, Sampler) else settings
+
+
+def prior_means(shape: tuple[int, ...], n: int, fold: int, rank: int, stream: str) -> list[np.ndarray]:
+    """The prior means of a fold and rank: one stream over folds, in each over ranks 3, 5, 8, 10, in each over modes.
+
+    MATLAB fills arrays by columns. The code of CEP draws rand(R, 1, n_k), so each row takes R consecutive numbers; that
+    of VMP shuffles the n entries, which takes n numbers, and draws rand(n_k, R). A rank that the paper does not have
+    gets a stream of its own.
+    """
+    random = np.random.RandomState(5489)
+    if rank not in RANKS:
+        random = np.random.RandomState([fold, rank])
+        return [random.random_sample((m, rank)) for m in shape]
+    for at_fold in range(1, fold + 1):
+        for at_rank in RANKS:
+            if stream == "vmp":
+                random.random_sample(n)
+                draws = [random.random_sample((at_rank, m)).T for m in shape]
+            else:
+                draws = [random.random_sample((m, at_rank)) for m in shape]
+            if (at_fold, at_rank) == (fold, rank):
+                return draws
+    raise ValueError(f"fold must be 1 or more; got {fold}.")
+
+
+def load(data: str, fold: int, rank: int, likelihood: str, stream: str = "cep") -> Fold:
+    """The published fold with the published prior. Test entries are those of the file: it lists some cells twice."""
+    shape, record = SHAPES[data], get_likelihood(likelihood)
+    coords, y = datasets.published_entries(f"{data}/train-fold-{fold}.txt")
+    test_coords, test_y = datasets.published_entries(f"{data}/test-fold-{fold}.txt")
+    prior = Prior(prior_means(shape, len(y), fold, rank, stream), [1.0] * len(shape))
+    rows_prior = FixedPrior(*natural_prior(prior, shape, rank))
+    problem = Problem(
+        entries=pack_entries(coords, record.check_y(y), shape),
+        shape=shape,
+        rank=rank,
+        likelihood=record,
+        prior=rows_prior,
+        start=None,
+        noise_prior=GammaNoise(1e-3, 1e-3) if likelihood == "gaussian" else None,
+        seed=fold,
+    )
+    return Fold(problem, test_coords + offsets(shape)[:-1], test_y)
+
+
+def published_auc(fold: Fold, belief: Components, f: np.ndarray) -> float:
+    """AUC of the published score: f over the root of one plus the sum over the product of the covariances."""
+    _, cov = belief.moments()
+    product = np.ones_like(cov[fold.test_rows[:, 0]])
+    for k in range(fold.test_rows.shape[1]):
+        product *= cov[fold.test_rows[:, k]]
+    spread = unpack(product, fold.problem.rank).sum(axis=(1, 2))
+    return auc(fold.test_y, f / np.sqrt(1.0 + spread))
+
+
+def scores(fold: Fold, result: Result) -> dict[str, float]:
+    """Metrics on the test entries; the AUC of the predicted probability where the published one is undefined."""
+    likelihood = fold.problem.likelihood
+    belief = result.components()
+    if likelihood.name == "gaussian":
+        return {"rmse": rmse(fold.test_y, latent(belief, fold.test_rows)[0])}
+    if belief.cov is not None and likelihood.name == "probit":
+        f, v = latent(belief, fold.test_rows)
+        found = auc(fold.test_y, f / np.sqrt(1.0 + v))
+        return {"auc": published_auc(fold, belief, f), "auc_latent_variance": found}
+    p, _ = observed_moments(likelihood, belief, fold.test_rows)
+    return {"auc": auc(fold.test_y, p)}
+
 
 # Binary messages are damped in either schedule: undamped modewise updates of a probit can cycle.
 DAMPING = {("alog", "parallel"): 0.5, ("alog", "modewise"): 0.0, ("enron", "parallel"): 0.5, ("enron", "modewise"): 0.5}
@@ -133,30 +235,6 @@ def means(rows: Sequence[Row]) -> list[Row]:
     return result
 
 
-def draw(averages: Sequence[Row], path: str) -> None:
-    """Mean accuracy against sweep: one panel per data set and rank, one line per method."""
-    from matplotlib.figure import Figure
-
-    curves: dict[tuple[str, int], dict[str, list[tuple[int, float]]]] = {}
-    for item in averages:
-        if item["metric"] in ("rmse", "auc") and "sweep" in item:
-            label = " ".join(str(item[name]) for name in ("method", "schedule") if item.get(name))
-            panel = curves.setdefault((item["data"], item["rank"]), {})
-            panel.setdefault(label, []).append((item["sweep"], item["value"]))
-    kinds, ranks = sorted({data for data, _ in curves}), sorted({rank for _, rank in curves})
-    figure = Figure(figsize=(3.2 * len(ranks), 3.0 * len(kinds)), layout="constrained", dpi=110)
-    axes = figure.subplots(len(kinds), len(ranks), squeeze=False)
-    for (data, rank), panel in curves.items():
-        ax = axes[kinds.index(data), ranks.index(rank)]
-        for label, points in panel.items():
-            ax.plot(*np.transpose(points), ".-", label=label)
-        ax.set(title=f"{data}, rank {rank}", xscale="log", xlabel="sweep", ylabel="RMSE" if data == "alog" else "AUC")
-    for first in axes[:, 0]:  # data sets differ in the methods that fit them
-        first.legend(fontsize=8)
-    with atomic_write(path) as handle:
-        figure.savefig(handle, format=os.path.splitext(path)[1][1:] or "png")
-
-
 def settings(options: Any) -> list[Setting]:
     """Every curve that was asked for."""
     result = []
@@ -181,12 +259,8 @@ def main(arguments: list[str] | None = None) -> None:
         default=["parallel"],
         help="schedules of cep, between commas: parallel (the paper's), modewise (default: parallel)",
     )
-    args_of.add_argument("--figure", metavar="FILE", help="draw the mean accuracy against the sweep to this file")
     args = args_of.parse_args(arguments)
-    for option, allowed in (("data", SHAPES), ("methods", METHODS)):
-        for word in getattr(args, option):
-            if word not in allowed:
-                args_of.error(f"argument --{option}: {word!r} is not among {', '.join(allowed)}")
+    check_words(args_of, args, data=SHAPES, methods=METHODS)
     rows: list[Row] = []
     for setting in settings(args):
         for fold in args.folds:
@@ -194,8 +268,6 @@ def main(arguments: list[str] | None = None) -> None:
             last = [item for item in rows if item["metric"] in ("rmse", "auc")][-1]
             say(f"{setting} fold {fold}: {last['metric']} {last['value']:.4f} after {last['sweep']} sweeps")
     averages = means(rows)
-    if args.figure:
-        draw(averages, args.figure)
     report([*rows, *averages], args.json)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib.common import Row, numbers, paper_model, parser, report, row, say, words
-from scripts.lib.heldout import Entries, aucs, dblp_entries
+from scripts.benchmarks.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.benchmarks.heldout import Entries, aucs, dblp_entries
 from tensorcep import CPClassifier, datasets
 from tensorcep.cp.methods import METHODS
 

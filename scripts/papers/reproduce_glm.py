@@ -1,8 +1,9 @@
 """Probit and logistic regression as in the CEP paper: tables 1 and 2 (six data sets, five splits), and figures 1 and 2.
 
     python -m scripts.papers.reproduce_glm --tables                               # as published, and at convergence
-    python -m scripts.papers.reproduce_glm --simulations --figure kl.png          # figure 1: KL to NUTS against time
-    python -m scripts.papers.reproduce_glm --tables --seconds-figure seconds.png  # figure 2: seconds of each method
+    python -m scripts.papers.reproduce_glm --simulations --json rows.json         # figure 1: KL to NUTS against time
+    python -m scripts.papers.draw rows.json --metric kl_curve --x seconds --panel data,setting -o kl.png
+    python -m scripts.papers.draw tables.json --metric loglik --x data --y seconds --panel link,setting -o seconds.png
     python -m scripts.papers.reproduce_glm --tables --methods is --folds 1        # slow: about a second a sweep
 
 Settings "published" are those of the authors' code: prior N(0, 1), no intercept, messages of precision 1e-6 at first,
@@ -12,42 +13,10 @@ square of the step: with rho = 0.01 the runs end far from a fixed point. "conver
 stops when no weight would move by more than 1e-4 posterior standard deviations; "ep" has a full covariance.
 
 The paper's sampled baselines are factorised EP too, at its damping: "kjit" learns the moments just in time
-(`baselines.kjit`), "is" samples them from the prior (`baselines.sampled_ep`). "is-ep" is what method="is" of the
+(`glm_baselines`), "is" samples them from the prior (also there). "is-ep" is what method="is" of the
 estimators does instead: importance sampling of the whole posterior, with proposals from EP's.
 
-That KJIT is worst does not survive either: scores of ours are within 0.001 of those of factorised EP (sonar with the
-probit 0.003), at published settings in 7 to 27 times its seconds. On the simulations its KL after the published 1,000
-sweeps is 1.434, 88.6, 0.444 and 11.4 (probit-1, -2, logistic-1, -2); factorised EP with exact moments and the same
-steps is at 1.296, 51.0, 0.445 and 12.4 there: the large values are for the most part slow convergence.
-
-That IS fails does: with 100,000 draws all 60 runs (six sets, five folds, both links) collapse, most within 7 to 50
-sweeps, and end with 99 to 100 % of their messages at moments of a single draw; none converges. Scores in
-alphabetical order: probit -0.598, -0.687, -0.384, -0.579, -0.596 and -1.495, logit -0.532, -0.612, -0.444, -0.496,
--0.554 and -0.671. On the simulations all messages are lost in four sweeps, at KL of 2e6 to 2e8.
-
-CEP-2 on sonar is not determined by what is published (probit -0.543, logit -0.519; the paper -0.528, -0.513): its
-second order is unstable there, and one sweep of CEP-1 less or more gives -0.541 or -0.606 with the probit (fold 2 from
--0.665 to -0.827). Other safeguards, variances of the rest, first steps and lengths of the first phase give -0.518 to
--0.663 with the probit where they do not diverge, -0.483 to -0.555 with the logit, and none meets both cells. Stopping
-at 1.5e-5 instead of 1e-5 meets both, but misses six of the other 22 cells of CEP-1 and CEP-2 (crabs by 0.006 to 0.010),
-which are met as they are.
-
-Factorised methods take the precisions of the posterior, so on simulations they tend to the KL of "kl_of_precisions".
-From the NUTS draws that is 1.294, 14.17, 0.436 and 10.78; from full EP 1.299, 14.53, 0.446 and 10.80, and importance
-sampling with 30,000 draws agrees (1.297, 14.62, 0.445, 10.85). The difference is the error of the draws: KL from NUTS
-to full EP is 0.001 to 0.002, as from about 5,000 independent draws. Converged EP, CEP-1 and CEP-2 are within 0.5 % of
-full EP's; LP is 0.6 and 1.6 % above it on the first sets, for the shift of its mean.
-
-Which conclusions of the paper survive at convergence (five folds, mean test log likelihood)? That CEP is about as good
-as factorised EP does: with either link CEP-1 is ahead on australian and breast (probit -0.434 and -0.610, against
--0.440 and -0.620), EP on crabs, ionos and sonar (probit -0.198, -0.327 and -0.565, against -0.202, -0.341 and -0.611),
-and pima ties. That it is better does not: the published lead on ionos and sonar is where the damped runs stopped. That
-the second order improves on the first does not: converged CEP-2 is better on crabs alone, equal on pima, and much worse
-on sonar (probit -0.815, against -0.611). That VB is the worst for the probit holds on ionos, pima and sonar only.
-The published stopping helps CEP-1, CEP-2, LP and factorised EP alike: with the probit on australian, breast, ionos and
-sonar (and hurts on crabs), with the logit on breast, ionos and sonar (and hurts on australian and crabs); on pima it
-changes less than 0.002. That LP is slow does not: one
-scalar Newton solve per point and sweep makes it as quick as EP, and its scores are close to those of CEP-1.
+What of the paper's conclusions survives is told in data/measured/findings.csv.
 """
 
 from __future__ import annotations
@@ -55,32 +24,107 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.lib.common import Row, parser, report, row, say
-from scripts.papers.glm_figures import draw_curves, draw_seconds
-from scripts.papers.glm_fits import (
-    CONDITIONAL,
-    CONVERGED_TOL,
-    METHODS,
-    PUBLISHED_SWEEPS,
-    SAMPLED,
-    SIMULATIONS,
-    SLOW_METHODS,
-    Effort,
-    fit_sampled,
-    fit_table,
-    problem_of,
-    settings_of,
-)
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
+from scripts.papers.glm_baselines import JustInTime, importance_moments, sampled_ep
 from tensorcep import datasets
-from tensorcep.core.loop import run
+from tensorcep.core.loop import Run, run
+from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
+from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.linear.glm import SWEPT, fit_glm
-from tensorcep.linear.problem import GLMPosterior, GLMProblem
-from tensorcep.linear.settings import GLM_METHODS
+from tensorcep.linear.problem import GLMPosterior, GLMProblem, as_csr
+from tensorcep.linear.settings import GLM_METHODS, IS, GLMSettings
 from tensorcep.metrics import auc
+
+CONDITIONAL = ("cep1", "cep2")
+METHODS = ("cep1", "cep2", "lp", "ep-factorized", "vb", "ep", "kjit")
+SLOW_METHODS = ("is", "is-ep")
+SAMPLED = ("kjit", "is")
+SIMULATIONS = ("probit-1", "probit-2", "logistic-1", "logistic-2")
+PUBLISHED_SWEEPS, PUBLISHED_TOL, CONVERGED_TOL = 1000, 1e-5, 1e-4
+# The authors' rho, where it is not 0.01 for the probit and 0.1 for the logit; EP's is 0.05 throughout.
+RHO = {("crabs", "probit"): 0.1, ("australian", "probit"): 0.1}
+# CEP-2's rho, where it is not 0.01, and its sweeps of CEP-1, where they are not 50.
+RHO_SECOND = {
+    ("crabs", "probit"): 0.1,
+    ("crabs", "logistic"): 0.1,
+    ("australian", "probit"): 0.1,
+    ("australian", "logistic"): 0.1,
+    ("sonar", "probit"): 0.001,
+}
+FIRST_ORDER = {("crabs", "probit"): 10, ("crabs", "logistic"): 10, ("australian", "logistic"): 10}
+
+
+class Effort(NamedTuple):
+    """Largest number of sweeps (at most 1,000 of them with published settings), draws of a sampler, and its seed."""
+
+    sweeps: int
+    draws: int
+    seed: int
+
+
+def settings_of(method: str, simulated: bool = False) -> tuple[str, ...]:
+    """The settings that a method has."""
+    if method in ("ep", "is-ep") or (simulated and method == "vb"):
+        return ("converged",)
+    return ("published",) if method == "is" or (simulated and method == "kjit") else ("published", "converged")
+
+
+def problem_of(points: datasets.Points, link: str, nine: bool, seed: int = 0) -> GLMProblem:
+    """The paper's model: weights N(0, 1), no intercept; nine quadrature nodes or exact moments for the logit."""
+    d = points.X.shape[1]
+    logit = LOGIT_NINE if nine else LOGIT
+    likelihood = PROBIT if link == "probit" else logit
+    no = np.zeros(d, dtype=bool)
+    return GLMProblem(as_csr(points.X), 2.0 * points.y - 1.0, likelihood, np.zeros(d), np.ones(d), no, seed)
+
+
+def published_settings(data: str, link: str, method: str) -> GLMSettings:
+    """The authors' damping, stopping rule, first messages and warm-up."""
+    if method in ("vb", "ep"):
+        return GLM_METHODS[method]
+    rho = RHO.get((data, link), 0.01 if link == "probit" else 0.1)
+    rho = 0.05 if method == "ep-factorized" else rho
+    rho = RHO_SECOND.get((data, link), 0.01) if method == "cep2" else rho
+    values: dict[str, Any] = {"damping": 1.0 - rho, "stop": "published", "message_precision": 1e-6}
+    if method == "cep2":
+        values["warm_up"] = FIRST_ORDER.get((data, link), 50)
+    return replace(GLM_METHODS[method], **values)
+
+
+def fit_sampled(problem: GLMProblem, method: str, setting: str, effort: Effort, score: Any = None) -> Run:
+    """Factorised EP with learned or sampled moments, at the authors' damping of EP; all sweeps for a curve."""
+    make = JustInTime if method == "kjit" else importance_moments
+    published = setting == "published"
+    tol = PUBLISHED_TOL if published else CONVERGED_TOL
+    tol = tol if score is None else 0.0
+    return sampled_ep(
+        problem,
+        make(problem, effort.draws),
+        damping=0.95,
+        stop="published" if published else "residual",
+        max_iter=min(effort.sweeps, PUBLISHED_SWEEPS) if published else effort.sweeps,
+        tol=tol,
+        score=score,
+    )
+
+
+def fit_table(points: datasets.Points, data: str, link: str, method: str, setting: str, effort: Effort) -> Any:
+    """One fit of the tables; returns the problem and what was found."""
+    published = setting == "published"
+    problem = problem_of(points, link, published and method in CONDITIONAL, effort.seed)
+    if method in SAMPLED:
+        return problem, fit_sampled(problem, method, setting, effort)
+    if method == "is-ep":
+        return problem, fit_glm(problem, IS(n_draws=effort.draws), max_iter=effort.sweeps, tol=CONVERGED_TOL)
+    settings = published_settings(data, link, method) if published else method
+    tol = PUBLISHED_TOL if published else CONVERGED_TOL
+    tol = 0.0 if published and method == "vb" else tol
+    max_iter = PUBLISHED_SWEEPS if published else effort.sweeps
+    return problem, fit_glm(problem, settings, max_iter=max_iter, tol=tol)
 
 
 def test_scores(problem: GLMProblem, posterior: GLMPosterior, points: datasets.Points) -> dict[str, float]:
@@ -160,8 +204,8 @@ def of_precisions(found: datasets.Simulation, mean: np.ndarray, cov: np.ndarray)
     return divergence(found, mean, 1.0 / np.diag(np.linalg.inv(cov)))
 
 
-def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tuple[list[Row], np.ndarray]:
-    """KL after the fit, with and without the shift of the mean, and the curve (seconds, sweep, KL)."""
+def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> list[Row]:
+    """KL after the fit, with and without the shift of the mean, and along the way."""
     found = datasets.load_simulation(name)
     published = setting == "published"
     problem = problem_of(found.train, name.split("-")[0], published and method in CONDITIONAL, effort.seed)
@@ -201,30 +245,26 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> tup
     rows = [row("kl", kl, **about), row("kl_without_shift", divergence(found, found.mean, posterior.cov), **about)]
     if posterior.cov.ndim == 2:
         rows.append(row("kl_of_precisions", of_precisions(found, posterior.mean, posterior.cov), **about))
-    elapsed = np.cumsum(steps)
-    return rows, np.array([(elapsed[sweep - 1], sweep, value) for sweep, value in curve]).reshape(-1, 3)
+    elapsed, at = np.cumsum(steps), {int(n) for n in np.geomspace(1, max(1, len(curve)), 60)}
+    along = [(sweep, value, {"sweep": sweep, "seconds": elapsed[sweep - 1]}) for sweep, value in curve if sweep in at]
+    return rows + [row("kl_curve", value, **{**about, **where}) for _, value, where in along]
 
 
-def run_simulations(methods: list[str], effort: Effort, figure: str | None) -> list[Row]:
+def run_simulations(methods: list[str], effort: Effort) -> list[Row]:
     """Figure 1."""
     rows: list[Row] = []
-    curves: dict[tuple[str, str], np.ndarray] = {}
     for name in SIMULATIONS:
         found = datasets.load_simulation(name)
         rows.append(row("kl_of_precisions", of_precisions(found, found.mean, found.cov), data=name, method="nuts"))
         for method in methods:
             for setting in settings_of(method, simulated=True):
-                new, curve = simulation_rows(name, method, setting, effort)
-                rows += new
+                new = simulation_rows(name, method, setting, effort)
                 say(f"{name} {method} {setting}: KL {new[0]['value']:.4f}")
-                if len(curve):
-                    curves[name, method] = curve
-    if figure and curves:
-        draw_curves(curves, figure)
+                rows += new
     return rows
 
 
-def run_tables(names: list[str], folds: list[int], methods: list[str], effort: Effort, figure: str | None) -> list[Row]:
+def run_tables(names: list[str], folds: list[int], methods: list[str], effort: Effort) -> list[Row]:
     """Tables 1 and 2, and figure 2."""
     rows: list[Row] = []
     warm_up(names[0], methods)
@@ -233,10 +273,7 @@ def run_tables(names: list[str], folds: list[int], methods: list[str], effort: E
             for fold in folds:
                 rows += table_rows(data, link, fold, method, setting, effort)
             say(f"{data} {link} {method} {setting}: {means(rows)[-2]['value']:.4f}")
-    found = means(rows)
-    if figure:
-        draw_seconds(found, figure)
-    return [*rows, *found]
+    return [*rows, *means(rows)]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -245,21 +282,14 @@ def main(arguments: list[str] | None = None) -> None:
     args_of.add_argument("--draws", type=int, default=100_000, help="draws of kjit, is and is-ep (default: 100000)")
     args_of.add_argument("--tables", action="store_true", help="tables 1 and 2")
     args_of.add_argument("--simulations", action="store_true", help="figure 1")
-    args_of.add_argument("--figure", metavar="FILE", help="draw figure 1: converged settings, where a method has them")
-    args_of.add_argument(
-        "--seconds-figure", metavar="FILE", help="draw figure 2: published settings, where it has them"
-    )
     args = args_of.parse_args(arguments)
-    for name, found, allowed in (("data", args.data, datasets.UCI_NAMES), ("methods", args.methods, everything)):
-        for item in found:
-            if item not in allowed:
-                args_of.error(f"argument --{name}: {item!r} is not among {', '.join(allowed)}")
+    check_words(args_of, args, data=datasets.UCI_NAMES, methods=everything)
     if not args.tables and not args.simulations:
         args_of.error("nothing to do; give --tables, --simulations or both")
     effort = Effort(args.sweeps, args.draws, args.seed)
-    rows = run_simulations(args.methods, effort, args.figure) if args.simulations else []
+    rows = run_simulations(args.methods, effort) if args.simulations else []
     if args.tables:
-        rows += run_tables(args.data, args.folds, args.methods, effort, args.seconds_figure)
+        rows += run_tables(args.data, args.folds, args.methods, effort)
     report(rows, args.json)
 
 

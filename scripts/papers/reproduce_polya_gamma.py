@@ -10,14 +10,133 @@ cells; both at a rising number of sweeps. The clock counts sweeps alone.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, gammaln
 
-from scripts.lib.common import Row, parser, report, row, say, words
-from scripts.lib.polya_gamma import DATA, METHODS, Watch, link_of, simulate
+from scripts.benchmarks.common import Row, check_words, parser, report, row, say
+from tensorcep.core.settings import Settings
+from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.fit import ENGINES, build_problem, fit_problem
+from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.problem import Priors
+from tensorcep.factor_models.results import observed
+from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
+
+DATA = {
+    "binary-easy": ("bernoulli", 0.5, 0.0),
+    "binary-extreme": ("bernoulli", 2.5, 0.0),
+    "binary-few-ones": ("bernoulli", 2.0, -4.0),
+    "negbinomial-small": ("negbinomial", 0.25, 0.0),
+    "negbinomial-large": ("negbinomial", 0.6, 0.0),
+    "poisson-small": ("poisson", 0.25, 0.0),
+    "poisson-large": ("poisson", 0.6, 0.0),
+}
+NEVER = 10**9  # a burn-in that keeps no draws: the sweeps are watched instead
+# name: augmentation, and the settings of the method; the paper's step is 0.3
+METHODS: dict[str, tuple[str, Settings]] = {
+    "pg-direct-f": ("direct", FactorisedVB(step=0.3)),
+    "pg-direct-f-best": ("direct", FactorisedVB(step="best")),
+    "pg-direct-naive": ("direct", VB()),
+    "pg-noise-f": ("noise", FactorisedVB(step=0.3)),
+    "pg-noise-naive": ("noise", VB()),
+    "pg-direct-gibbs": ("direct", Gibbs(burn_in=NEVER)),
+    "pg-noise-gibbs": ("noise", Gibbs(burn_in=NEVER)),
+    "boehning": ("boehning", FactorisedVB(step=0.3)),
+    "gaussian": ("direct", FactorisedVB(step=0.3)),
+}
+
+
+class Simulated(NamedTuple):
+    """A matrix and the expectations of its cells; `p` is the probability of a one in binary data."""
+
+    x: np.ndarray
+    expected: np.ndarray
+    likelihood: str
+
+
+def simulate(name: str, shape: tuple[int, int], K: int, seed: int) -> Simulated:
+    """One data set of the paper's section 6."""
+    likelihood, s, b = DATA[name]
+    rng = np.random.default_rng(seed)
+    psi = s * rng.standard_normal((shape[0], K)) @ rng.standard_normal((shape[1], K)).T + b
+    if likelihood == "bernoulli":
+        p = expit(psi)
+        return Simulated((rng.random(shape) < p).astype(float), p, likelihood)
+    r = rng.gamma(5.0, 1.0, shape[1]) if likelihood == "negbinomial" else np.ones(shape[1])
+    rate = np.exp(psi) * r
+    noisy = rng.gamma(r, np.exp(psi)) if likelihood == "negbinomial" else rate
+    return Simulated(rng.poisson(noisy).astype(float), rate, likelihood)
+
+
+def link_of(data: Simulated, method: str) -> Link:
+    """How a method models the data."""
+    augmentation = METHODS[method][0]
+    if method == "gaussian":
+        likelihood = "gaussian"
+    elif data.likelihood == "bernoulli":
+        likelihood = "bernoulli"
+    else:  # Boehning's bound is for Poisson counts, the Polya-Gamma variables for negative-binomial ones
+        likelihood = "poisson" if method == "boehning" else "negbinomial"
+    groups = "column" if likelihood == "negbinomial" else "all"
+    matrix = Matrix(DenseCells(data.x.shape), data.x)
+    return Link(matrix, 0, 1, likelihood, augmentation, "none", groups)
+
+
+def expected_cells(link: Link, state: Any) -> np.ndarray:
+    """What a state expects of every cell; a Gaussian model's values are cut to what is possible."""
+    sites = state.sites[0]
+    if link.likelihood == "gaussian":
+        rows, columns = (moments.mean for moments in state.moments)
+        return np.clip(rows @ columns.T, 0.0, None)
+    f, variance = state.latent[0]
+    if sites.psi is not None:
+        f, variance = sites.psi, sites.psi_var
+    return observed(link.kind, link.groups, f, variance, None, None if sites.r is None else sites.r.mean)[0]
+
+
+class Watch:
+    """Scores states at a rising number of sweeps; averages over the last four fifths of a sampler's draws."""
+
+    def __init__(self, data: Simulated, link: Link, sampler: bool, points: set[int]):
+        self.data, self.link, self.sampler, self.points = data, link, sampler, points
+        self.draws: list[tuple[int, np.ndarray]] = []
+        self.scores: dict[int, dict[str, float]] = {}
+
+    def __call__(self, sweep: int, info: Any, state: Any) -> bool:
+        if self.sampler:
+            chain = state.state
+            chain = chain._replace(latent=((chain.latent[0][0], np.zeros((1, 1))),))
+            if sweep % 5 == 0 or sweep in self.points:
+                self.draws.append((sweep, expected_cells(self.link, chain).astype(np.float32)))
+                self.draws = [item for item in self.draws if item[0] > sweep // 5]
+        if sweep in self.points:
+            if self.sampler:
+                found = np.mean([draw for _, draw in self.draws], axis=0, dtype=np.float64)
+            else:
+                found = expected_cells(self.link, state)
+            self.scores[sweep] = scores(self.data, found)
+        return False
+
+
+def scores(data: Simulated, found: np.ndarray) -> dict[str, float]:
+    """Errors against the truth, and the mean log likelihood of the cells."""
+    error = np.abs(found - data.expected)
+    result = {"error": float(error.mean())}
+    if data.likelihood != "bernoulli":
+        rate = np.maximum(found, 1e-6)
+        result["poisson log likelihood"] = float(np.mean(data.x * np.log(rate) - rate - gammaln(data.x + 1.0)))
+        return result
+    p = np.clip(found, 1e-3, 1.0 - 1e-3) if found.max() > 1.0 or found.min() <= 0.0 else found
+    extreme, high = (data.expected < 0.05) | (data.expected > 0.95), data.expected > 0.95
+    if extreme.any():
+        result["error below .05 or above .95"] = float(np.abs(p - data.expected)[extreme].mean())
+    if high.any():
+        result["error above .95"] = float(np.abs(p - data.expected)[high].mean())
+    p = np.clip(p, 1e-3, 1.0 - 1e-3) if p.max() >= 1.0 else p
+    result["log likelihood"] = float(np.mean(np.where(data.x > 0.0, np.log(p), np.log1p(-p))))
+    return result
 
 
 def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> list[Row]:
@@ -80,18 +199,13 @@ def main(arguments: list[str] | None = None) -> None:
     p.add_argument("--true-rank", type=int, default=10)
     p.add_argument("--shape", type=lambda s: tuple(int(n) for n in s.split(",")), help="rows and columns")
     options = p.parse_args(arguments)
-    options.data, options.methods = words(*DATA)(",".join(_listed(options.data))), _listed(options.methods)
-    words(*METHODS)(",".join(options.methods))
+    check_words(p, options, data=DATA, methods=METHODS)
     rows = []
     for name in options.data:
         for method in options.methods:
             for seed in range(options.seed, options.seed + options.seeds):
                 rows += measure(name, method, seed, options)
     report(summary(rows) + (rows if options.json else []), options.json)
-
-
-def _listed(value: Any) -> list[str]:
-    return value.split(",") if isinstance(value, str) else value
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import numbers
 import os
+import re
 import stat
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
@@ -23,11 +24,62 @@ LONGEST_REASON, LONGEST = 300, 1600  # characters
 BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "functools"}
 
 
+class InvalidParameter(ValueError):
+    """A parameter that may not have the value that it was given.
+
+    Its text is the sentence of Python: "NAME must ALLOWED; got VALUE; REMEDY."
+
+    Attributes
+    ----------
+    name : str
+        Of the parameter, or of what it holds.
+    value : object
+        What was given.
+    allowed : str
+        What the parameter must: "be an integer >= 1".
+    remedy : str
+        What to do, where that is not plain.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
+        super().__init__(name, value, allowed, remedy)  # of which workers make it anew
+        self.name, self.value, self.allowed, self.remedy = name, value, allowed, remedy
+
+    def __str__(self) -> str:
+        return self._sentence(self.name, self.allowed)
+
+    def in_shell(self, option_of: Callable[[str], str]) -> str:
+        """The sentence of the shell: the option in place of the parameter, words without quotation marks."""
+        return self._sentence(option_of(self.name), re.sub(r"'([\w+-]+)'", r"\1", self.allowed))
+
+    def _sentence(self, name: str, allowed: str) -> str:
+        got = repr(self.value)
+        got = got if len(got) <= LONGEST else f"{got[:LONGEST]}..."
+        return f"{name} must {allowed}; got {got}{self.remedy and f'; {self.remedy}'}."
+
+
+class _Told(str):
+    """A value as a sentence told it."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+# The sentences that are those of an InvalidParameter.
+INVALID = re.compile(
+    r"(?!there |it )(?P<name>-*\w[\w.\[\]-]*) must (?P<allowed>.+?); got (?P<value>.+?)(?:; (?P<remedy>.+))?\.",
+    re.DOTALL,
+)
+
+
 def fail_value(message: str) -> NoReturn:
-    """Raise ValueError, as a parser does that has found a bad line; of a very long label the middle is left out."""
-    message = printable(message)
-    half = LONGEST // 2
-    raise ValueError(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
+    """Raise ValueError, an InvalidParameter by its sentence if it can; of a very long label the middle is left out."""
+    message, half = printable(message), LONGEST // 2
+    message = message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}"
+    parts = INVALID.fullmatch(message)
+    if parts is None:
+        raise ValueError(message)
+    raise InvalidParameter(parts["name"], _Told(parts["value"]), parts["allowed"], parts["remedy"] or "")
 
 
 def reason_of(error: BaseException) -> str:
@@ -342,25 +394,19 @@ def check_mode_count(items: Sequence[Any], order: int | None = None, what: str =
 
 # Settings: words, numbers, seeds, and options that exclude each other.
 
-LONGEST_VALUE = 300  # characters of what was given
-
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of `allowed`; the error lists what exists."""
     known = tuple(allowed)
     if not isinstance(value, str) or value not in known:
-        listed = ", ".join(repr(item) for item in known)
-        got = repr(value)
-        raise ValueError(
-            f"{name} must be one of {listed}; got {got if len(got) <= LONGEST else got[:LONGEST] + '...'}."
-        )
+        raise InvalidParameter(name, value, f"be one of {', '.join(map(repr, known))}")
     return value
 
 
 def check_flag(name: str, value: Any) -> bool:
     """Return `value` if it is True or False, which numpy has, too."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False; got {value!r}.")
+        raise InvalidParameter(name, value, "be True or False")
     return bool(value)
 
 
@@ -372,7 +418,7 @@ def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = Non
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not whole or value < minimum or (maximum is not None and value > maximum):
         span = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        raise ValueError(f"{name} must be {instead}an integer {span}; got {value!r}.")
+        raise InvalidParameter(name, value, f"be {instead}an integer {span}")
     return int(value)
 
 
@@ -397,7 +443,7 @@ def check_range(
             span = "finite" if np.isinf(low) else f"{'>=' if include_low else '>'} {low:g}"
         else:
             span = f"in {'[' if include_low else '('}{low:g}, {high:g}{']' if include_high else ')'}"
-        raise ValueError(f"{name} must be {instead}a number {span}; got {value!r}.")
+        raise InvalidParameter(name, value, f"be {instead}a number {span}")
     return number
 
 
@@ -427,7 +473,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
         return np.random.default_rng(random_state)
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
         return np.random.default_rng(int(random_state))
-    raise ValueError(f"random_state must be None, an integer >= 0, a RandomState or a Generator; got {random_state!r}.")
+    raise InvalidParameter("random_state", random_state, "be None, an integer >= 0, a RandomState or a Generator")
 
 
 def check_exactly_one(**options: Any) -> None:

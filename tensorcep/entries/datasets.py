@@ -1,78 +1,153 @@
-"""Published and shipped data sets."""
+"""Published data sets, fetched once and checked, and those that TensorLy ships.
+
+The files of `load_alog`, `load_enron` and `load_dblp` carry no licence, so they are not part of this package: each is
+downloaded from its authors' repository when first asked for, and refused unless its SHA-256 is the one on record.
+Cite the papers named in the functions. The environment variable TENSORCEP_DATA names the folder to keep them in;
+without it that is pooch's cache folder for "tensorcep".
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import os
 from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_int
-from tensorcep.entries import download
+from tensorcep.core.checks import check_checksum, check_choice, check_int, optional_module
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.points import N_FOLDS
 from tensorcep.entries.sparse_tensor import SparseTensor
 
-# The data sets that TensorLy ships; `tensorcep.entries.datasets` offers them.
+logger = logging.getLogger("tensorcep")
 
-
-def load_covid19_serology() -> SparseTensor:
-    """Load the COVID-19 systems serology tensor that TensorLy ships: sample x antigen x receptor, 438 x 6 x 11.
-
-    Values are log-scaled and centred antibody measurements, none missing. A sample's label is its patient's group and
-    its row, such as "Severe 201", because the groups alone are not unique.
-
-    Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_covid19_serology().shape
-    (438, 6, 11)
-    """
-    from tensorly import datasets
-
-    bunch = datasets.load_covid19_serology()
-    groups, antigens, receptors = bunch.ticks
-    ticks = [f"{group} {row}" for row, group in enumerate(groups)], antigens, receptors
-    return _labelled(bunch.tensor, ticks, ("sample", "antigen", "receptor"))
-
-
-def load_il2() -> SparseTensor:
-    """Load the IL-2 mutein response tensor that TensorLy ships: ligand x time (h) x dose (nM) x cell, 13 x 4 x 12 x 8.
-
-    The 192 cells that were not measured are left out.
-
-    Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
-    fusions.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_il2().shape
-    (13, 4, 12, 8)
-    """
-    from tensorly import datasets
-
-    bunch = datasets.load_IL2data()
-    return _labelled(bunch.tensor, bunch.ticks, ("ligand", "time", "dose", "cell"))
-
-
-def _labelled(array: Any, ticks: Iterable[Any], names: Iterable[str]) -> SparseTensor:
-    labels = [Labels(list(tick), name=name) for tick, name in zip(ticks, names, strict=True)]
-    return SparseTensor.from_dense(np.asarray(array), labels=labels)
-
-
-# Published data sets, fetched once and checked, and those that TensorLy ships.
-#
-# The files of `load_alog`, `load_enron` and `load_dblp` carry no licence, so they are not part of this package: each is
-# downloaded from its authors' repository when first asked for, and refused unless its SHA-256 is the one on record.
-# Cite the papers named in the functions. The environment variable TENSORCEP_DATA names the folder to keep them in;
-# without it that is pooch's cache folder for "tensorcep".
-
+ENVIRONMENT = "TENSORCEP_DATA"
+N_FOLDS = 5
 ALOG_SHAPE = (200, 100, 200)
 ENRON_SHAPE = (203, 203, 200)
 DBLP_SHAPE = (10_000, 200, 10_000)
+
+
+# Files, and their way into the data folder.
+
+
+@cache
+def registry() -> dict[str, dict[str, Any]]:
+    """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes".
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> "alog/train-fold-1.txt" in datasets.registry()
+    True
+    """
+    text = resources.files("tensorcep.entries").joinpath("registry.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def fetch(file: str) -> Path:
+    """Return the path of a published file, downloading it if it is not in the data folder yet.
+
+    Parameters
+    ----------
+    file : str
+        Relative name in `registry`, such as "alog/train-fold-1.txt".
+
+    Raises
+    ------
+    ImportError
+        When a download is needed and pooch is not installed.
+    FileNotFoundError
+        When the download fails; it names the URL and the place where the file belongs.
+    ValueError
+        When the file on disk, or the downloaded one, has a wrong checksum.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
+    """
+    check_choice("file", file, registry())
+    if not is_cached(file):
+        return _download(file)
+    path = _folder() / file
+    check_checksum(path, hashlib.sha256(path.read_bytes()).hexdigest(), registry()[file]["sha256"], _url(file))
+    return path
+
+
+def _folder() -> Path:
+    """Where the files are kept; pooch must be there unless the environment names the folder."""
+    if os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT])
+    import pooch
+
+    return Path(pooch.os_cache("tensorcep"))
+
+
+def is_cached(file: str) -> bool:
+    known = os.environ.get(ENVIRONMENT) or find_spec("pooch")
+    return bool(known) and (_folder() / file).is_file()
+
+
+def _url(file: str) -> str:
+    return str(registry()[file]["url"])
+
+
+def _download(file: str) -> Path:
+    url, checksum = _url(file), registry()[file]["sha256"]
+    needed_for = f"fetching {url} (or else save it as {file} in a folder that {ENVIRONMENT} names)"
+    pooch = optional_module("pooch", needed_for, "'tensorcep[datasets]'")
+    folder = _folder()
+    logger.info("downloading %s from %s", file, url)
+    keeper = pooch.create(path=folder, base_url="", registry={file: f"sha256:{checksum}"}, urls={file: url})
+    try:
+        return Path(keeper.fetch(file))
+    except OSError as error:  # the network's errors are OSErrors too
+        raise FileNotFoundError(
+            f"{file} could not be downloaded ({type(error).__name__}); download {url} and save it as {folder / file}, "
+            f"or set {ENVIRONMENT} to a folder that holds {file}."
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"the file at {url} must have the SHA-256 {checksum}, but what came has another and was not kept; try "
+            "again later."
+        ) from error
+
+
+def published_entries(file: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lines of a published text file as they stand, repeated cells too: 0-based (N, K) int64, (N,) float64.
+
+    Parameters and errors are those of `fetch`.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> coords, values = datasets.published_entries("alog/train-fold-1.txt")  # doctest: +SKIP
+    """
+    check_choice("file", file, [name for name in registry() if name.endswith(".txt")])
+    table = np.loadtxt(fetch(file), delimiter=",", dtype=np.float64)
+    return from_one(table[:, :-1]), table[:, -1]
+
+
+def matlab(file: str) -> dict[str, Any]:
+    """Return the variables of a published MATLAB file."""
+    from scipy.io import loadmat
+
+    return dict(loadmat(fetch(file), squeeze_me=True, struct_as_record=False))
+
+
+def from_one(subs: np.ndarray) -> np.ndarray:
+    """Indices that count from 1, as 0-based int64."""
+    return np.asarray(subs).astype(np.int64) - 1
+
+
+# What they hold.
 
 
 class Fold(NamedTuple):
@@ -217,10 +292,10 @@ def load_dblp() -> DBLP:
     >>> from tensorcep import datasets
     >>> len(datasets.load_dblp().tests)  # doctest: +SKIP
     """
-    data = download.matlab("dblp/dblp.mat")["data"]
-    ones = SparseTensor.from_coo(download.from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
+    data = matlab("dblp/dblp.mat")["data"]
+    ones = SparseTensor.from_coo(from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
     tests = [
-        SparseTensor.from_coo(download.from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
+        SparseTensor.from_coo(from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
         for t in np.atleast_1d(data.test)
     ]
     return DBLP(ones, tests)
@@ -237,15 +312,63 @@ def available() -> list[DatasetInfo]:
     """
     result = []
     for name, (description, source) in CATALOGUE.items():
-        files = [file for file in download.registry() if file.startswith(f"{name}/")]
-        there = all(download.is_cached(file) for file in files)
-        result.append(
-            DatasetInfo(name, description, source, sum(download.registry()[file]["bytes"] for file in files), there)
-        )
+        files = [file for file in registry() if file.startswith(f"{name}/")]
+        there = all(is_cached(file) for file in files)
+        result.append(DatasetInfo(name, description, source, sum(registry()[file]["bytes"] for file in files), there))
     return result
 
 
 def _load_fold(name: str, fold: int, shape: tuple[int, ...]) -> Fold:
     fold = check_int("fold", fold, maximum=N_FOLDS)
     files = [f"{name}/{part}-fold-{fold}.txt" for part in ("train", "test")]
-    return Fold(*(SparseTensor.from_coo(*download.published_entries(f), shape=shape, duplicates="last") for f in files))
+    return Fold(*(SparseTensor.from_coo(*published_entries(f), shape=shape, duplicates="last") for f in files))
+
+
+# The data sets that TensorLy ships.
+
+
+def load_covid19_serology() -> SparseTensor:
+    """Load the COVID-19 systems serology tensor that TensorLy ships: sample x antigen x receptor, 438 x 6 x 11.
+
+    Values are log-scaled and centred antibody measurements, none missing. A sample's label is its patient's group and
+    its row, such as "Severe 201", because the groups alone are not unique.
+
+    Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_covid19_serology().shape
+    (438, 6, 11)
+    """
+    from tensorly import datasets
+
+    bunch = datasets.load_covid19_serology()
+    groups, antigens, receptors = bunch.ticks
+    ticks = [f"{group} {row}" for row, group in enumerate(groups)], antigens, receptors
+    return _labelled(bunch.tensor, ticks, ("sample", "antigen", "receptor"))
+
+
+def load_il2() -> SparseTensor:
+    """Load the IL-2 mutein response tensor that TensorLy ships: ligand x time (h) x dose (nM) x cell, 13 x 4 x 12 x 8.
+
+    The 192 cells that were not measured are left out.
+
+    Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
+    fusions.
+
+    Examples
+    --------
+    >>> from tensorcep import datasets
+    >>> datasets.load_il2().shape
+    (13, 4, 12, 8)
+    """
+    from tensorly import datasets
+
+    bunch = datasets.load_IL2data()
+    return _labelled(bunch.tensor, bunch.ticks, ("ligand", "time", "dose", "cell"))
+
+
+def _labelled(array: Any, ticks: Iterable[Any], names: Iterable[str]) -> SparseTensor:
+    labels = [Labels(list(tick), name=name) for tick, name in zip(ticks, names, strict=True)]
+    return SparseTensor.from_dense(np.asarray(array), labels=labels)

@@ -70,6 +70,16 @@ def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
     return np.argsort(np.array([float(number) for number in numbers]), kind="stable")
 
 
+def _sorted_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index]:
+    """Codes and sorted distinct labels; only the distinct ones are sorted."""
+    codes, distinct = pd.factorize(index)
+    order = np.asarray(distinct.argsort())
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    place, found = in_natural_order(place, distinct[order])
+    return place[codes], found
+
+
 def dense_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index] | None:
     """Codes and sorted distinct labels of integers that are dense enough for a table; None for others."""
     if index.dtype != np.int64 or not len(index):
@@ -108,6 +118,8 @@ def numbers_of(column: pd.Series) -> Any:
 
     Fractions and integers may be mixed, if no integer is too large to be told from the next one as a fraction.
     """
+    if len(column) and number_of(column.iloc[0]) is None:
+        return column
     codes, distinct = pd.factorize(column)
     numbers: list[Any] = [number_of(text) for text in distinct]
     kinds = {type(number) for number in numbers}
@@ -318,7 +330,7 @@ class Labels:
                 order = sorted(range(len(found)), key=found.__getitem__)
                 codes, found = in_natural_order(np.argsort(order)[codes], found[order])
         else:
-            codes, found = dense_codes(index) or in_natural_order(*pd.factorize(index, sort=True))
+            codes, found = dense_codes(index) or _sorted_codes(index)
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import check_choice, check_file, check_int
-from tensorcep.entries.download import fetch, matlab
+from tensorcep.entries.datasets import N_FOLDS, fetch, matlab
 
-N_FOLDS = 5
 # name -> (files, between commas or blanks, the label that is 1)
 GP_FILES: dict[str, tuple[tuple[str, ...], str | None, str]] = {
     "ionosphere": (("gp/ionosphere.data",), ",", "g"),

@@ -1,10 +1,11 @@
-"""What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set."""
+"""What a file holds of a fitted factor model: the posterior, not the training matrices."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,14 +14,151 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_size
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
+from tensorcep.core.persist.models import StoredModel, fitted_record, write_model
+from tensorcep.core.persist.records import Sized
 from tensorcep.core.settings import TakesMethod
+from tensorcep.entries.labels import StoredLabels, stored_labels
 from tensorcep.factor_models.fit import check_components, plan_run
-from tensorcep.factor_models.layout import BIASES, Layout, Link, relation_of
-from tensorcep.factor_models.problem import Relation, RelationPosterior
-from tensorcep.factor_models.results import ReadingFactors
+from tensorcep.factor_models.layout import BIASES, Layout, Link, layouts, no_data, relation_of
+from tensorcep.factor_models.problem import Relation, RelationPosterior, Units
+from tensorcep.factor_models.results import ReadingFactors, storable
 from tensorcep.factor_models.settings import ENGINES
-from tensorcep.factor_models.side_information import Moments
-from tensorcep.factor_models.store import write_relations
+from tensorcep.factor_models.side_information import Moments, variances
+
+NOTHING = np.zeros((1, 1))
+# What numbers of rows, and of the units of columns, may reach: squares of their products do not overflow.
+LARGEST_ROW, LARGEST_UNIT = 1e70, 1e150
+
+
+class StoredLink(NamedTuple):
+    """A `Link` with the shape of its matrix in place of the matrix."""
+
+    shape: tuple[int, int]
+    row: int
+    col: int
+    likelihood: str
+    augmentation: str
+    bias: str
+    groups: str
+    known_r: Annotated[np.ndarray, Sized("groups")] | None
+    units: Units | None = None
+    limit: Annotated[np.ndarray, Sized("_")] | None = None
+
+
+class FittedRelations(NamedTuple):
+    """What was fitted: the attributes of a factor model, without their last underscore."""
+
+    posterior: RelationPosterior
+    where: tuple[Layout, ...]
+    links: tuple[StoredLink, ...]
+    names: tuple[str, ...]
+    n_features_in: int | None
+    feature_names: tuple[str, ...]
+    lower_bound: float | None
+    n_iter: int
+    converged: bool
+    trace: dict[str, Annotated[np.ndarray, Sized("_", "n")]]
+    labels: StoredLabels | None = None
+    n_samples_seen: int | None = None
+    sums_of_rows: Annotated[np.ndarray, Sized("_ _")] | None = None
+
+
+def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link]) -> None:
+    """Write a fitted model: class, parameters that JSON can hold, posterior, layout and trace."""
+    sites = (own._replace(weight=NOTHING, target=NOTHING, psi=None, psi_var=None) for own in model.posterior_.sites)
+    shapes = [link.matrix.cells.shape for link in links]
+    stored = [StoredLink((int(n), int(d)), *link[1:]) for link, (n, d) in zip(links, shapes, strict=True)]
+    fitted = FittedRelations(
+        posterior=model.posterior_._replace(sites=tuple(sites)),
+        where=tuple(model._where),
+        links=tuple(stored),
+        names=tuple(getattr(model, "_names", ())),
+        n_features_in=getattr(model, "n_features_in_", None),
+        feature_names=tuple(str(name) for name in getattr(model, "feature_names_in_", ())),
+        lower_bound=None if np.isnan(model.lower_bound_) else float(model.lower_bound_),
+        n_iter=int(model.n_iter_),
+        converged=bool(model.converged_),
+        trace=model.trace_,
+        labels=stored_labels(storable(model._entity_labels)),
+        n_samples_seen=getattr(model, "n_samples_seen_", None),
+        sums_of_rows=getattr(model, "_sums_of_rows", None),
+    )
+    write_model(path, model, fitted, read=read_attributes)
+
+
+def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
+    """The fitted attributes that `write_relations` wrote, by name.
+
+    Raises
+    ------
+    One of `tensorcep.core.persist.models.UNREADABLE`
+        If something is missing or wrong.
+    """
+    fitted: FittedRelations = fitted_record(stored, FittedRelations)
+    _check_sense(fitted)
+    attributes = {
+        "posterior_": fitted.posterior,
+        "_where": list(fitted.where),
+        "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
+        "_names": list(fitted.names),
+        "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
+        "n_iter_": fitted.n_iter,
+        "converged_": fitted.converged,
+        "trace_": fitted.trace,
+        "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
+    }
+    if fitted.n_features_in is not None:
+        rows = fitted.posterior.moments[0].mean.shape[0]
+        attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
+        attributes["_sums_of_rows"] = fitted.sums_of_rows
+        attributes["n_features_in_"] = fitted.n_features_in
+    if fitted.feature_names:
+        attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
+    return attributes
+
+
+def _check_sense(fitted: FittedRelations) -> None:
+    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions.
+
+    Raises
+    ------
+    ValueError
+    """
+    posterior = fitted.posterior
+    sizes = [moments.mean.shape for moments in posterior.moments]
+    if [own.size for own in fitted.where] != [C for _, C in sizes]:
+        raise ValueError("the moments do not fit the layout of their coordinates")
+    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
+    if any(own != layouts(links, len(sizes), own.rank)[e] for e, own in enumerate(fitted.where)):
+        raise ValueError("the layout of the coordinates does not fit the matrices")
+    if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
+        raise ValueError("the moments do not fit the shapes of the matrices")
+    if fitted.sums_of_rows is not None and fitted.sums_of_rows.shape != (sizes[0][1], sizes[0][1]):
+        raise ValueError("the sums of the rows do not fit their coordinates")
+    if len(fitted.links) == 1 and fitted.n_features_in not in (None, fitted.links[0].shape[1]):
+        raise ValueError("the number of features is not that of the matrix")
+    named = [] if fitted.labels is None else fitted.labels.labels()
+    if any(own is not None and len(own) != n for own, (n, _) in zip(named, sizes, strict=False)):
+        raise ValueError("the labels are not as many as the rows of their entity")
+    if any(variances(moments).min() < 0.0 for moments in posterior.moments):
+        raise ValueError("a variance is negative")
+    learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]
+    if any(own is not None and not (own.mean > 0.0).all() for own in learned):
+        raise ValueError("a precision or dispersion is not positive")
+    rows = [part for moments in posterior.moments for part in (moments.mean, moments.cov)]
+    if any(not float(np.abs(part).max(initial=0.0)) <= LARGEST_ROW for part in rows):
+        raise ValueError("its rows are so large that predictions would overflow")
+    units = [link.units for link in fitted.links if link.units is not None]
+    if any(not _is_unit(own) for own in units):
+        raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
+
+
+def _is_unit(units: Units) -> bool:
+    scale, centre = units.scale, np.abs(units.centre)
+    return bool((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, centre) < LARGEST_UNIT).all())
+
+
+# What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set.
 
 
 @dataclass(eq=False, repr=False)

@@ -12,8 +12,8 @@ from tensorcep.core.checks import check_not_empty, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.entries.convert import stored_cells
-from tensorcep.entries.matrices import as_numbers
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_numbers
 
 # Sums over a list of observed cells of a matrix: products of its row and column vectors, and weighted sums per line.
 #

@@ -16,8 +16,8 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
 from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
-from tensorcep.factor_models.predict import alive, chosen, parameters
 from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
+from tensorcep.factor_models.results import alive, chosen, parameters
 from tensorcep.factor_models.rows import State
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances

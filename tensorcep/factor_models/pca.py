@@ -46,17 +46,18 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.predict import (
+from tensorcep.factor_models.problem import FEW, Kind, RelationPosterior, RelationProblem
+from tensorcep.factor_models.results import (
     by_energy,
+    check_columns,
     energies,
+    labels_of,
     latent_training,
     predict_block,
     predict_training,
     predictive_parameters,
     shares,
 )
-from tensorcep.factor_models.problem import FEW, Kind, RelationPosterior, RelationProblem
-from tensorcep.factor_models.results import check_columns, labels_of
 from tensorcep.factor_models.rows import State, arrays_of
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of, row_bounds

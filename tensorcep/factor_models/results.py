@@ -1,33 +1,230 @@
-"""What a fitted factor model tells: labels of its entities, tables and health."""
+"""Predictions of factor models, and the energies and order of components."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from scipy.special import ndtri
+from scipy.special import ndtri, xlog1py, xlogy
+from scipy.stats import nbinom, norm, poisson
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_coords, check_fraction, check_int, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat
+from tensorcep.core.executor import ThreadExecutor, one_blas_thread
+from tensorcep.core.fitted import Part
 from tensorcep.core.reporting import Summary
 from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.matrices import as_matrix
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_matrix
+from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.layout import Layout, Link, relation_of
-from tensorcep.factor_models.predict import energies, latent_of_draws, predict_cells, shares
-from tensorcep.factor_models.problem import Relation, RelationPosterior
-from tensorcep.factor_models.side_information import Moments, variances
+from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
+from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
+from tensorcep.factor_models.sites import OBSERVED
+from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
+from tensorcep.likelihoods.tobit import TOBIT
+
+# What a fitted set of relations says of its components: their variance, and their order by it.
+
+
+def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
+    """Variance of the latent values that each component explains in a relation, summed over its columns."""
+    moments = (posterior.moments[relation.row], relation.in_units(posterior.moments[relation.col]))
+    rows, cols = (one.mean[:, :rank] ** 2 + variances(one)[:, :rank] for one in moments)
+    return np.asarray(rows.mean(axis=0) * cols.sum(axis=0))
+
+
+def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
+    """The parts that components have of what all of them explain there, every column on its own scale."""
+    energy = energies(posterior, relation._replace(units=None), rank)
+    return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
+
+
+def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
+    """Which components say something: where their precisions are learned, their means outweigh their variances.
+
+    A component that its precision has switched off has means near 0, and variances that are the prior's.
+    """
+    result = np.zeros(rank, dtype=bool)
+    for moments, learn in zip(posterior.moments, learned, strict=True):
+        if learn or not any(learned):
+            noise = variances(moments)[:, :rank].mean(axis=0)
+            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
+    return result
+
+
+def by_energy(posterior: RelationPosterior, energy: np.ndarray) -> RelationPosterior:
+    """The posterior with its components in the order of this energy, the largest first; biases stay."""
+    return chosen(posterior, np.argsort(-energy, kind="stable"), len(energy))
+
+
+def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
+    """The posterior with some of its components, in this order; biases stay."""
+    moments, precisions = [], []
+    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
+        index = _with_biases(order, rank, m.mean.shape[1])
+        moments.append(m.select(index))
+        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    draws = posterior.draws
+    if draws is not None:
+        turned = tuple(rows[:, :, _with_biases(order, rank, rows.shape[2])] for rows in draws.rows)
+        draws = draws._replace(rows=turned)
+    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
+
+
+def _with_biases(order: np.ndarray, rank: int, size: int) -> np.ndarray:
+    return np.concatenate([order, np.arange(rank, size)])
+
+
+# What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
+
+Pair = tuple[np.ndarray, np.ndarray]
+# The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.
+MOST_DOUBT = 2.0
+# Cells that are predicted at a time.
+CELLS_AT_ONCE = 1 << 20
+# block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
+Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], Pair]
+
+
+def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Noise precision and dispersion of a relation."""
+    return (
+        None if sites.noise is None else sites.noise.mean,
+        None if sites.r is None else sites.r.mean,
+    )
+
+
+def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The same for predictions, whose noise has its mean variance: E[1 / tau] of a Gamma law, not 1 / E[tau]."""
+    tau, r = parameters(sites)
+    if sites.noise is None or tau is None:
+        return tau, r
+    shape, _ = shape_and_rate(sites.noise)
+    return tau * np.maximum(1.0 - 1.0 / shape, 1.0 / MOST_DOUBT), r
+
+
+def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
+    """Mean and variance of the latent values of all cells of some rows and columns, in the units of the data."""
+    cols = relation.in_units(cols)
+    if rows.diagonal != cols.diagonal:
+        rows, cols = as_packed(rows), as_packed(cols)
+    cells = DenseCells((len(rows.mean), len(cols.mean)))
+    u, v = rows.select(relation.row_coords), cols.select(relation.col_coords)
+    with one_blas_thread():
+        return latent_moments(cells, u, v, ThreadExecutor(1))
+
+
+def predict_block(
+    relation: Relation, rows: Moments, cols: Moments, tau: np.ndarray | None, r: np.ndarray | None
+) -> Pair:
+    """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
+    f, variance = latent_block(relation, rows, cols)
+    if tau is not None and relation.kind.theta == "noise":
+        noise = 1.0 / relation.noise_in_units(tau)
+        return (f, variance + noise) if relation.limit is None else _above(relation.limit, f, variance, noise)
+    return observed(relation.kind, relation.groups, f, variance, tau, r)
+
+
+def _above(limit: np.ndarray, f: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Pair:
+    """Mean and variance of values N(f, variance + noise) that are raised to the limits of their columns, (N, D)."""
+    theta = np.broadcast_to(1.0 / noise, f.shape)
+    mean, spread = TOBIT.predict((f - limit).ravel(), variance.ravel(), theta.ravel())
+    return limit + mean.reshape(f.shape), spread.reshape(f.shape)
+
+
+def observed(
+    kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
+) -> Pair:
+    """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D).
+
+    An explicit noise, which is not the likelihood's own, adds to the latent variance.
+    """
+    likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
+    values = {"noise": tau, "r": r}.get(kind.theta)
+    theta = np.full((1, 1), likelihood.default_theta) if values is None else cells.spread(values, groups)
+    if tau is not None and kind.theta != "noise":
+        variance = variance + cells.spread(1.0 / tau, "all")
+    flat = (np.broadcast_to(item, f.shape).ravel() for item in (f, variance, theta))
+    mean, spread = likelihood.predict(*flat)
+    return mean.reshape(f.shape), spread.reshape(f.shape)
+
+
+def predict_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
+    """Predictive mean and variance of the cells of training matrix m; over a sampler's draws where there are some."""
+    return _over_draws(posterior, m, relation, partial(predict_block, relation))
+
+
+def predict_cells(posterior: RelationPosterior, m: int, relation: Relation, cells: np.ndarray) -> Pair:
+    """Predictive mean and variance (n,) of cells (n, 2) of training matrix m, some rows at a time."""
+    rows, at = np.unique(cells[:, 0], return_inverse=True)
+    mean, variance = np.empty(len(cells)), np.empty(len(cells))
+    size = max(1, CELLS_AT_ONCE // len(posterior.moments[relation.col].mean))
+    for a in range(0, len(rows), size):
+        own = np.flatnonzero((at >= a) & (at < a + size))
+        block = partial(_block_of_rows, relation, rows[a : a + size])
+        some = _over_draws(posterior, m, relation, block)
+        place = at[own] - a, cells[own, 1]
+        mean[own], variance[own] = some[0][place], some[1][place]
+    return mean, variance
+
+
+def _block_of_rows(relation: Relation, which: np.ndarray, rows: Moments, cols: Moments, *parameters: Any) -> Pair:
+    some = Moments(rows.mean[which], rows.cov if len(rows.cov) == 1 else rows.cov[which], rows.diagonal)
+    by_row = relation.groups == "row"
+    theta = [values[which] if by_row and values is not None and len(values) > 1 else values for values in parameters]
+    return predict_block(relation, some, cols, *theta)
+
+
+def latent_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
+    """Posterior mean and variance of the latent values of the cells of training matrix m."""
+    return _over_draws(posterior, m, relation, lambda rows, cols, tau, r: latent_block(relation, rows, cols))
+
+
+def latent_of_draws(draws: RelationDraws, relation: Relation, cells: np.ndarray) -> np.ndarray:
+    """Latent values (draws, n) of some cells (n, 2), in the units of the data."""
+    found = np.empty((len(draws.rows[0]), len(cells)))
+    for s in range(len(found)):
+        cols = relation.in_units(_point(draws.rows[relation.col][s])).mean
+        u, v = draws.rows[relation.row][s][cells[:, 0]], cols[cells[:, 1]]
+        found[s] = np.einsum("nc,nc->n", u[:, relation.row_coords], v[:, relation.col_coords])
+    return found
+
+
+def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block: Block) -> Pair:
+    """A block at the posterior's moments; or the mean over the draws, and the variance within and between them."""
+    draws, sites = posterior.draws, posterior.sites[m]
+    if draws is None:
+        moments = posterior.moments
+        return block(moments[relation.row], moments[relation.col], *predictive_parameters(sites))
+    n = len(draws.rows[0])
+    mean = square = np.zeros((1, 1))
+    for s in range(n):
+        u, v = (_point(draws.rows[e][s]) for e in (relation.row, relation.col))
+        tau, r = (None if values is None else values[s] for values in (draws.noise[m], draws.r[m]))
+        value, variance = block(u, v, tau, r)
+        mean, square = mean + value / n, square + (variance + value**2) / n
+    return mean, square - mean**2
+
+
+def _point(rows: np.ndarray) -> Moments:
+    return Moments(rows, np.zeros((1, rows.shape[1])), True)
+
+
+# What a fitted factor model tells: labels of its entities, tables and health.
 
 # The names of rows and columns: of data frames and tensors, entity by entity, and cells that are given by them.
 
-Pair = tuple[Labels | None, Labels | None]
+LabelPair = tuple[Labels | None, Labels | None]
 
 
-def labels_of(X: Any) -> Pair:
+def labels_of(X: Any) -> LabelPair:
     """The labels of the rows and of the columns of a matrix; None where they have none, or not each its own."""
     X = as_matrix(X)
     if isinstance(X, SparseTensor):
@@ -91,7 +288,9 @@ def check_same_rows(matrices: Mapping[str, Any]) -> None:
         first = first if first is not None or labels is None else (name, labels)
 
 
-def by_entity(pairs: Sequence[Pair], sides: Sequence[tuple[int, int]], names: Sequence[str]) -> list[Labels | None]:
+def by_entity(
+    pairs: Sequence[LabelPair], sides: Sequence[tuple[int, int]], names: Sequence[str]
+) -> list[Labels | None]:
     """The labels of every entity, of those of matrices whose rows and columns are the entities `sides`.
 
     Raises
@@ -133,7 +332,7 @@ def observed_cells(X: Any) -> SparseTensor:
 
 
 def cells_of(
-    X: Any, labels: Pair, shape: tuple[int, int], entities: tuple[str | None, str | None] = (None, None)
+    X: Any, labels: LabelPair, shape: tuple[int, int], entities: tuple[str | None, str | None] = (None, None)
 ) -> np.ndarray:
     """Coordinates (n, 2) of cells: a table with a column of rows and one of columns, or a SparseTensor, or coordinates.
 
@@ -161,7 +360,7 @@ def cells_of(
     return check_coords(np.stack(parts, axis=1), shape, name="X")
 
 
-def _columns_of_cells(X: pd.DataFrame, labels: Pair, entities: tuple[str | None, str | None]) -> list[int]:
+def _columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | None, str | None]) -> list[int]:
     """Where in a table the rows and the columns of cells are."""
     given = list(X.columns)
     names = [
@@ -185,7 +384,7 @@ def _columns_of_cells(X: pd.DataFrame, labels: Pair, entities: tuple[str | None,
 # How far a fit of a factor model is to be believed, in lines for its summary.
 
 # Cells of each matrix at which a sampler's latent values are compared; an R-hat above it is said to be large.
-CELLS, ALIKE = 200, 1.05
+SHOWN_CELLS, ALIKE = 200, 1.05
 
 
 def sweeps_line(model: Any) -> str:
@@ -223,12 +422,73 @@ def health_line(model: Any, relations: Sequence[Relation]) -> str:
     rng, found = np.random.default_rng(0), []
     for relation in relations:
         shape = len(draws.rows[relation.row][0]), len(draws.rows[relation.col][0])
-        cells = np.stack([rng.integers(0, n, CELLS) for n in shape], axis=1)
+        cells = np.stack([rng.integers(0, n, SHOWN_CELLS) for n in shape], axis=1)
         found.append(latent_of_draws(draws, relation, cells))
     values = np.concatenate(found, axis=1)[None]
     largest, size = float(np.max(r_hat(values))), float(np.median(bulk_size(values)))
     advice = "" if largest <= ALIKE else ": not mixed yet, increase max_iter"
     return f"largest R-hat {largest:.3g} of {values.shape[2]} latent values, effective draws {size:.3g}{advice}"
+
+
+# Predictive laws of cells.
+
+# Probabilities of labels are kept so far from 0 and 1.
+LEAST = 1e-12
+
+
+class CellPredictive(NamedTuple):
+    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments.
+
+    Attributes
+    ----------
+    likelihood : str
+    mean, sd : (n,) float64
+    free : tuple of (n,) float64 or None
+        With a lower limit mean and standard deviation of what would be observed without it, and the limits.
+    """
+
+    likelihood: str
+    mean: np.ndarray
+    sd: np.ndarray
+    free: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are intervals of observations: of real data."""
+        return OBSERVED[self.likelihood] == "values"
+
+    def interval(self, coverage: float) -> np.ndarray:
+        """Central intervals (n, 2), those of a Gaussian, which end at a lower limit."""
+        half = float(ndtri(0.5 + 0.5 * coverage)) * self.sd
+        lower = self.mean - half
+        if self.free is not None:
+            lower = np.maximum(lower, self.free[2])
+        return np.stack([lower, self.mean + half], axis=1)
+
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether the central interval holds each observation, (n,) bool."""
+        if self.free is None:
+            away = np.abs(y - self.mean) / self.sd
+        else:
+            free, sd, limit = self.free
+            away = np.where(y <= limit, np.maximum(free - limit, 0.0), np.abs(y - free)) / sd
+        return np.asarray(away <= norm.ppf(0.5 + 0.5 * coverage))
+
+    def log_score(self, y: np.ndarray) -> np.ndarray:
+        """Log density or probability of observations, (n,); of counts, of the law with these moments."""
+        if self.free is not None:
+            free, sd, limit = self.free
+            return np.where(y <= limit, norm.logcdf(limit, free, sd), norm.logpdf(y, free, sd))
+        if self.likelihood == "gaussian":
+            return np.asarray(norm.logpdf(y, self.mean, self.sd))
+        if OBSERVED[self.likelihood] == "labels":
+            p = np.clip(self.mean, LEAST, 1.0 - LEAST)
+            return np.asarray(xlogy(y, p) + xlog1py(1.0 - y, -p))
+        mean = np.maximum(self.mean, LEAST)
+        more = np.maximum(self.sd**2 - mean, 1e-9 * mean)
+        r = mean**2 / more
+        wide = more > 1e-6 * mean
+        return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
 
 
 # What a fitted factor model says of its components: tidy tables of loadings, and the variance that they explain.
@@ -239,6 +499,7 @@ FEATURES_OF = "features of "
 class ReadingFactors:
     """Tables of a fitted factor model of one matrix or several."""
 
+    method: Any
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
@@ -253,6 +514,35 @@ class ReadingFactors:
             return ["X"]
         said = [(names[link.row], names[link.col]) for link in self._links]
         return [col.removeprefix(FEATURES_OF) if col.startswith(FEATURES_OF) else f"{row} x {col}" for row, col in said]
+
+    @property
+    def n_chains_(self) -> int:
+        """Chains whose draws the posterior holds; 0 of other methods."""
+        check_is_fitted(self, "posterior_")
+        return int(self.posterior_.draws is not None)
+
+    @property
+    def parts_(self) -> tuple[Part, ...]:
+        """The matrices that were fitted: names of their rows and columns, their labels, shapes, and kinds of cells.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> part = BayesianPCA(1, random_state=0).fit(X).parts_[0]
+        >>> part.modes, part.shape, part.kind
+        (['row', 'column'], (20, 3), 'values')
+        """
+        return tuple(self._part(m, link) for m, link in enumerate(self._given_links()))
+
+    def _part(self, m: int, link: Link) -> Part:
+        row, column = self._entity_names(link)
+        modes = ["row" if row is None else row, "column" if column is None else column]
+        labels = self._entity_labels[link.row], self._entity_labels[link.col]
+        return Part(
+            self.matrix_names_[m], modes, labels, link.matrix.cells.shape, OBSERVED[link.likelihood], link.limit
+        )
 
     def variance_explained(self) -> pd.DataFrame:
         """What each component explains in each matrix: a row per matrix, a column per component.
@@ -404,12 +694,93 @@ class ReadingFactors:
         mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def _latent_draws(self, X: Any, matrix: Any = 0) -> np.ndarray:
-        """A sampler's latent values of some cells of a matrix, (1, draws, n)."""
-        m, draws = self._position(matrix), self.posterior_.draws
+    def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
+        """The laws of new observations of some cells of a matrix, as models of tensors give them, too.
+
+        Parameters
+        ----------
+        X : table, SparseTensor or coordinates (n, 2)
+            As in `predict_cells`.
+        part : name or position, default=0
+            The matrix.
+
+        Returns
+        -------
+        object with `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> law = BayesianPCA(1, random_state=0).fit(X).predictive([[0, 1], [3, 2]])
+        >>> law.interval(0.9).shape
+        (2, 2)
+        """
+        m = self._position(part)
+        cells, relation, limit = self._cells_of(X, m), self._without_data(m), self._links[m].limit
+        mean, variance = predict_cells(self.posterior_, m, relation, cells)
+        if limit is None:
+            return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance))
+        free, apart = predict_cells(self.posterior_, m, relation._replace(limit=None), cells)
+        law = free, np.sqrt(apart), limit[cells[:, 1]]
+        return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance), law)
+
+    def latent_draws(self, X: Any, part: Any = 0) -> np.ndarray:
+        """A sampler's latent values of some cells of a matrix, (1, draws, n).
+
+        Raises
+        ------
+        ValueError
+            If the method draws none.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(X)
+        >>> model.latent_draws([[0, 1]]).shape[::2]
+        (1, 1)
+        """
+        m, draws = self._position(part), self.posterior_.draws
         if draws is None:
-            raise TypeError("the posterior has no draws")
+            fail_value(f"latent_draws needs draws, but method {self.method!r} draws none; use method='gibbs'.")
         return latent_of_draws(draws, self._without_data(m), self._cells_of(X, m))[None]
+
+    def anomaly_score(self, X: Any, y: Any = None, part: Any = 0) -> pd.DataFrame:
+        """How odd the observed cells of a matrix are: a row each, with the columns of both modes and
+
+        value : what was observed
+        mean, sd : of a new observation
+        surprise : minus the log density or probability, in nats; of use to rank
+
+        Parameters
+        ----------
+        X : matrix as in `fit`, or SparseTensor of some of its cells
+        y : None
+            The matrix brings its values.
+        part : name or position, default=0
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorcep import BayesianPCA
+        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> BayesianPCA(1, random_state=0).fit(X).anomaly_score(X).columns.tolist()
+        ['row', 'column', 'value', 'mean', 'sd', 'surprise']
+        """
+        known, tensor = self.parts_[self._position(part)], observed_cells(X)
+        if y is not None:
+            fail_value("y must be None: a matrix brings its values.")
+        if tensor.shape != tuple(known.shape):
+            fail_value(f"X must be the matrix of the fit, of shape {tuple(known.shape)}; got {tensor.shape}.")
+        law = self.predictive(tensor.coords, part)
+        places = zip(known.modes, known.labels, tensor.coords.T, strict=True)
+        rows = {name: at if own is None else own.index.take(at) for name, own, at in places}
+        return pd.DataFrame(
+            {**rows, "value": tensor.values, "mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
+        )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
         """Coordinates (n, 2) of cells of matrix m."""

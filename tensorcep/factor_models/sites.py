@@ -546,6 +546,14 @@ KINDS: dict[tuple[str, str], Kind] = {
     ("poisson", "boehning"): _RATES,
 }
 LIKELIHOODS = tuple(dict.fromkeys(likelihood for likelihood, _ in KINDS))
+# What is observed under each.
+OBSERVED = {
+    "gaussian": "values",
+    "bernoulli": "labels",
+    "probit": "labels",
+    "negbinomial": "counts",
+    "poisson": "counts",
+}
 # What others call them, the shell's words for tensors among these.
 SAME_AS = {
     **dict.fromkeys(("logit", "logistic", "binary", "binomial"), "'bernoulli'"),

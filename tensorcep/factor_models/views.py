@@ -14,7 +14,7 @@ from tensorcep.core.checks import check_choice, check_flag, check_int, check_ran
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.entries.labels import Labels
-from tensorcep.entries.matrices import as_views
+from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
 from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run
@@ -27,16 +27,20 @@ from tensorcep.factor_models.layout import (
     refuse_rows_alone,
     told_of_rows,
 )
-from tensorcep.factor_models.predict import (
+from tensorcep.factor_models.problem import RelationPosterior, limits_of
+from tensorcep.factor_models.results import (
+    FEATURES_OF,
     by_energy,
+    by_entity,
+    check_columns,
+    check_same_rows,
     energies,
+    labels_of,
     predict_block,
     predict_training,
     predictive_parameters,
     shares,
 )
-from tensorcep.factor_models.problem import RelationPosterior, limits_of
-from tensorcep.factor_models.results import FEATURES_OF, by_entity, check_columns, check_same_rows, labels_of
 from tensorcep.factor_models.side_information import KnownRows, Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features

@@ -25,7 +25,7 @@ from tensorcep.core.checks import (
 from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
-from tensorcep.entries.matrices import as_numbers, as_targets
+from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.gaussian_process.engine import Observations, Stop, proposal_of
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,
@@ -36,9 +36,8 @@ from tensorcep.gaussian_process.evidence import (
     ends_at_bounds,
 )
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
-from tensorcep.gaussian_process.machine import Machine, check_exact_size, fit_exact, fit_sparse
+from tensorcep.gaussian_process.latent import Machine, check_exact_size, fit_exact, fit_sparse, write_machines
 from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
-from tensorcep.gaussian_process.store import write_machines
 
 # What validation says of the features.
 OF_FEATURES = ("n_features_in_", "feature_names_in_")

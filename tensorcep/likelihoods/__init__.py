@@ -1,4 +1,7 @@
-"""Likelihoods: y given the latent value f of its entry. A new one is one file and one line in LIKELIHOODS."""
+"""Likelihoods: y given the latent value f of its entry. A new one is one file and one line in LIKELIHOODS.
+
+The words of all families and of the shell are those of this table, and ALIASES of them.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,10 @@ LIKELIHOODS: dict[str, Likelihood] = {
         POISSON_SQUARE,
     )
 }
+# What models of matrices call a likelihood.
+ALIASES = {"bernoulli": "logit"}
+# Words for what a fit decides: one of the likelihoods of counts, and a law of ordered levels.
+DECIDED = {"counts": ("counts",), "levels": ("ordinal",)}
 
 
 def get_likelihood(name: Any) -> Likelihood:
@@ -39,7 +46,7 @@ def get_likelihood(name: Any) -> Likelihood:
     Parameters
     ----------
     name : str
-        One that LIKELIHOODS lists, such as "probit".
+        One that LIKELIHOODS lists, such as "probit", or an alias.
 
     Returns
     -------
@@ -50,6 +57,7 @@ def get_likelihood(name: Any) -> Likelihood:
     ValueError
         For an unknown name; the error lists what exists.
     """
+    name = ALIASES.get(name, name) if isinstance(name, str) else name
     return LIKELIHOODS[check_choice("likelihood", name, LIKELIHOODS)]
 
 
@@ -58,4 +66,9 @@ def names_of(kind: str) -> tuple[str, ...]:
     return tuple(name for name, record in LIKELIHOODS.items() if record.observes == kind)
 
 
-__all__ = ["LIKELIHOODS", "Likelihood", "get_likelihood", "names_of"]
+def words_of(*kinds: str) -> tuple[str, ...]:
+    """What a user may say for "values", "labels", "counts" or "levels", those that a fit decides first."""
+    return tuple(word for kind in kinds for word in (*DECIDED.get(kind, ()), *names_of(kind)))
+
+
+__all__ = ["ALIASES", "LIKELIHOODS", "Likelihood", "get_likelihood", "names_of", "words_of"]

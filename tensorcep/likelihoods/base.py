@@ -9,8 +9,6 @@ import numpy as np
 
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import Parameter
-from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
-from tensorcep.likelihoods.parameters.precision import NoisePrecision
 from tensorcep.likelihoods.parameters.thresholds import Levels, ThresholdParameter
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 
@@ -130,9 +128,9 @@ class Likelihood(NamedTuple):
     in_f: Any = None
 
     @property
-    def parameter(self) -> NoisePrecision | DispersionParameter | None:
+    def parameter(self) -> Any:
         """What is learned of its theta, or None."""
-        return next((own for own in self.parameters if isinstance(own, NoisePrecision | DispersionParameter)), None)
+        return next((own for own in self.parameters if own.is_theta), None)
 
     @property
     def learns_precision(self) -> bool:

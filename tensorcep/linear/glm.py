@@ -30,7 +30,7 @@ from tensorcep.core.executor import n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
 from tensorcep.core.settings import ScoresUnmasked, TakesMethod
-from tensorcep.entries.matrices import as_numbers, as_targets
+from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP

@@ -9,13 +9,22 @@ from scipy import sparse
 from scipy.linalg import eigvalsh_tridiagonal
 
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.linear.sweep import Rows
 
 # Work is divided into at most MAX_CHUNKS ranges of rows, each with about this many stored numbers or more.
 CHUNK_SIZE = 1 << 15
 MAX_CHUNKS = 32
 # Lanczos' iteration has found an invariant space when the next vector is this short; eigenvalues are of the order of 1.
 LANCZOS_END = 1e-8
+
+
+class Rows(NamedTuple):
+    """The design in compressed rows, labels -1/+1, and the first row of each chunk."""
+
+    start: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+    y: np.ndarray
+    chunk_start: np.ndarray
 
 
 class GLMProblem(NamedTuple):

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
-from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import indexable
 
 from tensorcep import metrics
 from tensorcep.core.checks import check_choice, check_not_empty, fail_value
+from tensorcep.core.fitted import Fitted, Part, Predictive
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.inputs.side_information import is_local, knows_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.auto import choose
-from tensorcep.entries.matrices import as_views
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.predict import predict_cells
 from tensorcep.factor_models.results import observed_cells
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.gaussian_process.base import BaseGaussianProcess
@@ -33,10 +31,8 @@ from tensorcep.linear.glm import FeatureClassifier
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed; points of one.
 WARM_UP_ENTRIES, WARM_UP_SWEEPS, TRIAL = 64, 2, 16
-# What matrices of labels are called.
-LABELS = ("bernoulli", "probit")
-# Probabilities of labels are kept so far from 0 and 1; those of classes of points from 0.
-LEAST, LEAST_OF_CLASSES = 1e-12, 1e-300
+# Probabilities of classes of points are kept so far from 0.
+LEAST_OF_CLASSES = 1e-300
 
 Methods: TypeAlias = "Iterable[str | Settings] | None"
 Chosen: TypeAlias = "dict[str, str | Settings | None]"
@@ -101,6 +97,38 @@ def _coverage_of(covered: Mapping[float, float], coverage: float) -> dict[str, f
     return {"coverage": covered[coverage], "calibration_error": error}
 
 
+def predictions_of(model: Fitted, held: Sequence[SparseTensor]) -> list[tuple[str, np.ndarray, Predictive]]:
+    """Of each part of a model the kind of its entries, those held out, and the laws that the model has for them."""
+    parts = zip(model.parts_, held, strict=True)
+    return [(part.kind, _censored(part, one), model.predictive(one, m)) for m, (part, one) in enumerate(parts)]
+
+
+def _censored(part: Part, held: SparseTensor) -> np.ndarray:
+    """What is observed of held-out entries."""
+    limits = part.lower_limit
+    return held.values if limits is None else np.maximum(held.values, limits[held.coords[:, 1]])
+
+
+def log_score_of(model: Fitted, held: Sequence[SparseTensor]) -> float:
+    """The mean log score of held-out entries."""
+    return float(np.concatenate([law.log_score(y) for _, y, law in predictions_of(model, held)]).mean())
+
+
+def _scores_of_parts(model: Fitted, held: Sequence[SparseTensor], coverage: float) -> dict[str, float]:
+    parts = predictions_of(model, held)
+    y, mean = np.concatenate([own for _, own, _ in parts]), np.concatenate([law.mean for _, _, law in parts])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
+        log_score = float(np.concatenate([law.log_score(own) for _, own, law in parts]).mean())
+        if all(kind == "labels" for kind, _, _ in parts):
+            return _scores_of_labels(y, mean, log_score)
+        with_intervals = [(own, law) for _, own, law in parts if law.has_interval]
+        levels = {*LEVELS, coverage} if with_intervals else set()
+        inside = {c: np.concatenate([law.holds(own, c) for own, law in with_intervals]) for c in levels}
+    covered = {c: float(np.mean(held)) for c, held in inside.items()}
+    return {"rmse": metrics.rmse(y, mean), "log_score": log_score, **_coverage_of(covered, coverage)}
+
+
 class Tensors(NamedTuple):
     """Entries of a CP model."""
 
@@ -128,19 +156,7 @@ class Tensors(NamedTuple):
 
     def scores(self, model: Any, coverage: float) -> dict[str, float]:
         """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
-        test, y = self.test, self.test.values
-        ordered, point = hasattr(model, "expected_value"), not model.has_uncertainty()
-        binary = hasattr(model, "predict_proba") and not ordered
-        mean = model.expected_value if ordered else model.predict
-        predicted = model.predict_proba(test)[:, 1] if binary else mean(test)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about rows without entries, which the line above gave
-            log_score = float(model.log_score(test, y).mean())
-            if binary:
-                return _scores_of_labels(y, predicted, log_score)
-            levels_of = () if point else {*LEVELS, coverage}
-            covered = {c: metrics.coverage(y, *model.predict_interval(test, c).T) for c in levels_of}
-        return {"rmse": metrics.rmse(y, predicted), "log_score": log_score, **_coverage_of(covered, coverage)}
+        return _scores_of_parts(model, [self.test], coverage)
 
 
 def _is_able(model: BaseCP, train: SparseTensor) -> bool:
@@ -178,63 +194,6 @@ def cells_of_matrices(estimator: FactorModel, X: Any) -> MatrixCells:
     return MatrixCells([observed_cells(one) for one in matrices], names, alone)
 
 
-class HeldOutPredictions(NamedTuple):
-    """Held-out values of one matrix, their predictive means and standard deviations, and their likelihood.
-
-    With a lower limit `law` holds mean and standard deviation of what would be observed without it, and the limits.
-    """
-
-    likelihood: str
-    y: np.ndarray
-    mean: np.ndarray
-    std: np.ndarray
-    law: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-
-
-def predicted(model: Any, m: int, held: SparseTensor) -> HeldOutPredictions:
-    """What a factor model says of held-out cells of its matrix m."""
-    mean, std = model.predict_cells(held.coords, m, return_std=True)
-    link = model._links[m]
-    if link.limit is None:
-        return HeldOutPredictions(link.likelihood, held.values, mean, std)
-    limit = link.limit[held.coords[:, 1]]
-    free, variance = predict_cells(model.posterior_, m, model._without_data(m)._replace(limit=None), held.coords)
-    return HeldOutPredictions(
-        link.likelihood, np.maximum(held.values, limit), mean, std, (free, np.sqrt(variance), limit)
-    )
-
-
-def log_scores(
-    likelihood: str,
-    y: np.ndarray,
-    mean: np.ndarray,
-    std: np.ndarray,
-    law: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
-) -> np.ndarray:
-    """Log density or probability of each value; of counts, of the law with these moments."""
-    if law is not None:
-        free, sd, limit = law
-        return np.where(y <= limit, norm.logcdf(limit, free, sd), norm.logpdf(y, free, sd))
-    if likelihood == "gaussian":
-        return np.asarray(norm.logpdf(y, mean, std))
-    if likelihood in LABELS:
-        p = np.clip(mean, LEAST, 1.0 - LEAST)
-        return np.asarray(xlogy(y, p) + xlog1py(1.0 - y, -p))
-    mean = np.maximum(mean, LEAST)
-    more = np.maximum(std**2 - mean, 1e-9 * mean)
-    r = mean**2 / more
-    wide = more > 1e-6 * mean
-    return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
-
-
-def _away(part: HeldOutPredictions) -> np.ndarray:
-    """How many standard deviations a central interval must reach to hold each value."""
-    if part.law is None:
-        return np.abs(part.y - part.mean) / part.std
-    free, sd, limit = part.law
-    return np.where(part.y <= limit, np.maximum(free - limit, 0.0), np.abs(part.y - free)) / sd
-
-
 class Matrices(NamedTuple):
     """Cells of the matrices of a factor model."""
 
@@ -257,15 +216,7 @@ class Matrices(NamedTuple):
 
     def scores(self, model: Any, coverage: float) -> dict[str, float]:
         """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
-        parts = [predicted(model, m, one) for m, one in enumerate(self.test.matrices)]
-        y, mean = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "mean"))
-        log_score = float(np.concatenate([log_scores(*part) for part in parts]).mean())
-        if all(part.likelihood in LABELS for part in parts):
-            return _scores_of_labels(y, mean, log_score)
-        real = [part for part in parts if part.likelihood == "gaussian"]
-        z = np.concatenate([_away(part) for part in real] or [np.zeros(0)])
-        covered = {c: float(np.mean(z <= norm.ppf(0.5 + 0.5 * c))) for c in ({*LEVELS, coverage} if real else ())}
-        return {"rmse": metrics.rmse(y, mean), "log_score": log_score, **_coverage_of(covered, coverage)}
+        return _scores_of_parts(model, self.test.matrices, coverage)
 
 
 class HeldOutPoints(NamedTuple):

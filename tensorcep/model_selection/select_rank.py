@@ -27,7 +27,7 @@ from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.held_out import MatrixCells, cells_of_matrices, log_scores, predicted
+from tensorcep.model_selection.held_out import MatrixCells, cells_of_matrices, log_score_of
 
 UNSEEN = "touch rows without training entries"
 
@@ -281,7 +281,7 @@ class CellFolds(NamedTuple):
             for rows in self.folds[fold]
         )
         model = clone(self.base).set_params(n_components=rank).fit(self.cells.given(kept))
-        return float(np.concatenate([log_scores(*predicted(model, m, one)) for m, one in enumerate(held)]).mean())
+        return log_score_of(model, held)
 
 
 def _entries(estimator: BaseCP, X: Any, y: Any, split: Callable[..., Folds]) -> EntryFolds:

@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.results import observed_cells
-from tensorcep.plots.components import chains_of, fixed_rows, places_in_order, position, subject_of
+from tensorcep.plots.components import chains_of, fixed_rows, in_words, part_of, places_in_order, position
 from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
 
 RANK_BINS = 20
@@ -114,6 +114,12 @@ def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
     return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
 
 
+def _scores(model: Any, X: Any, y: Any, matrix: Any) -> pd.DataFrame:
+    """Observations with what is predicted of them: columns of the modes, value, mean, sd."""
+    scores: pd.DataFrame = model.anomaly_score(X, y, **({"part": matrix} if matrix != 0 else {}))
+    return scores
+
+
 def plot_residuals(
     model: Any, X: Any, y: Any = None, *, mode: Any = 0, max_rows: int = 40, matrix: Any = 0, ax: Any = None
 ) -> Any:
@@ -144,14 +150,14 @@ def plot_residuals(
     >>> plots.plot_residuals(model, X, y, mode="user", ax=Figure().subplots()).get_title()
     'Residuals by user'
     """
-    subject = subject_of(model, matrix)
-    scores, k = subject.anomaly_score(X, y), position(subject, mode)
-    name = subject.names[k]
+    part = part_of(model, matrix)
+    scores, k = _scores(model, X, y, matrix), position(part, mode)
+    name = part.modes[k]
     z = ((scores["value"] - scores["mean"]) / scores["sd"]).to_numpy()
     groups = pd.Series(z).groupby(scores.iloc[:, k].to_numpy(), sort=True)
     size = groups.apply(lambda own: float(np.mean(own**2)))
     kept = size.sort_values(ascending=False).index[: check_int("max_rows", max_rows)]
-    rows = {label: row for row, label in enumerate(labels_at(subject.labels_, k, np.arange(subject.shape_[k])))}
+    rows = {label: row for row, label in enumerate(labels_at(part.labels, k, np.arange(part.shape[k])))}
     order = sorted(kept, key=lambda label: rows.get(label, len(rows)))
     ax = axes_of(ax)
     for bound in (-2.0, 2.0):
@@ -202,19 +208,20 @@ def plot_forecast(
     >>> plots.plot_forecast(model, "item", {"user": "u5"}, ax=Figure().subplots()).get_xlabel()
     'item'
     """
-    subject, level = subject_of(model, matrix), check_fraction("coverage", coverage)
-    k = position(subject, mode)
-    cells, fixed = fixed_rows(subject, k, given)
-    known, n = subject.labels_[k], subject.shape_[k]
-    labels, places = labels_at(subject.labels_, k, np.arange(n)), places_in_order(known)
+    part, level = part_of(model, matrix), check_fraction("coverage", coverage)
+    k = position(part, mode)
+    cells, fixed = fixed_rows(part, k, given)
+    known, n = part.labels[k], part.shape[k]
+    labels, places = labels_at(part.labels, k, np.arange(n)), places_in_order(known)
     at = np.arange(n) if places is None else places
     order = np.argsort(at, kind="stable")
-    mean, interval = subject.predict(cells)[order], subject.predict_interval(cells, level)[order]
+    law = model.predictive(in_words(part, cells), matrix)
+    mean, interval = law.mean[order], law.interval(level)[order]
     ax = axes_of(ax)
     ax.fill_between(at[order], *interval.T, color=MAIN, alpha=0.2, linewidth=0, label=f"{100 * level:g} % interval")
     ax.plot(at[order], mean, "o-", color=MAIN, markersize=3, label="predicted")
     if X is not None:
-        seen = subject.anomaly_score(X, y)
+        seen = _scores(model, X, y, matrix)
         own = np.ones(len(seen), dtype=bool)
         for j, value in fixed.items():
             own &= (seen.iloc[:, j] == value).to_numpy()
@@ -227,4 +234,4 @@ def plot_forecast(
         ax.tick_params(axis="x", labelrotation=30 if at.dtype.kind == "M" else 0)
         log_if_wide(ax, at)
     ax.legend(frameon=False)
-    return finish(ax, ", ".join(str(value) for value in fixed.values()), str(subject.names[k]), "value")
+    return finish(ax, ", ".join(str(value) for value in fixed.values()), str(part.modes[k]), "value")

@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
-from tensorcep.cp.fitted.components import chain_draws
+from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.entries.labels import Labels
-from tensorcep.factor_models.base import FactorModel
-from tensorcep.factor_models.results import observed_cells
 from tensorcep.plots.style import (
     ACCENT,
     GUIDE,
@@ -58,12 +55,7 @@ class ShownComponents(NamedTuple):
     panels: list[Panel]
 
 
-def is_of_matrices(model: Any) -> bool:
-    """Whether a model is one of matrices."""
-    return isinstance(model, FactorModel)
-
-
-def found_by(model: Any) -> ShownComponents:
+def components_of(model: Any) -> ShownComponents:
     """The components of several modes of a CP model, or those of a factor model, with the weights of all rows.
 
     Raises
@@ -72,109 +64,55 @@ def found_by(model: Any) -> ShownComponents:
         If there is none.
     """
     check_is_fitted(model, "posterior_")
-    if is_of_matrices(model):
-        return _found_in_matrices(model)
-    table = model.variance_explained()
+    parts, table = model.parts_, model.variance_explained()
+    if not hasattr(model, "column_modes_"):
+        return _components_of_matrices(model, parts, table.mean(axis=0))
     table = table[[len(model.column_modes_[r]) > 1 for r in table["component"]]]
     if table.empty:
         fail_value("the figure needs a component of several modes; the model has main effects alone.")
-    names = names_of(model.labels_)
-    panels = [Panel(name, model.components(name), own) for name, own in zip(names, model.labels_, strict=True)]
+    (part,) = parts
+    panels = [Panel(name, model.components(name), own) for name, own in zip(part.modes, part.labels, strict=True)]
     return ShownComponents(table["component"].tolist(), table["share"].tolist(), panels)
 
 
-def _found_in_matrices(model: Any) -> ShownComponents:
-    shares = model.variance_explained().mean(axis=0)
-    entities, known, links = list(getattr(model, "_names", [])), model._entity_labels, model._links
-    matrices = model.matrix_names_
-    loadings = [Panel(name, model.components(m), known[links[m].col]) for m, name in enumerate(matrices)]
+def _components_of_matrices(model: Any, parts: Sequence[Part], shares: pd.Series) -> ShownComponents:
+    loadings = [Panel(part.name, model.components(m), part.labels[1]) for m, part in enumerate(parts)]
     if hasattr(model, "scores_"):  # one matrix, or views of the same rows
-        panels = [Panel("rows", model.scores_frame(0), known[0]), *loadings]
+        panels = [Panel("rows", model.scores_frame(0), parts[0].labels[0]), *loadings]
+        if len(parts) == 1:
+            panels[1] = panels[1]._replace(name="columns")
     else:
-        panels = [Panel(name, model.scores_frame(name), known[e]) for e, name in enumerate(entities)]
-    if entities == []:
-        panels[1] = panels[1]._replace(name="columns")
+        known = {name: own for part in parts for name, own in zip(part.modes, part.labels, strict=True)}
+        panels = [Panel(name, model.scores_frame(name), own) for name, own in known.items()]
     order = np.argsort(-shares.to_numpy(), kind="stable")
     return ShownComponents(order.tolist(), shares.to_numpy()[order].tolist(), panels)
 
 
-class OfMatrix:
-    """One matrix of a fitted factor model, with what figures of residuals and forecasts ask of a CP model."""
-
-    def __init__(self, model: Any, matrix: Any):
-        check_is_fitted(model, "posterior_")
-        self.model, self.m = model, model._position(matrix)
-        link = model._links[self.m]
-        entities = list(getattr(model, "_names", [])) or ["row", "column"]
-        known = [model._entity_labels[e] for e in (link.row, link.col)]
-        sides = [str(entities[e]) for e in (link.row, link.col)]
-        self.names = ["row" if sides[0] == "rows" else sides[0], "column" if " of " in sides[1] else sides[1]]
-        self.shape_, self.labels_ = link.matrix.cells.shape, tuple(known)
-        self.is_gaussian = link.likelihood == "gaussian"
-
-    def anomaly_score(self, X: Any, y: Any = None) -> pd.DataFrame:
-        """The observed cells with what is predicted of them: columns of both modes, value, mean, sd."""
-        tensor = observed_cells(X)
-        if tensor.shape != tuple(self.shape_):
-            fail_value(f"X must be the matrix of the fit, of shape {tuple(self.shape_)}; got {tensor.shape}.")
-        mean, sd = self.model.predict_cells(tensor.coords, self.m, return_std=True)
-        rows = {name: labels_at(self.labels_, k, tensor.coords[:, k]) for k, name in enumerate(self.names)}
-        return pd.DataFrame({**rows, "value": tensor.values, "mean": mean, "sd": sd})
-
-    def predict(self, cells: np.ndarray) -> np.ndarray:
-        """Predictive means of coordinates (n, 2)."""
-        return np.asarray(self.model.predict_cells(cells, self.m))
-
-    def predict_interval(self, cells: np.ndarray, level: float) -> np.ndarray:
-        """Central intervals (n, 2) of new observations, those of a Gaussian."""
-        mean, sd = self.model.predict_cells(cells, self.m, return_std=True)
-        half = float(ndtri(0.5 + 0.5 * level)) * sd
-        return np.stack([mean - half, mean + half], axis=1)
+def part_of(model: Any, part: Any) -> Part:
+    """The part that is drawn, by its name or position."""
+    check_is_fitted(model, "posterior_")
+    parts: Sequence[Part] = model.parts_
+    names = [one.name for one in parts]
+    if isinstance(part, str):
+        return parts[names.index(check_choice("matrix", part, names))]
+    return parts[check_int("matrix", part, 0, len(parts) - 1)]
 
 
-class OfTensor:
-    """A fitted CP model, with the names of its modes."""
-
-    def __init__(self, model: Any):
-        check_is_fitted(model, "posterior_")
-        self.model, self.names = model, names_of(model.labels_)
-        self.shape_, self.labels_ = model.shape_, model.labels_
-
-    def anomaly_score(self, X: Any, y: Any = None) -> pd.DataFrame:
-        """As that of the model."""
-        scores: pd.DataFrame = self.model.anomaly_score(X, y)
-        return scores
-
-    def predict(self, cells: np.ndarray) -> np.ndarray:
-        """Predictive means of coordinates (n, K)."""
-        return np.asarray(self.model.predict(self._given(cells)))
-
-    def predict_interval(self, cells: np.ndarray, level: float) -> np.ndarray:
-        """Central intervals (n, 2) of new observations."""
-        return np.asarray(self.model.predict_interval(self._given(cells), level))
-
-    def _given(self, cells: np.ndarray) -> Any:
-        if all(found is None for found in self.labels_):
-            return cells
-        return pd.DataFrame({name: labels_at(self.labels_, j, cells[:, j]) for j, name in enumerate(self.names)})
+def in_words(part: Part, cells: np.ndarray) -> Any:
+    """Coordinates (n, K), as a table of labels where rows have some."""
+    if all(own is None for own in part.labels):
+        return cells
+    return pd.DataFrame({name: labels_at(part.labels, j, cells[:, j]) for j, name in enumerate(part.modes)})
 
 
-Subject = OfMatrix | OfTensor
-
-
-def subject_of(model: Any, matrix: Any = 0) -> Subject:
-    """What a figure of cells draws."""
-    return OfMatrix(model, matrix) if is_of_matrices(model) else OfTensor(model)
-
-
-def position(subject: Subject, mode: Any) -> int:
+def position(part: Part, mode: Any) -> int:
     """Which mode a name or a position is."""
-    if mode in subject.names and not isinstance(mode, bool):
-        return subject.names.index(mode)
-    return mode_of(subject.labels_, mode)
+    if mode in part.modes and not isinstance(mode, bool):
+        return part.modes.index(mode)
+    return mode_of(part.labels, mode)
 
 
-def fixed_rows(subject: Subject, k: int, given: Mapping[Any, Any]) -> tuple[np.ndarray, dict[int, Any]]:
+def fixed_rows(part: Part, k: int, given: Mapping[Any, Any]) -> tuple[np.ndarray, dict[int, Any]]:
     """Coordinates (n, K) of the cells along mode k where the others are given, and what is given by position.
 
     Raises
@@ -182,17 +120,17 @@ def fixed_rows(subject: Subject, k: int, given: Mapping[Any, Any]) -> tuple[np.n
     ValueError
         If a mode is not given.
     """
-    fixed = by_mode(subject.labels_, {position(subject, name): row for name, row in given.items()})
-    missing = [subject.names[j] for j in range(len(subject.names)) if j not in fixed and j != k]
+    fixed = by_mode(part.labels, {position(part, name): row for name, row in given.items()})
+    missing = [part.modes[j] for j in range(len(part.modes)) if j not in fixed and j != k]
     if missing:
         fail_value(f"given must name a row of every other mode; there is none of {', '.join(map(repr, missing))}.")
-    n, shape = subject.shape_[k], subject.shape_
-    rows = [np.arange(n) if j == k else np.repeat(rows_of(subject.labels_, shape, j, fixed[j]), n)
+    n, shape = part.shape[k], part.shape
+    rows = [np.arange(n) if j == k else np.repeat(rows_of(part.labels, shape, j, fixed[j]), n)
             for j in range(len(shape))]  # fmt: skip
     return np.stack(rows, axis=1), fixed
 
 
-def chains_of(model: Any, X: Any, matrix: Any = 0) -> np.ndarray:
+def chains_of(model: Any, X: Any, part: Any = 0) -> np.ndarray:
     """Draws (chains, draws) of the latent value of one cell.
 
     Raises
@@ -201,13 +139,7 @@ def chains_of(model: Any, X: Any, matrix: Any = 0) -> np.ndarray:
         If the method draws none, or there is not one cell.
     """
     check_is_fitted(model, "posterior_")
-    if is_of_matrices(model):
-        draws = None if model.posterior_.draws is None else model._latent_draws(X, matrix)
-    else:
-        draws = chain_draws(model._fitted, X) if model._result.belief.n_chains else None
-    if draws is None:
-        method = model.method_ if hasattr(model, "method_") else model.method
-        fail_value(f"the figure needs draws, but method {method!r} draws none; use method='gibbs'.")
+    draws = model.latent_draws(X, part)
     if draws.shape[2] != 1:
         fail_value(f"X must be one entry; got {draws.shape[2]}.")
     return np.asarray(draws[:, :, 0])
@@ -268,7 +200,7 @@ def plot_component(
     'item, component 1'
     """
     check_is_fitted(model, "posterior_")
-    if is_of_matrices(model):
+    if not hasattr(model, "column_modes_"):
         fail_value(
             f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
         )
@@ -355,7 +287,7 @@ def plot_components(
     >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
     2
     """
-    found, n = found_by(model), check_int("n_components", n_components)
+    found, n = components_of(model), check_int("n_components", n_components)
     chosen, panels = found.components[:n], found.panels
     lines = {_panel_of(panels, mode) for mode in ordered}
     figure = new_figure((3.2 * len(panels), 0.6 + 1.9 * len(chosen))) if figure is None else figure

@@ -80,11 +80,12 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
 
 def _places(model: Any, k: int) -> np.ndarray | None:
     """Where the rows of a mode lie; None where it is not ordered."""
-    labels, clock = model.labels_[k], model._result.series[k] if model._result.series else None
+    part = model.parts_[0]
+    labels = part.labels[k]
     if labels is None:
-        return np.arange(model.shape_[k])
+        return np.arange(part.shape[k])
     found = places_in_order(labels)
-    return getattr(clock, "times", None) if found is None else found
+    return part.times[k] if found is None else found
 
 
 # Gaussian processes: a map of two features with its uncertainty, and a rate with its band.

@@ -17,8 +17,7 @@ from tensorcep.cp.settings.registry import settings_for
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
 from tensorcep.plots.components import (
-    found_by,
-    is_of_matrices,
+    components_of,
     plot_components,
     plot_scores,
     plot_top_rows,
@@ -62,7 +61,7 @@ def report(model: Any, tensor: Any = None) -> str:
     >>> page = plots.report(model)  # doctest: +SKIP
     """
     body = [model.summary().to_html()]
-    figures = _figures_of_matrices if is_of_matrices(model) else _figures
+    figures = _figures if hasattr(model, "column_modes_") else _figures_of_matrices
     for caption, size, drawing in figures(model, tensor):
         body.append(f"<figure>{_image(drawing, size)}<figcaption>{html.escape(caption)}</figcaption></figure>")
     return PAGE.format(title=html.escape(f"{type(model).__name__}: report"), body="\n".join(body))
@@ -98,7 +97,7 @@ def _figures(model: Any, tensor: SparseTensor | None) -> list[Shown]:
 def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
     """The same of a factor model, and the scores of its rows."""
     explained, names, n = model.variance_explained(), model.matrix_names_, min(4, model.n_components_)
-    width = len(found_by(model).panels)
+    width = len(components_of(model).panels)
     found: list[Shown] = [
         (EXPLAINED, (11, 4), lambda f: _explained(f, explained)),
         ("Weights with 90 % intervals.", (3.6 * width, 0.6 + 2.0 * n),
@@ -112,7 +111,7 @@ def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
         return found
     parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     given = list(parts)
-    real = [m for m, link in enumerate(model._links) if link.likelihood not in ("bernoulli", "probit")]
+    real = [m for m, part in enumerate(model.parts_) if part.kind != "labels"]
     found.append(("Where the data have entries.", (5.0 * len(given), 4.5), lambda f: _gaps(f, given)))
     if real:
         size = (8.0, 4.5 * len(real))
@@ -134,8 +133,8 @@ def _residuals_of_matrices(figure: Any, model: Any, given: list[Any], which: lis
 def _run_of_matrices(figure: Any, model: Any) -> None:
     """Convergence and the lower bound, or the draws of a sampler of the cell in the middle of the first matrix."""
     left, right = figure.subplots(1, 2)
-    if model.posterior_.draws is not None:
-        cell = np.array([[n // 2 for n in model._links[0].matrix.cells.shape]])
+    if model.n_chains_:
+        cell = np.array([[n // 2 for n in model.parts_[0].shape]])
         plot_trace(model, cell, ax=left)
         plot_trace(model, cell, kind="ranks", ax=right)
         return
@@ -165,9 +164,8 @@ def _residuals(figure: Any, model: Any, tensor: SparseTensor, names: list[Any]) 
 def _run(figure: Any, model: Any) -> None:
     """Convergence, or the chains of a sampler at the cell in the middle of the tensor."""
     left, right = figure.subplots(1, 2)
-    if model._result.belief.n_chains:
-        layout = model._result.layout
-        seen = [int(rows[len(rows) // 2] - own.start) for rows, own in zip(layout.seen, layout.rows, strict=True)]
+    if model.n_chains_:
+        seen = [int(rows[len(rows) // 2]) for rows in model.parts_[0].seen]
         cell = SparseTensor(np.array([seen]), np.zeros(1), model.shape_, model.labels_)
         plot_trace(model, cell, ax=left)
         plot_trace(model, cell, kind="ranks", ax=right)
@@ -183,5 +181,5 @@ def annealed_sweeps(model: Any) -> int | None:
     settings = settings_for(model.method, model.method_)
     if not hasattr(settings, "anneal"):
         return None
-    numbers = with_numbers(settings, model._result.likelihood.name, model.prior_ == "learned", model.max_iter_)
+    numbers = with_numbers(settings, model.likelihood_, model.prior_ == "learned", model.max_iter_)
     return int(numbers.get_params()["anneal"])

@@ -13,10 +13,12 @@ from scipy.optimize import minimize
 from scipy.stats import nbinom
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.init import residual
+from tensorcep.cp.model.parameters import results
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.parameters.base import Gamma, Parameter
 from tensorcep.likelihoods.parameters.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
 
 R, N, SHAPE = 2.0, 4000, (20, 15, 10)
@@ -306,3 +308,16 @@ def test_what_a_fit_of_counts_leaves_over_is_seen_at_its_own_dispersion(monkeypa
     assert model.dispersion_ > 10.0
     assert len(sizes) > 1
     assert max(sizes[1:]) < sizes[0]  # at dispersion 1, where the fit began, they are ten times as large
+
+
+def test_results_keep_the_gamma_law_of_any_theta_that_is_learned():
+    """A likelihood with a parameter of its own needs no line in the engines."""
+
+    class Own(Parameter[Gamma]):
+        is_theta = True
+
+    law = Gamma(np.array([3.0]), np.array([2.0]))
+    found = results([Own()], [law])["dispersion"]
+    assert (found.mode, found.theta(0).values.tolist()) == (None, [[1.5]])
+    record = get_likelihood("poisson")._replace(parameters=(Own(),))
+    assert record.parameter is record.parameters[0]

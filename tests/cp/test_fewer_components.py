@@ -9,8 +9,8 @@ import pytest
 from helpers.cases import each
 from scipy.special import expit
 
-from scripts.lib.gauntlet import models
-from scripts.lib.gauntlet.grid import GRID
+from scripts.benchmarks.gauntlet import fits
+from scripts.benchmarks.gauntlet.problems import GRID
 from tensorcep import CPClassifier
 from tensorcep.cp.fit import chains
 from tensorcep.cp.fit.chains import Sampled
@@ -79,7 +79,7 @@ def test_labels_that_fill_their_rows_are_drawn_in_fewer_components_than_a_row_ha
         monkeypatch.setattr(chains, "_halved", halved)
         for seed in (10, 11):
             problem = cell.make(seed)
-            model = models.fit(models.default(cell, seed), cell, problem)
+            model = fits.fit(fits.default(cell, seed), cell, problem)
             scores.append(model.log_score(problem.coords, problem.y).mean())
             sizes.append(np.count_nonzero(np.abs(model.posterior_.rows).max(axis=(0, 1, 2))))
     assert np.mean(scores[:2]) > np.mean(scores[2:]) + 0.005

@@ -7,12 +7,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from helpers.cases import each
+from helpers.problems import problem
 
+from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, pack, unpack
 from tensorcep.cp.model.columns import encode_columns
 from tensorcep.cp.model.entries import entries_by_row, pack_entries, sum_products
 from tensorcep.cp.model.latent import latent_means, latent_moments
-from tensorcep.cp.model.rows import RowState
+from tensorcep.cp.model.rows import RowState, log_likelihoods
 from tensorcep.kernels.rows import gather, packed_products, row_divergences, row_moments, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 
@@ -272,3 +274,19 @@ def test_packed_products_are_those_of_the_full_matrices(rng, shared):
     packed_products(1, 4, pack(L), x, out)
     np.testing.assert_allclose(out[1:4], (np.broadcast_to(L, (5, 4, 4)) @ x[..., None])[1:4, :, 0], rtol=1e-12)
     assert np.isnan(out[[0, 4]]).all()
+
+
+def test_log_likelihoods_are_zero_in_padding_lanes_whatever_the_density_of_nothing_is(rng):
+    """Lanes without an entry hold y = 0, at which a likelihood of positive values is infinite."""
+
+    def loglik(y, f, theta, value, d1, d2):
+        with np.errstate(divide="ignore"):
+            value[:] = np.log(np.abs(y))
+            d1[:] = d2[:] = 1.0 / y
+
+    _, _, p = problem(rng, n=30)
+    p = p._replace(likelihood=p.likelihood._replace(loglik=loglik))
+    found = log_likelihoods(p, np.zeros(p.entries.y.shape), 1.0, ThreadExecutor(1))
+    padding = p.entries.weight == 0.0
+    assert padding.any()
+    assert all((part[padding] == 0.0).all() and np.isfinite(part).all() for part in found)

@@ -388,7 +388,7 @@ def test_io_parquet_columns_of_indices(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "x.parquet")
     tensor = read_tensor(tmp_path / "x.parquet", labels=False, index_base=0)
     assert as_dict(tensor) == {(0, 1): 5.0, (2, 0): 6.0}
-    with pytest.raises(ValueError, match="the file has an index 0, but indices count from 1; pass index_base=0"):
+    with pytest.raises(ValueError, match="line 1 .* has the index 0, but indices count from 1; pass index_base=0"):
         read_tensor(tmp_path / "x.parquet", labels=False)
 
 

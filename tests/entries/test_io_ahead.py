@@ -10,9 +10,8 @@ import pytest
 from helpers.cases import each
 
 from tensorcep.entries.batch import Position
-from tensorcep.entries.io import ahead, pieces
-from tensorcep.entries.io.layout import Reading, layout_of
-from tensorcep.entries.io.lines import open_lines
+from tensorcep.entries.io import Schema, open_lines, text
+from tensorcep.entries.io.schema import layout_of
 
 CSV = "\n".join(f"u{n % 7},{n % 5},{n}.5" for n in range(40))
 TEXTS = {
@@ -31,20 +30,19 @@ TEXTS = {
     "no text": "a,b,y\n" + CSV.replace("u5", "u\udcff") + "\n",
     "only a header": "a,b,y\n",
 }
-READINGS = {"labels": Reading(), "indices": Reading(labels=False, index_base=0), "no header": Reading(header=False)}
+READINGS = {"labels": Schema(), "indices": Schema(labels=False, index_base=0), "no header": Schema(header=False)}
 
 
 def source(path, how, start, bad, *, in_blocks):
     """What takes the entries of a file, in blocks or as those of a pipe are taken."""
     if in_blocks:
-        with pieces.open_text(str(path), "csv", how, start, bad) as found:
+        with text.open_text(str(path), how, lambda lines: layout_of(str(path), "csv", lines, how), start, bad) as found:
             yield from iter(lambda: found.take(7), None)
         return
     with open_lines(str(path)) as lines:
         layout = layout_of(str(path), "csv", lines, how)
     with open_lines(str(path)) as lines:
-        found = pieces.TextLines(layout, lines, start, bad)
-        found.skip()
+        found = text.TextReader(layout, iter(()), lines, start, bad)
         yield from iter(lambda: found.take(7), None)
 
 
@@ -52,7 +50,7 @@ def story(path, how, line, *, in_blocks):
     """Every entry, malformed line and end of a piece, whatever the pieces are."""
     told, entries, ends = [], [], set()
     for piece in source(path, how, Position(0, line), lambda *bad: told.append(bad), in_blocks=in_blocks):
-        columns = [piece.coords.tolist(), *(keys for keys in piece.keys if keys is not None), piece.values.tolist()]
+        columns = [found.tolist() for found in (*piece.codes, *piece.keys, piece.values) if found is not None]
         entries += list(zip(*columns, strict=True))
         ends.add(piece.position)
     return told, entries, max(ends, default=None)
@@ -67,7 +65,7 @@ def test_io_reading_ahead_changes_nothing(tmp_path, monkeypatch, name, reading):
     packed = tmp_path / "x.csv.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     for line, block in itertools.product((0, 1, 9, 24, 41, 99), (90, 1 << 20)):
-        monkeypatch.setattr(ahead, "BLOCK", block)
+        monkeypatch.setattr(text, "BLOCK", block)
         right = story(path, how, line, in_blocks=False)
         assert story(path, how, line, in_blocks=True) == right
     told, entries, end = story(packed, how, 9, in_blocks=True)
@@ -80,12 +78,12 @@ def test_io_plain_lines_are_read_together(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(TEXTS["plain"], encoding="utf-8")
     (whole,) = source(path, READINGS["labels"], Position(0, 34), None, in_blocks=True)
-    assert whole.keys[0] == [f"u{n % 7}" for n in range(33, 40)]
-    found = ahead.entries_in(path.read_bytes()[6:], next_layout(path))
+    assert whole.keys[0].tolist() == [f"u{n % 7}" for n in range(33, 40)]
+    found = text.entries_in(path.read_bytes()[6:], next_layout(path))
     assert found is not None
-    np.testing.assert_array_equal(found.values, np.arange(40) + 0.5)
+    np.testing.assert_array_equal(found.chunk.values, np.arange(40) + 0.5)
 
 
 def next_layout(path):
     with open_lines(str(path)) as lines:
-        return layout_of(str(path), "csv", lines, Reading())
+        return layout_of(str(path), "csv", lines, Schema())

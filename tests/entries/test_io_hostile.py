@@ -18,7 +18,7 @@ import pytest
 from helpers.cases import each
 
 from tensorcep import CPRegressor
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.entries.io import lines as _lines
 from tensorcep.entries.io import read_batches, read_tensor, write_tensor
 from tensorcep.entries.labels import Labels, spelled_as, why_not_stored

@@ -18,8 +18,9 @@ from helpers.cases import each
 from scipy import sparse
 from scipy.io import mmwrite
 
-from tensorcep.entries.io import Reading, ahead, packed, read_batches, read_cells, read_tensor, value_name_of
-from tensorcep.entries.io.layout import separator_in
+from tensorcep.entries.io import Schema, read_batches, read_table, read_tensor, text, value_name_of
+from tensorcep.entries.io import lines as _lines
+from tensorcep.entries.io.schema import separator_in
 
 ROWS = [("zoë", "7", "a, b", "1.5"), ("bob", "007", "c;d", "-2"), ("bob", "12", "e\nf", "1e-300")]
 HEADER = ("user", "item", "tag", "score")
@@ -120,7 +121,7 @@ def test_io_names_and_labels_begin_with_the_mark_of_comments(tmp_path: Path, hea
 def test_io_reads_separators_of_several_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sep: str, options: dict[str, Any], chunk: int
 ) -> None:
-    monkeypatch.setattr(packed, "CHUNK", chunk)
+    monkeypatch.setattr(_lines, "CHUNK", chunk)
     lines = [["user", "item", "y"], ["a:b", "1", "0.5"], ["c", "2", "x"], ["d<", "3", "2"]]
     text = "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n"
     path = put(tmp_path / "x.dat", "# a comment\n" * (chunk > 1) + text)
@@ -179,7 +180,7 @@ def test_io_reads_the_header_of_tensor_toolbox(tmp_path: Path, base: int, packer
     assert tensor.shape == (3, 2, 4)
     assert entries_of(path, index_base=base) == {("0", "0", "0"): 1.5, ("1", "1", "1"): -2.0}
     assert entries_in_batches(path, index_base=base) == entries_of(path, index_base=base)
-    assert read_cells(str(path), "tns", 3, Reading(index_base=base)).shape == (2, 4)
+    assert read_table(str(path), Schema(index_base=base), n_modes=3).shape == (2, 4)
 
 
 @each(
@@ -224,7 +225,7 @@ def test_io_reads_matrix_market(tmp_path: Path, matrix: Any, how: dict[str, Any]
     first = next(read_batches(path, 2))
     rest = [batch.values for batch in read_batches(path, 2, start=first.position)]
     assert len(np.concatenate(rest)) == len(expected) - 2
-    assert len(read_cells(str(path), "mtx", 2, Reading())) == len(expected)
+    assert len(read_table(str(path), Schema(), n_modes=2)) == len(expected)
 
 
 @each(
@@ -357,7 +358,7 @@ def test_io_warns_of_a_value_that_looks_like_a_time(tmp_path: Path, name: str) -
                 read(tmp_path / name)
         read_tensor(tmp_path / name, value="stars", modes=["user", "item"])  # without a warning
         list(read_batches(tmp_path / name, value=column))
-    assert value_name_of(str(tmp_path / name), None, Reading()) == "when"
+    assert value_name_of(str(tmp_path / name), Schema()) == "when"
 
 
 def test_io_warns_of_a_mode_in_which_every_entry_has_a_row_of_its_own(tmp_path: Path) -> None:
@@ -377,7 +378,7 @@ def test_io_warns_of_a_mode_in_which_every_entry_has_a_row_of_its_own(tmp_path: 
 def test_io_quoted_fields_may_span_lines_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, block: int
 ) -> None:
-    monkeypatch.setattr(ahead, "BLOCK", block)
+    monkeypatch.setattr(text, "BLOCK", block)
     lines = [f'"a{n}{end}b",c{n},{n}' if n % 3 else f'd"{n},c,{n}' for n in range(12)]
     path = put(tmp_path / "x.csv", end.join(["a,b,y", *lines]) + end)
     expected = {(f"a{n}{end}b", f"c{n}") if n % 3 else (f'd"{n}', "c"): float(n) for n in range(12)}

@@ -10,8 +10,7 @@ from scipy import sparse
 
 import tensorcep as tc
 from tensorcep.cp.inputs.coordinates import coords_to_predict
-from tensorcep.entries.matrices import as_matrix, as_views
-from tensorcep.entries.tables import as_frame
+from tensorcep.entries.tables import as_frame, as_matrix, as_views
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

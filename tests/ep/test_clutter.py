@@ -1,4 +1,4 @@
-"""EP on the clutter problem (scripts.papers.baselines.clutter): stored values, energy, and its competitors."""
+"""EP on the clutter problem (scripts.papers.reproduce_clutter): stored values, energy, and its competitors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from scripts.papers.baselines import clutter
+from scripts.papers import reproduce_clutter as clutter
 from tensorcep.ep.gaussian import GaussianEP
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())

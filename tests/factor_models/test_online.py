@@ -11,7 +11,7 @@ from scipy.linalg import subspace_angles
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.online import _turn, _turned, _turned_sites, sums_of_rows, told_by
 from tensorcep.likelihoods.parameters.base import gammas, shape_and_rate

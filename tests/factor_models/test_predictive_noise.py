@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma
 
 from tensorcep import BayesianPCA
-from tensorcep.factor_models.predict import latent_block
+from tensorcep.factor_models.results import latent_block
 from tensorcep.factor_models.settings import Gibbs
 
 

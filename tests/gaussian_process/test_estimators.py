@@ -29,7 +29,7 @@ from sklearn.gaussian_process.kernels import (
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
-from tensorcep.gaussian_process import evidence, machine, posterior
+from tensorcep.gaussian_process import evidence, latent, posterior
 from tensorcep.gaussian_process.evidence import ends_at_bounds, ties
 from tensorcep.gaussian_process.settings import EP, QP
 
@@ -328,7 +328,7 @@ def test_large_exact_fits_are_refused_before_the_work(monkeypatch):
         GaussianProcessClassifier().fit(X, y)
     with pytest.raises(ValueError, match="6900 points takes about 3.05 GB"):  # derivatives by two parameters
         GaussianProcessClassifier(RationalQuadratic() + RBF(1.0, "fixed")).fit(np.zeros((6900, 1)), y[:6900])
-    monkeypatch.setattr(machine, "memory_of_machine", lambda: 10**6)
+    monkeypatch.setattr(latent, "memory_of_machine", lambda: 10**6)
     with pytest.raises(ValueError, match="400 points takes about 0.00512 GB"):
         GaussianProcessClassifier().fit(X[:400], y[:400])
 

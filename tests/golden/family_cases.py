@@ -647,7 +647,7 @@ SESSIONS: dict[str, tuple[str, list[str]]] = {
 
 def session(kind: str, commands: list[str]) -> Arrays:
     """What commands say, seconds left out, and the numbers of the tables that they write."""
-    from tensorcep.cli import main
+    from tensorcep.cli.main import main
 
     out, before = {}, os.getcwd()
     with tempfile.TemporaryDirectory() as folder:

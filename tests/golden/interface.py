@@ -98,7 +98,7 @@ def _signature(item: Any) -> str:
 @functools.cache
 def helps() -> dict[str, list[str]]:
     """The text of --help of the shell and of every command, found from the parser."""
-    from tensorcep.cli import build_parser
+    from tensorcep.cli.main import build_parser
 
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = WIDTH

@@ -30,13 +30,14 @@ REFUSALS: dict[str, Callable[[], Any]] = {}
 
 
 def refusal_of(call: Callable[[], Any]) -> str:
-    """The kind of error and its sentence, places in temporary folders left out."""
+    """The kind of error, of our own the one that it is of, and its sentence; places in temporary folders left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             call()
         except ERRORS as error:
-            return f"{type(error).__name__}: {_without_places(str(error))}"
+            kind = next(kind for kind in type(error).__mro__ if not kind.__module__.startswith("tensorcep."))
+            return f"{kind.__name__}: {_without_places(str(error))}"
     return GOES_THROUGH
 
 
@@ -660,7 +661,7 @@ bad("a name that is not there", lambda: tc.CPRegresor)
 
 def shell(*words: str) -> None:
     """Run the shell's program on a small file, and raise what it says last, after its exit code."""
-    from tensorcep.cli import main
+    from tensorcep.cli.main import main
 
     said, out = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said), contextlib.redirect_stdout(out):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.lib.common import paper_model as paper
-from scripts.lib.common import with_settings
+from scripts.benchmarks.common import paper_model as paper
+from scripts.benchmarks.common import with_settings
 
 __all__ = ["paper", "with_settings"]

@@ -11,7 +11,8 @@ from helpers.likelihood_cases import CASES, TESTS_OF_THEIR_OWN
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
+from tensorcep.factor_models import sites
+from tensorcep.likelihoods import ALIASES, LIKELIHOODS, get_likelihood, names_of, words_of
 from tensorcep.likelihoods.counts import dispersed_cdf, mixture_cdf
 
 EVERY = each("name", CASES)
@@ -29,6 +30,14 @@ def test_every_likelihood_has_a_case_or_tests_of_its_own():
     assert set(LIKELIHOODS) == {*CASES, *TESTS_OF_THEIR_OWN}
     here = Path(__file__).parent
     assert all(f'"{name}"' in (here / file).read_text() or name in file for name, file in TESTS_OF_THEIR_OWN.items())
+
+
+def test_words_of_likelihoods_are_one_table_for_all_families():
+    of_matrices = sites.LIKELIHOODS
+    assert get_likelihood("bernoulli") is get_likelihood("logit")
+    assert [get_likelihood(name).name for name in of_matrices] == [ALIASES.get(name, name) for name in of_matrices]
+    assert words_of("values", "counts") == ("gaussian", "counts", *names_of("counts"))
+    assert words_of("levels") == ("ordinal",)
 
 
 def test_get_likelihood_lists_what_exists():

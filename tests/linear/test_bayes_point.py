@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
-from scripts.papers.baselines import bayes_point as toy
+from scripts.papers import reproduce_bpm as toy
 from tensorcep import BayesPointMachine, datasets, load
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "ep.json").read_text())

@@ -15,10 +15,10 @@ from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.arrays import tilted_moments
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
+from tensorcep.linear.factorised import GLMBuffers, laplace_modes
 from tensorcep.linear.glm import fit_glm
 from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS, IS, ConditionalEP
-from tensorcep.linear.sweep import GLMBuffers, laplace_modes
 
 LINKS = ("probit", "logit")
 FACTORISED = ("ep-factorized", "cep1", "cep2", "lp", "vb")

@@ -338,8 +338,8 @@ FILES = (
     Mutant(
         "read-tns-promise",
         "tensorcep/entries/io/text.py",
-        "if layout.n_entries is not None and layout.n_entries != values.size:",
-        "if layout.n_entries is not None and layout.n_entries < values.size:",
+        "if self._n_filled > promised or (at_end and self._n_filled < promised):",
+        "if self._n_filled > promised:",
         "A truncated file is read although its header promises more entries.",
         "tests/entries",
         "tns or header or truncated or promise",
@@ -347,8 +347,8 @@ FILES = (
     Mutant(
         "read-parquet-resumed",
         "tensorcep/entries/io/parquet.py",
-        "yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)",
-        "yield from zip(*columns, strict=True)",
+        "self._part(self._block, left)",
+        "self._position = start",
         "Reading a parquet file on begins with rows that were read before.",
         "tests/entries/test_io_batches.py",
     ),
@@ -409,7 +409,7 @@ WORKERS = (
 SHELL = (
     Mutant(
         "shell-exit-code",
-        "tensorcep/cli/__init__.py",
+        "tensorcep/cli/main.py",
         "            return 1",
         "            return 0",
         "A command that failed ends with the exit code of success.",
@@ -418,7 +418,7 @@ SHELL = (
     ),
     Mutant(
         "shell-header-lost",
-        "tensorcep/cli/_predict.py",
+        "tensorcep/cli/predict.py",
         "header=n == 0",
         "header=n > 0",
         "Predictions as csv begin without the names of their columns.",
@@ -430,7 +430,7 @@ SHELL = (
 FAMILIES = (
     Mutant(
         "factors-within-draws",
-        "tensorcep/factor_models/predict.py",
+        "tensorcep/factor_models/results.py",
         "mean, square = mean + value / n, square + (variance + value**2) / n",
         "mean, square = mean + value / n, square + value**2 / n",
         "Predictions over draws lack the variance within each draw.",

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from scripts.docs.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, panels
-from scripts.docs.measured import tables
+from scripts.docs.measured import figures
 
 GRID = np.linspace(-8.0, 8.0, 4001)
 STEP = GRID[1] - GRID[0]
@@ -171,27 +171,19 @@ def cep_conditional() -> Any:
 
 def engine_coverage() -> Any:
     """The coverage of each method's 90 % intervals, by likelihood, as measured."""
-    table = tables()["engines"]
-    kinds = table["columns"][1:]
+    rows = [row for row in figures("coverage") if "prior of its paper" not in row["row"]]
+    methods, kinds = (list(dict.fromkeys(row[name] for row in rows)) for name in ("row", "column"))
     figure, ax = panels(width=7.0, height=3.8)
-    marks = ["o", "s", "^", "D", "v"]
     colours = [BLUE, ORANGE, GREEN, PURPLE, GREY]
-    rows = [row["cells"] for row in table["rows"] if "wopt" not in row["cells"][0]]
-    for k, kind in enumerate(kinds):
-        found = [(i, cells[k + 1].split(" / ")[0]) for i, cells in enumerate(rows) if cells[k + 1]]
-        ax.plot(
-            [float(x) for _, x in found],
-            [i + 0.13 * (k - 2) for i, _ in found],
-            marks[k],
-            color=colours[k],
-            label=kind,
-            ms=7,
-        )
+    for k, (kind, mark, colour) in enumerate(zip(kinds, "os^Dv", colours, strict=True)):
+        found = [(methods.index(row["row"]), float(row["value"])) for row in rows if row["column"] == kind]
+        at = [i + 0.13 * (k - 2) for i, _ in found]
+        ax.plot([value for _, value in found], at, mark, color=colour, label=kind, ms=7)
     ax.axvline(0.9, color="black", ls=":", lw=1)
     ax.set(xlabel="share of values inside their 90 % interval", xlim=(0.4, 1.0))
-    ax.set_yticks(range(len(rows)), [cells[0].replace("`", "") for cells in rows])
+    ax.set_yticks(range(len(methods)), [method.replace("`", "") for method in methods])
     ax.invert_yaxis()
-    for between in range(1, len(rows)):
+    for between in range(1, len(methods)):
         ax.axhline(between - 0.5, color=GREY, lw=0.3)
     ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

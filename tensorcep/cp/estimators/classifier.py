@@ -24,7 +24,7 @@ class CPClassifier(BaseClasses):
     the second in sorted order counts as 1; the first batch of a stream must have both. Any order K >= 2. An absent
     entry is unobserved; if only ones were recorded, add zeros with `SparseTensor.sample_zeros`, and say by `zero_rate`
     how many of them there are. Where ones are rare, the probabilities of "cep" are on average a little above their
-    share (by a tenth at 2 % ones in `scripts/studies/measure_sampled_zeros.py`); those of "gibbs" are closer.
+    share (by a tenth at 2 % ones); those of "gibbs" are closer.
 
     By default, probabilities are those of a mixture with the share of ones, which counts as much as entries say that
     the fit had not learned: those left out by the sampler, and in streams every batch before it is learned.

@@ -62,6 +62,8 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         `dispersion` names, in the order of `labels_`. None for other counts, and the latter where r is given.
     zero_share_, zero_share_std_ : float or None
         With `zero_inflation` the share of structural zeros, and its standard deviation.
+    extent_column_ : str or None
+        The column of exposures, or of numbers of trials, that tables to predict may have.
 
     Examples
     --------
@@ -84,12 +86,12 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     dispersion: float | str = "learned"
     zero_inflation: bool = False
 
+    extent_column_ = fact(
+        lambda fit: fit.observation.facts["_extent_column"], "The column of exposures or trials of the fit's table."
+    )
+
     def _target(self) -> CountTarget:
         return CountTarget(self.likelihood, self.dispersion, self.zero_inflation)
-
-    likelihood_ = fact(
-        lambda fit: fit.likelihood.name, 'The likelihood of the fit, "poisson", "negbinomial" or "binomial".'
-    )
 
     def fit(
         self,

@@ -6,7 +6,8 @@ from typing import Any
 
 from tensorcep.core.settings import fill_docstring
 
-_PARAMETERS = """rank : int or "auto", default="auto"
+# Read by the shell, too, whose options these are.
+PARAMETERS = """rank : int or "auto", default="auto"
         How many components the CP part has. "auto" is the mean number of entries per row, within 3 and 20, at most the
         rows of the second largest mode; in streams 8, with a Series or a Graph 8 at least. With three modes or more it
         is doubled, and doubled again, where entries left out ask for it, rows have as many entries, and N rank^2 is at
@@ -99,7 +100,7 @@ def document(auto: str) -> Any:
     """Fill the shared parts of the class docstrings."""
 
     def fill(cls: type) -> type:
-        fill_docstring(cls, {"<parameters>": _PARAMETERS.format(auto=auto), "<attributes>": _ATTRIBUTES})
+        fill_docstring(cls, {"<parameters>": PARAMETERS.format(auto=auto), "<attributes>": _ATTRIBUTES})
         return cls
 
     return fill

@@ -11,12 +11,14 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import Seed
+from tensorcep.core.checks import Seed, check_choice
+from tensorcep.core.fitted import Part, Predictive
 from tensorcep.core.reporting import Summary
 from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel
+from tensorcep.cp.inputs.coordinates import names_of
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
 
@@ -59,6 +61,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
     n_features_in_ = fact(lambda fit: len(fit.shape), "The number of modes.")
     method_ = fact(lambda fit: fit.method, "The method that was used.")
     rank_ = fact(lambda fit: fit.rank, "Columns of the CP component.")
+    likelihood_ = fact(lambda fit: fit.likelihood.name, "The likelihood of the entries.")
+    n_chains_ = fact(lambda fit: fit.belief.n_chains, "Chains whose draws the posterior holds; 0 of other methods.")
     max_iter_ = fact(lambda fit: fit.max_iter, "The most sweeps that the fit could have.")
     prior_ = fact(lambda fit: fit.prior, "The kind of prior that was used.")
     interactions_ = fact(
@@ -143,6 +147,69 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         True
         """
         return predict.predict_latent(self._fitted, X)
+
+    @property
+    def parts_(self) -> tuple[Part, ...]:
+        """The tensor that was fitted: its modes, their labels, its shape, and the kind of its entries.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> part = CPRegressor(1, method="vmp", random_state=0).fit(tensor).parts_[0]
+        >>> part.shape, part.kind
+        ((8, 6, 4), 'values')
+        """
+        fit, names = self._result, names_of(self.labels_)
+        layout, series = fit.layout, fit.series or (None,) * len(names)
+        seen = tuple(rows - own.start for rows, own in zip(layout.seen, layout.rows, strict=True))
+        times = tuple(getattr(clock, "times", None) for clock in series)
+        kind = str(fit.likelihood.observes)
+        return (Part("tensor", names, fit.labels, fit.shape, kind, seen=seen, times=times),)
+
+    def predictive(self, X: Cells, part: Name = 0) -> Predictive:
+        """The laws of new observations at entries, as models of matrices give them, too.
+
+        Parameters
+        ----------
+        X : entries as in `predict`
+        part : 0
+            A tensor is one part.
+
+        Returns
+        -------
+        object with `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> law = CPRegressor(1, method="vmp", random_state=0).fit(tensor).predictive(tensor)
+        >>> bool(law.holds(tensor.values, 0.9).mean() > 0.8)
+        True
+        """
+        check_choice("part", str(part), ("0", "tensor"))
+        return predict.EntryPredictive(self._fitted, X)
+
+    def latent_draws(self, X: Cells, part: Name = 0) -> np.ndarray:
+        """The latent values of entries in all draws of a sampler, (chains, draws, n).
+
+        Raises
+        ------
+        ValueError
+            If the method draws no chains.
+
+        Examples
+        --------
+        >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> method = Gibbs(n_chains=2, weights="equal")
+        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> model.latent_draws(tensor.coords[:3]).shape[::2]
+        (2, 3)
+        """
+        check_choice("part", str(part), ("0", "tensor"))
+        return components.chain_draws(self._fitted, X)
 
     def log_score(
         self, X: Cells, y: Values = None, *, modes: Names = None, value: Name = UNSAID, **extent: Values

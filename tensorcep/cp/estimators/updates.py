@@ -154,8 +154,7 @@ class Updates(Queries):
         sample_weight : column name, optional
             Of DataFrames: the weights of the entries, as in `partial_fit`.
         exposure, n_trials : column name, optional
-            Of counts, the column of DataFrames and files that holds them, as in `partial_fit`; of files with `modes`
-            and `value`.
+            Of counts, the column of DataFrames and files that holds them, as in `partial_fit`.
         callback : callable, optional
             Called as ``callback(model, scores)`` after each batch; a true value stops the stream.
         scores : path or callable, optional

@@ -28,7 +28,7 @@ from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
-from tensorcep.entries.io.columns import are_files
+from tensorcep.entries.io import are_files
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior

@@ -171,6 +171,7 @@ def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarra
 
 def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
     """The latent values of entries in all draws, (chains, draws, n)."""
+    model.check_chains("latent_draws")
     belief, rows = belief_at(model, X)
     f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin

@@ -9,6 +9,7 @@ the mean of an observation, apart from the noise of a single one. The questions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -521,6 +522,46 @@ def log_score(
     with model.threads() as executor:
         density = observed_logpdf(likelihood, belief, rows, values, executor, extents)
     return np.asarray(density + likelihood.log_slopes(values))
+
+
+class EntryPredictive:
+    """The laws of new observations at entries (`tensorcep.core.fitted.Predictive`)."""
+
+    def __init__(self, model: FittedModel, X: Any):
+        self._model, self._X = model, X
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return observed(self._model, self._X)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means (n,); of labels 0 and 1 the probability of 1."""
+        return self._moments[0]
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations, (n,)."""
+        self._model.check_uncertain("sd")
+        return np.sqrt(self._moments[1])
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are intervals of observations: not of labels, nor of point estimates."""
+        return self._model.has_uncertainty and self._model.fit.likelihood.observes != "labels"
+
+    def interval(self, coverage: float) -> np.ndarray:
+        """Central intervals, (n, 2)."""
+        return observation_interval(self._model, self._X, coverage)
+
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether the central interval holds each observation, (n,) bool."""
+        lower, upper = self.interval(coverage).T
+        return (lower <= y) & (y <= upper)
+
+    def log_score(self, y: np.ndarray) -> np.ndarray:
+        """Log density or probability of observations, (n,)."""
+        return log_score(self._model, self._X, y)
 
 
 def row_draws(

@@ -23,7 +23,7 @@ from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, mat
 from tensorcep.cp.inputs.weights import weighted_batch
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.convert import check_mode_columns, labels_of_column
-from tensorcep.entries.io import batches_with_extents, read_batches
+from tensorcep.entries.io import read_batches
 from tensorcep.entries.labels import Labels, check_same_zones, spelled_as
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import check_columns_not_in_index
@@ -122,12 +122,8 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
             fail_value(
                 "sample_weight names a column of a DataFrame; read files in pieces by pandas.read_csv(chunksize=)."
             )
-        columns = {"modes": how.modes, "value": how.value}
-        reading = {"first_batch": how.first_batch, **columns, **how.reading}
-        if how.extent is None:
-            source = read_batches(source, how.batch_size, **reading)
-        else:
-            source = batches_with_extents(source, how.extent, how.batch_size, **reading)
+        columns = {"modes": how.modes, "value": how.value, "extent": how.extent}
+        source = read_batches(source, how.batch_size, first_batch=how.first_batch, **columns, **how.reading)
     if not isinstance(source, Iterable):
         raise TypeError(f"source must be an iterable of batches, a DataFrame, or paths; got {type(source).__name__}.")
     for number, item in enumerate(source):

@@ -151,6 +151,8 @@ def results(parameters: Sequence[Parameter[Any]], laws: Sequence[Any]) -> dict[s
             fields["noise"] = GammaNoise(*(float(part[0]) for part in (law.noise if parameter.uneven else law)))
             if parameter.uneven:
                 fields["uneven"] = UnevenNoise(parameter.mode, law.found.alpha, *law.law)
+        elif parameter.is_theta:
+            fields["dispersion"] = Dispersion(parameter.mode, *law)
     return fields
 
 

@@ -144,7 +144,7 @@ def per_entry(
     """Call a kernel of flat arrays for all entries, all arrays (n_blocks, LANES); results are 0 in padding lanes."""
     executor.run(_on_blocks, 0, len(results[0]), kernel, (*given, *results), align=ALIGNED_BLOCKS)
     for array in results:
-        array[-1:] *= problem.entries.weight[-1:]  # only the last block may have padding lanes
+        array[-1:][problem.entries.weight[-1:] == 0.0] = 0.0  # only the last block may have padding lanes; y is 0 there
 
 
 def _on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:

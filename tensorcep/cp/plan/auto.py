@@ -1,6 +1,6 @@
 """What "auto" stands for in a `FitSpec`: method, rank, prior, interactions, sweeps.
 
-The rules look at the numbers of entries, rows and modes alone; `scripts/studies/choose_defaults.py` studies their
+The rules look at the numbers of entries, rows and modes alone; `scripts/benchmarks/quality/defaults.py` studies their
 constants on held-out training entries. Entries left out may then decide on other columns (`tensorcep.cp.fit.select`).
 """
 

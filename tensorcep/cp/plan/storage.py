@@ -21,8 +21,8 @@ from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
-from tensorcep.entries.io.columns import Files, GrowingInMemory, read_columns
-from tensorcep.entries.io.layout import LAST, Reading
+from tensorcep.entries.io import LAST, Files, Schema, read_columns
+from tensorcep.entries.io.chunks import GrowingInMemory
 from tensorcep.entries.tables import UNSAID
 
 
@@ -70,7 +70,7 @@ def entries_of_files(
     """The entries in files, on scratch where there is some, and facts of how they are coded."""
     files, room = source, place.room
     if not isinstance(source, Files):
-        files = Files(source, Reading(modes=modes, value=LAST if value is UNSAID else value))
+        files = Files(source, Schema(modes=modes, value=LAST if value is UNSAID else value))
     found = read_columns(files, GrowingInMemory if room is None else room.growing)
     shape = found.shape
     if spec.shape is not None:

@@ -1,25 +1,34 @@
-"""Files of entries: .tns, csv, parquet, npz and MatrixMarket, read and written, whole or in batches."""
+"""Files of entries: .tns, csv, parquet, npz and MatrixMarket, read and written, whole or some lines at a time."""
 
 from __future__ import annotations
 
-from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.batches import batches_with_extents, read_batches
-from tensorcep.entries.io.files import columns_of, read_cells, read_tensor, value_name_of, write_tensor
-from tensorcep.entries.io.formats import FORMATS, format_of
-from tensorcep.entries.io.layout import LAST, Reading
-
-__all__ = [
-    "FORMATS",
-    "LAST",
-    "Batch",
-    "Position",
-    "Reading",
-    "batches_with_extents",
-    "columns_of",
-    "format_of",
-    "read_batches",
-    "read_cells",
-    "read_tensor",
-    "value_name_of",
-    "write_tensor",
-]
+from tensorcep.entries.batch import Batch as Batch
+from tensorcep.entries.batch import Chunk as Chunk
+from tensorcep.entries.batch import Position as Position
+from tensorcep.entries.io.chunks import Files as Files
+from tensorcep.entries.io.chunks import are_files as are_files
+from tensorcep.entries.io.chunks import files_of as files_of
+from tensorcep.entries.io.chunks import read_batches as read_batches
+from tensorcep.entries.io.chunks import read_chunks as read_chunks
+from tensorcep.entries.io.chunks import read_columns as read_columns
+from tensorcep.entries.io.files import columns_of as columns_of
+from tensorcep.entries.io.files import escaped as escaped
+from tensorcep.entries.io.files import read_entries as read_entries
+from tensorcep.entries.io.files import read_table as read_table
+from tensorcep.entries.io.files import read_tables as read_tables
+from tensorcep.entries.io.files import read_tensor as read_tensor
+from tensorcep.entries.io.files import separator_of as separator_of
+from tensorcep.entries.io.files import text_file as text_file
+from tensorcep.entries.io.files import value_name_of as value_name_of
+from tensorcep.entries.io.files import write_tensor as write_tensor
+from tensorcep.entries.io.lines import STDIN as STDIN
+from tensorcep.entries.io.lines import comma_hint as comma_hint
+from tensorcep.entries.io.lines import number_in as number_in
+from tensorcep.entries.io.lines import open_lines as open_lines
+from tensorcep.entries.io.lines import rows as rows
+from tensorcep.entries.io.schema import FORMATS as FORMATS
+from tensorcep.entries.io.schema import LAST as LAST
+from tensorcep.entries.io.schema import MISSING as MISSING
+from tensorcep.entries.io.schema import Schema as Schema
+from tensorcep.entries.io.schema import chosen_columns as chosen_columns
+from tensorcep.entries.io.schema import format_of as format_of

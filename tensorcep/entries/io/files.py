@@ -1,4 +1,4 @@
-"""Whole files: read and written by their kind."""
+"""Whole files: tensors and tables read of them, and tensors written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from tensorcep.core.checks import (
     check_choice,
+    check_coords,
     check_file,
     check_shape,
     check_sizes,
@@ -25,27 +26,28 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
-from tensorcep.entries.convert import column_names
-from tensorcep.entries.coo import check_counting
-from tensorcep.entries.io.doubts import check_defaults
-from tensorcep.entries.io.formats import format_of, written_format
-from tensorcep.entries.io.layout import (
+from tensorcep.entries.batch import Chunk, ChunkReader, as_objects, as_texts
+from tensorcep.entries.convert import column_names, labels_of_column
+from tensorcep.entries.coo import check_counting, merge_duplicates
+from tensorcep.entries.io.chunks import LINES, MatrixReader, open_chunks
+from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
+from tensorcep.entries.io.parquet import ParquetFile
+from tensorcep.entries.io.schema import (
     LAST,
+    MOST_COMMENTS,
     VALUES,
-    Reading,
+    Schema,
     TextLayout,
-    check_reading,
+    check_defaults,
+    check_schema,
     chosen_columns,
-    csv_layout,
-    csv_names,
+    csv_columns,
+    format_of,
     layout_of,
-    tns_layout,
+    written_format,
 )
-from tensorcep.entries.io.lines import check_seekable, number_in, on_disk, open_lines, rows
-from tensorcep.entries.io.matrix_market import read_matrix
-from tensorcep.entries.io.parquet import columns_of_parquet, read_parquet
-from tensorcep.entries.io.text import read_entries, read_frame
-from tensorcep.entries.labels import pack_labels, unpack_labels
+from tensorcep.entries.io.text import open_text
+from tensorcep.entries.labels import Labels, numbers_of, pack_labels, unpack_labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 
 # Tensors in npz archives: plain arrays and a JSON header, nothing pickled.
@@ -247,8 +249,7 @@ def read_tensor(
     Parameters
     ----------
     path : path
-        Its extension says what it is, unless `format` does. What comes out of a pipe is first put into a temporary
-        file. A .tns (FROSTT) file has one entry per line: indices, then
+        Its extension says what it is, unless `format` does. A .tns (FROSTT) file has one entry per line: indices, then
         the value, separated by blanks; "#" starts a comment; two header lines (order and number of entries, then the
         sizes), or those of Tensor Toolbox ("sptensor", order, sizes, number of entries), may come first. A csv (.csv,
         .tsv, .txt, .dat, .data) or parquet file has one line per entry; lines of a csv file that begin with "#" are
@@ -312,109 +313,98 @@ def read_tensor(
     >>> tensor.shape, tensor.labels[0].name
     ((2, 1), 'user')
     """
-    text = check_file(path)
-    kind = format_of(text, format)
-    how = check_reading(
-        Reading(index_base, header, labels, modes, value, shape, sep, decimal, encoding, bool(drop_missing))
-    )
-    if kind in ("npz", "parquet"):
-        check_seekable(text, kind)
-        return read_npz(text, shape) if kind == "npz" else _from_parquet(text, how, duplicates)
-    with on_disk(text) as copy:
-        if kind == "mtx":
-            return read_matrix(text, copy, how, duplicates)
-        with open_lines(copy, text, how.coding) as lines:
-            layout = layout_of(text, kind, lines, how)._replace(copy=copy)
-        _check_sum(how, layout.value_name, duplicates)
-        if layout.labelled:
-            frame = read_frame(layout, verbose)
-            return _from_frame(text, frame, layout.mode_names, layout.value_name, how, duplicates)
-        coords, values, sizes = read_entries(layout, verbose)
-    if kind == "csv":
-        check_defaults(text, how, layout.mode_names, layout.value_name, values)
-    if layout.shape is None:
-        check_sizes(sizes, len(values))
-    if layout.value is None:
-        values, duplicates = np.ones(len(values)), check_counting(duplicates)
-    return SparseTensor.from_checked(coords, values, sizes, duplicates)
+    how = Schema(index_base, header, labels, modes, value, shape, sep, decimal, encoding, bool(drop_missing))
+    return read_entries(path, how._replace(format=format), duplicates, verbose)[0]
 
 
-def _from_parquet(path: str, how: Reading, duplicates: str) -> SparseTensor:
-    frame = read_parquet(path)
-    modes, value = chosen_columns(path, list(frame.columns), how.modes, how.value)
-    _check_sum(how, value, duplicates)
-    if how.drop_missing and value is not None:
-        frame = frame[frame[value].notna()]
-    return _from_frame(path, frame, modes, value, how, duplicates)
+def read_entries(
+    path: str | os.PathLike[str], schema: Schema, duplicates: str = "error", verbose: int = 0
+) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
+    """Return the entries of a file, and its extras in their order; those of a cell that occurs again are merged alike.
 
-
-def columns_of(path: str, format: str | None, how: Reading) -> list[Any] | None:
-    """Return the names of the columns of a csv or parquet file, None for other files and for files without names."""
-    kind = format_of(path, format)
-    if kind == "parquet":
-        return columns_of_parquet(path)
-    if kind != "csv" or not how.header or not os.path.isfile(path):
-        return None
-    return list(cells_layout(path, path, how).names)
-
-
-def value_name_of(path: str, format: str | None, how: Reading) -> Any:
-    """Return the name of the column of a file that is its value, None where it has none."""
-    names = columns_of(path, format, how)
-    return None if names is None else chosen_columns(path, names, how.modes, how.value)[1]
-
-
-def read_cells(path: str, kind: str, n_modes: int, how: Reading, *, with_values: bool = True) -> pd.DataFrame:
-    """Read all columns of a .tns, csv, mtx or parquet file as they stand, repeated cells too.
-
-    Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
-    csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
-    asks for them, the values.
-
-    Raises
-    ------
-    ValueError
-        On a malformed line or a damaged file.
+    Parameters and errors are those of `read_tensor`.
     """
-    check_reading(how)
-    if kind == "parquet":
-        return read_parquet(path)
-    with on_disk(path) as copy:
-        if kind == "csv":
-            return read_frame(cells_layout(path, copy, how))
-        if kind == "mtx":
-            tensor = read_matrix(path, copy, how, "error")
-            return pd.DataFrame(tensor.coords + how.index_base).assign(value=tensor.values)
-        return _tns_cells(path, copy, n_modes, how, with_values)
+    text, how = check_file(path), check_schema(schema)
+    if format_of(text, how.format) == "npz":
+        check_seekable(text, "npz")
+        if how.extras:
+            fail_value(f"'{text}' has no column {how.extras[0]!r}: an npz file holds a tensor; give a csv file.")
+        return read_npz(text, how.shape), {}
+    chunks = list[Chunk]()
+    with open_chunks(text, how, verbose=verbose, whole=True) as reader:
+        _check_sum(how, reader.value_name, duplicates)
+        while (chunk := reader.take(None)) is not None:
+            chunks.append(chunk)
+    if not sum(len(chunk.values) for chunk in chunks):
+        _fail_empty(text)
+    return _assembled(text, chunks, reader, how, duplicates)
 
 
-def cells_layout(path: str, copy: str, how: Reading) -> TextLayout:
-    """Return the layout of a csv file of whose columns none is a mode or the value yet."""
-    comment = None if (how.header if how.labels is None else how.labels) else "#"  # as where entries are read
-    with open_lines(copy, path, how.coding) as lines:
-        separator, skip, names = csv_names(path, lines, how, comment)
-    found = csv_layout(path, separator, how)
-    return found._replace(names=tuple(names), skip=skip, copy=copy, comment=comment)
+def _fail_empty(path: str) -> NoReturn:
+    fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
-def _tns_cells(path: str, copy: str, n_modes: int, how: Reading, with_values: bool) -> pd.DataFrame:
-    with open_lines(copy, path, how.coding) as lines:  # two fields may be a header: the third line tells
-        first = [fields for _, fields in itertools.islice(rows(lines, None, "#"), 5)]
-    widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]
-    if widths and widths[-1] == n_modes and not with_values:
-        fields = tuple(range(n_modes))
-        layout = TextLayout(path, None, "#", (None,) * n_modes, fields, None, base=how.index_base, copy=copy)
-        return pd.DataFrame(read_entries(layout._replace(coding=how.coding))[0] + how.index_base)
-    if widths and widths[-1] != n_modes + 1:
-        wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
-        fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-    with open_lines(copy, path, how.coding) as lines:
-        layout = tns_layout(path, lines, how._replace(shape=None, value=LAST))
-        coords, values, _ = read_entries(layout._replace(copy=copy))
-    return pd.DataFrame(coords + how.index_base).assign(value=values)
+def _assembled(
+    path: str, chunks: list[Chunk], reader: ChunkReader, how: Schema, duplicates: str
+) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
+    """Return the entries of chunks as a tensor, and their extras; the chunks are used up."""
+    values = chunks[0].values if len(chunks) == 1 else np.concatenate([chunk.values for chunk in chunks])
+    extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
+    columns = [[(chunk.codes if name is None else chunk.keys)[k] for chunk in chunks] for k, name in _modes(reader)]
+    chunks.clear()
+    coords = np.empty((len(values), len(columns)), dtype=np.int64)
+    labels, counted = list[Labels | None](), list[int]()
+    for k, name in _modes(reader):
+        if name is None:
+            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1 - reader.base)
+            labels.append(None)
+            first = 0
+            for codes in columns[k]:
+                np.subtract(codes, reader.base, out=coords[first : first + len(codes), k])
+                first += len(codes)
+        else:
+            found, coords[:, k] = labels_of_column(_joined(columns[k], reader.is_text), name)
+            counted.append(len(found))
+            labels.append(found)
+        columns[k].clear()
+    shape = reader.shape
+    if how.shape is not None and shape is None:
+        if any(found is not None for found in labels):
+            fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
+        shape = check_shape(how.shape, len(columns))
+    if shape is None:
+        check_sizes(counted, len(values))
+        shape = tuple(counted)
+    elif any(n > size for n, size in zip(counted, shape, strict=True)):
+        check_coords(coords, shape)
+    policy = check_counting(duplicates) if reader.is_log else duplicates
+    merged = {name: merge_duplicates(coords, found, shape, policy)[1] for name, found in extras.items()}
+    tensor = SparseTensor.from_checked(coords, values, shape, policy, tuple(labels))
+    check_defaults(path, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
+    return tensor, merged
 
 
-def _check_sum(how: Reading, value: Any, duplicates: str) -> None:
+def _modes(reader: ChunkReader) -> Iterator[tuple[int, Any]]:
+    return enumerate(reader.mode_names)
+
+
+def _joined(parts: list[Any], is_text: bool) -> Any:
+    """Return the labels of a mode of all chunks: those of text as numbers where nothing is lost by it."""
+    if not is_text:
+        found = [part if isinstance(part, pd.Series) else pd.Series(part.tolist()) for part in parts]
+        return found[0] if len(found) == 1 else pd.concat(found)
+    if all(getattr(part, "dtype", None) == np.int64 for part in parts):
+        return pd.Series(np.concatenate(parts))
+    if all(_is_text(part) for part in parts):
+        return numbers_of(pd.concat(parts, ignore_index=True))
+    return numbers_of(pd.Series(np.concatenate([as_objects(as_texts(part)) for part in parts]).tolist()))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(getattr(part, "dtype", None), pd.StringDtype)
+
+
+def _check_sum(how: Schema, value: Any, duplicates: str) -> None:
     """Refuse to add up a last column that nobody said is the value, and that may be a mode of a log."""
     if duplicates == "sum" and how.value == LAST and how.header and value not in (None, *VALUES):
         fail_value(
@@ -423,51 +413,102 @@ def _check_sum(how: Reading, value: Any, duplicates: str) -> None:
         )
 
 
-def _from_frame(path: str, frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
-    tensor = _tensor_of(frame, modes, value, how, duplicates)
-    check_defaults(path, how, modes, value, tensor.values, tensor.shape)
-    return tensor
+# Tables: all columns of a file as they stand.
 
 
-def _tensor_of(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor:
-    if how.labels is not False:
-        if how.shape is not None:
-            fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
-        return SparseTensor.from_pandas(frame, modes, value, duplicates=duplicates)
-    tensor = _from_integers(frame, modes, value, how, duplicates)
-    if tensor is not None:
-        return tensor
-    coords = frame[list(modes)].to_numpy()
-    base = how.index_base
-    if coords.dtype.kind == "u":
-        coords = coords.astype(np.int64)  # one below an unsigned 0 is no negative number
-    if coords.dtype.kind in "iuf":
-        if base == 1 and (coords == 0).any():
-            fail_value(
-                "the file has an index 0, but indices count from 1; pass index_base=0 if this file counts from 0."
-            )
-        coords = coords - base
-    values, policy = frame[value].to_numpy(), duplicates
-    if value is None:
-        values, policy = np.ones(len(frame)), check_counting(duplicates)
-    return SparseTensor.from_coo(coords, values, how.shape, duplicates=policy)
+def read_tables(
+    path: str, schema: Schema, *, lines: int | None = LINES, n_modes: int = 0, with_values: bool = True
+) -> Iterator[pd.DataFrame]:
+    """Yield so many lines at a time (None: all) of a .tns, csv, mtx or parquet file, repeated cells and gaps too.
+
+    Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
+    csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
+    asks for them, the values.
+
+    Raises
+    ------
+    ValueError
+        On a malformed line or a damaged file, or one without lines.
+    """
+    how = check_schema(schema)._replace(shape=None, drop_missing=False)
+    kind = format_of(path, how.format)
+    if kind == "parquet":
+        yield from ParquetFile(path).frames(None, lines)
+        return
+
+    def layout(found: Iterator[str]) -> TextLayout:
+        return (
+            _table_layout(path, found, how) if kind == "csv" else _cells_layout(path, found, how, n_modes, with_values)
+        )
+
+    with contextlib.ExitStack() as stack:
+        if kind == "mtx":
+            reader: ChunkReader = MatrixReader(path, how)
+        else:
+            reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
+        base = how.index_base - (reader.base if lines is None else 0)  # what was not taken off
+        frames = (_frame_of(chunk, reader, base) for chunk in iter(lambda: reader.take(lines), None))
+        first = next(frames, None)
+        if first is None:
+            _fail_empty(path)
+        every = itertools.chain([first], frames)
+        if lines is None:
+            yield pd.concat(every, ignore_index=True)
+        else:
+            yield from every
 
 
-def _from_integers(frame: pd.DataFrame, modes: Any, value: Any, how: Reading, duplicates: str) -> SparseTensor | None:
-    """The tensor of good columns of integers, looked at one by one; None where a longer look must say what is wrong."""
-    columns = [frame[name].to_numpy() for name in modes]
-    if value is None or not len(frame) or any(column.dtype != np.int64 for column in columns):
+def _frame_of(chunk: Chunk, reader: ChunkReader, base: int) -> pd.DataFrame:
+    """Return a chunk as a table, with indices as the file has them."""
+    if reader.mode_names[0] is not None:
+        return pd.DataFrame(dict(zip(reader.mode_names, chunk.keys, strict=True)))
+    frame = pd.DataFrame({k: codes + base for k, codes in enumerate(chunk.codes)})
+    return frame if reader.is_log else frame.assign(value=chunk.values)
+
+
+def read_table(path: str, schema: Schema, *, n_modes: int = 0, with_values: bool = True) -> pd.DataFrame:
+    """Return all lines of a file as `read_tables` does."""
+    (frame,) = read_tables(path, schema, lines=None, n_modes=n_modes, with_values=with_values)
+    return frame
+
+
+def _table_layout(path: str, lines: Iterator[str], how: Schema) -> TextLayout:
+    found = csv_columns(path, lines, how)
+    return found._replace(modes=tuple(range(len(found.names))), labelled=True, as_text=True)
+
+
+def _cells_layout(path: str, lines: Iterator[str], how: Schema, n_modes: int, with_values: bool) -> TextLayout:
+    """Return the layout of a .tns file of cells with or without values."""
+    head = list(itertools.islice(lines, MOST_COMMENTS))
+    first = [fields for _, fields in itertools.islice(rows(head, None, "#"), 5)]
+    widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]  # 2: a header
+    if widths and widths[-1] == n_modes and not with_values:
+        return TextLayout(path, how, None, "#", (None,) * n_modes, tuple(range(n_modes)), None)
+    if widths and widths[-1] != n_modes + 1:
+        wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
+        fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
+    return layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=LAST))
+
+
+def columns_of(path: str, schema: Schema) -> list[Any] | None:
+    """Return the names of the columns of a csv or parquet file, None for other files and for files without names."""
+    kind = format_of(path, schema.format)
+    if kind == "parquet":
+        return ParquetFile(path).names
+    if kind != "csv" or not schema.header or not os.path.isfile(path):
         return None
-    ends = [(int(column.min()) - how.index_base, int(column.max()) - how.index_base + 1) for column in columns]
-    sizes = tuple(last for _, last in ends)
-    values = frame[value].to_numpy()
-    if min(first for first, _ in ends) < 0 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        return None
-    shape = sizes if how.shape is None else check_shape(how.shape, len(modes))
-    check_sizes(shape, len(frame), how.shape is not None)
-    if any(last > size for last, size in zip(sizes, shape, strict=True)):
-        return None
-    coords = np.empty((len(frame), len(columns)), dtype=np.int64)
-    for k, column in enumerate(columns):
-        np.subtract(column, how.index_base, out=coords[:, k])
-    return SparseTensor.from_checked(coords, np.ascontiguousarray(values, dtype=np.float64), shape, duplicates)
+    with open_lines(path, Coding(schema.encoding)) as lines:
+        return list(csv_columns(path, lines, schema).names)
+
+
+def value_name_of(path: str, schema: Schema) -> Any:
+    """Return the name of the column of a file that is its value, None where it has none."""
+    names = columns_of(path, schema)
+    return None if names is None else chosen_columns(path, names, schema)[1]
+
+
+def separator_of(path: str, schema: Schema) -> str:
+    """Return what stands between the fields of a csv file, where that is one character, else a comma."""
+    with open_lines(path, Coding(schema.encoding)) as lines:
+        found = csv_columns(path, lines, schema)
+    return "," if found.mark or found.separator is None else found.separator

@@ -1,41 +1,32 @@
-"""Text files as lines: opened, decompressed, decoded, freed of comments, and split into fields."""
+"""Text files as lines: opened, unpacked, in UTF-8, watched for bombs, freed of comments, and split into fields."""
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import contextlib
 import csv
-import functools
+import gzip
 import io
+import lzma
 import os
 import re
-import shutil
 import sys
-import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 from tqdm.auto import tqdm
 
-from tensorcep.core.checks import fail_value, printable
-from tensorcep.entries.io.packed import (
-    PACKED_ERRORS,
-    PLAIN,
-    UNIT,
-    Coding,
-    UnreadableError,
-    packer_of,
-    recoded,
-    unpacked,
-)
+from tensorcep.core.checks import fail_value, list_names, printable
 
-ENCODING = "utf-8-sig"  # plain UTF-8, with or without the mark that spreadsheets put first
-UNDECODED = "surrogateescape"
-NOT_TEXT = "is not UTF-8 text; convert the file, or say encoding= what it is (such as latin1, cp1252 or gb18030)"
 STDIN = "-"
+UNDECODED = "surrogateescape"  # bytes that are no UTF-8 become lone surrogates, so that two names stay two
+NOT_TEXT = "is not UTF-8 text; convert the file, or say encoding= what it is (such as latin1, cp1252 or gb18030)"
 
 BUFFER = 1 << 20
-IN_CACHE = 1 << 17  # bytes for several array operations in turn, which stay in the processor's cache
+AT_ONCE = 1 << 17  # bytes handed to a decoder, which asks for 8 KB
 LONGEST = 1 << 20  # bytes of a line: names and numbers take some hundreds
 LONGEST_SHOWN = 60  # characters of a field
 RUNS = re.compile(r"[ \t]+")
@@ -43,6 +34,147 @@ ODD = re.compile("[\x1c-\x1f]")  # blanks to Python and to nobody else
 BLANKS = " "  # the separator of a csv file whose fields are between runs of blanks
 LONG_FIELD = f"has a field of more than {csv.field_size_limit():,} characters; close its quote or mend it"
 GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a bomb to a thousandth
+
+# The bytes of a text file as they were before it was packed, in UTF-8.
+
+# bz2 raises a bare OSError, zipfile NotImplementedError for ways of packing that it does not know.
+PACKED_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
+# First bytes -> what packed them, and how it is opened.
+PACKERS: dict[bytes, tuple[str, Any]] = {
+    b"\x1f\x8b": ("gzip", lambda plain: gzip.GzipFile(fileobj=plain)),
+    b"BZh": ("bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+}
+ZIP = b"PK\x03\x04"
+MARKS = {  # the longer ones first: one begins with another
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+UNIT = "\x1f"  # in place of a separator of several characters, which the parsers do not know
+CHUNK = 1 << 16
+
+
+class UnreadableError(ValueError):
+    """The bytes of a file are none of entries, whichever way they are parsed."""
+
+
+class Coding(NamedTuple):
+    """How the text of a file is written: the encoding if it is not UTF-8, and a separator of several characters."""
+
+    encoding: str | None = None
+    separator: str | None = None
+
+
+PLAIN = Coding()
+
+
+def packer_of(plain: Any) -> str:
+    """Return what packed the file that a buffered reader begins, "" if nothing did."""
+    head = plain.peek(8)[:8]
+    if head.startswith(ZIP):
+        return "zip"
+    found = (packer for mark, (packer, _) in PACKERS.items() if head.startswith(mark))
+    packer = next(found, "")
+    return "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
+
+
+def unpacked(plain: Any, packer: str, name: str, stack: contextlib.ExitStack) -> Any:
+    """Return what reads a file unpacked; a zip file must hold one file."""
+    if packer == "zip":
+        if not plain.seekable():
+            raise UnreadableError(f"'{name}' is a pipe, from which zip cannot be read; write it to a file first.")
+        archive = stack.enter_context(zipfile.ZipFile(plain))
+        return stack.enter_context(archive.open(only_member(plain, name)))
+    opened = next((opened for known, opened in PACKERS.values() if known == packer), None)
+    return plain if opened is None else stack.enter_context(opened(plain))
+
+
+def only_member(source: Any, name: str) -> str:
+    """Return the name of the one file in a zip file.
+
+    Raises
+    ------
+    ValueError
+        If it holds none or several, or if a password is needed.
+    """
+    with zipfile.ZipFile(source) as archive:
+        found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
+    if len(found) != 1:
+        inside = list_names(item.filename for item in found) or "none"
+        raise UnreadableError(f"'{name}' must hold one file to be read; it holds {inside}; unpack it, and name one.")
+    if found[0].flag_bits & 1:
+        raise UnreadableError(f"'{name}' is encrypted; unpack it first, and read what comes out.")
+    return found[0].filename
+
+
+class Recoded(io.RawIOBase):
+    """Bytes in UTF-8, with one character in place of a separator of several."""
+
+    def __init__(self, source: Any, coding: Coding, name: str) -> None:
+        super().__init__()
+        self._source, self._name, self._coding = source, name, coding
+        self._decoder = None if coding.encoding is None else codecs.getincrementaldecoder(coding.encoding)()
+        self._separator = (coding.separator or "").encode()
+        self._ready, self._rest, self._ended = b"", b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._ended:
+            data = self._source.read1(CHUNK)
+            self._ended = not data
+            self._ready = self._replaced(self._decoded(data))
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    readinto1 = readinto  # what `_AsItComes` asks for
+
+    def _decoded(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
+        try:
+            return self._decoder.decode(data, final=self._ended).encode()
+        except UnicodeError as error:
+            problem = f"is not {self._coding.encoding} text ({error.reason if hasattr(error, 'reason') else error})"
+            raise UnreadableError(f"'{self._name}' {problem}; say encoding= what it is.") from error
+
+    def _replaced(self, data: bytes) -> bytes:
+        mark = self._separator
+        if not mark:
+            return data
+        data = (self._rest + data).replace(mark, UNIT.encode())
+        # What may be the beginning of a separator waits for the rest of it.
+        kept = 0 if self._ended else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
+        self._rest = data[len(data) - kept :]
+        return data[: len(data) - kept]
+
+
+def recoded(source: Any, coding: Coding, name: str) -> Any:
+    """Return a source of bytes in UTF-8: what a byte-order mark or the caller says of its encoding is heeded."""
+    head = source.peek(4)[:4] if hasattr(source, "peek") else b""
+    marked = next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None)
+    zeros = [at for at, byte in enumerate(head) if byte == 0]  # of UTF-16 without a mark; no other text has any
+    if zeros in ([1, 3], [0, 2]):
+        marked = "utf-16-le" if zeros == [1, 3] else "utf-16-be"
+    encoding = coding.encoding or marked
+    plain = encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+    if plain and coding.separator is None:
+        return source
+    return Recoded(source, Coding(None if plain else encoding, coding.separator), name)
+
+
+def check_encoding(encoding: str | None) -> str | None:
+    """Return the name of an encoding, if Python knows it."""
+    if encoding is not None:
+        try:
+            "".encode(encoding)
+        except (LookupError, TypeError, ValueError):
+            fail_value(f"encoding must be one that Python knows, such as latin1, cp1252 or utf-16; got {encoding!r}.")
+    return encoding
 
 
 class _Counted(io.RawIOBase):
@@ -69,113 +201,50 @@ class _Counted(io.RawIOBase):
         return count
 
 
-class _Chunks(io.BufferedReader):
-    """A buffered file that hands a decoder more at a time than the 8 KB which it asks for."""
+class _AsItComes(io.RawIOBase):
+    """What a buffered source has at once, without waiting for more."""
 
-    def read1(self, size: int = -1) -> bytes:
-        return super().read1(max(size, IN_CACHE))
-
-
-class Watched(io.RawIOBase):
-    """Bytes on their way to a parser, which a line without end or a bomb must not reach.
-
-    Attributes
-    ----------
-    numbers_as_names : bool or None
-        Whether a field was seen that begins with a plus, or with a 0 before another character: only such text is
-        another than that of the integer which a parser sees in it. None, as it is at first: do not look.
-    blanks_first : bool
-        Whether a field was seen that may begin with a blank; also only where it is looked for.
-    refusal : UnreadableError or None
-        What was raised; pandas' parser would hide it.
-    """
-
-    separator: str = ","
-    numbers_as_names: bool | None = None
-    blanks_first: bool = False
-    refusal: UnreadableError | None = None
-
-    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+    def __init__(self, source: Any) -> None:
         super().__init__()
-        self._source, self._name, self._packed = source, name, packed
-        self._count, self._open = 0, 0
-        self._tail = b"\n"
+        self._source = source
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        count = self._source.readinto1(buffer)
-        data = bytes(memoryview(buffer)[:count])
-        self._count += count
+        return int(self._source.readinto1(buffer))
+
+
+class Watched(io.BufferedReader):
+    """A buffered source of bytes, of which a line without end or a bomb must not reach a parser."""
+
+    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+        super().__init__(_AsItComes(source), BUFFER)
+        self._name, self._packed = name, packed
+        self._count, self._open = 0, 0  # bytes, and those of the line that has begun
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._checked(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(max(size, AT_ONCE)))
+
+    def _checked(self, data: bytes) -> bytes:
+        self._count += len(data)
         if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
             self._refuse(
                 f"unpacks to more than {GROWTH} times its size; if that is right, unpack it first (gunzip) and read "
                 "what comes out"
             )
-        self._check_lines(data)
-        if self.numbers_as_names is False:
-            self._look_for_names(data)
-        return int(count)
-
-    def _check_lines(self, data: bytes) -> None:
         ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
         if self._open + (min(ends) if ends else len(data)) > LONGEST:
             self._refuse(f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged")
         last = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._open = len(data) - last - 1 if ends else self._open + len(data)
+        return data
 
     def _refuse(self, problem: str) -> None:
-        self.refusal = UnreadableError(f"'{self._name}' {problem}.")
-        raise self.refusal
-
-    def _look_for_names(self, data: bytes) -> None:
-        data = self._tail + data
-        self._tail = data[-2:]
-        self.blanks_first = self.blanks_first or any_blank_first(data, self.separator)
-        self.numbers_as_names = self.numbers_as_names or any_number_as_name(data, self.separator)
-
-
-@functools.cache
-def _blank_first(separator: str) -> re.Pattern[bytes]:
-    return re.compile(rb"[ \t](?<=[%b\r\n].)" % re.escape(separator.encode()), re.DOTALL)
-
-
-def any_blank_first(data: bytes, separator: str | None = ",") -> bool:
-    """Whether a field in these bytes begins with a blank."""
-    return (b" " in data or b"\t" in data) and _blank_first(separator or BLANKS).search(data) is not None
-
-
-def any_number_as_name(data: bytes, separator: str | None = ",") -> bool:
-    """Whether a field after a character of these bytes begins with a plus, or with a 0 before another character."""
-    chars, plus = np.frombuffer(data, np.uint8), b"+" in data
-    mark = ord(separator or BLANKS)
-    for start in range(0, len(data), IN_CACHE):
-        before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
-        found = first[: len(second)] == ord("0")
-        found &= second > ord("/")
-        if plus:
-            found |= first[: len(second)] == ord("+")
-        begins = before[: len(second)] < ord("-")  # a quote, a blank, the end of a line, most separators
-        if mark >= ord("-"):
-            begins |= before[: len(second)] == mark
-        found &= begins
-        if found.any():
-            return True
-    return False
-
-
-@contextlib.contextmanager
-def on_disk(path: str) -> Iterator[str]:
-    """Yield the path of a file that can be read more than once: of what comes out of a pipe, a temporary copy."""
-    if os.path.isfile(path):
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="tensorcep-") as copy:
-        with open(path, "rb") as pipe:
-            shutil.copyfileobj(pipe, copy)
-        copy.flush()
-        yield copy.name
+        raise UnreadableError(f"'{self._name}' {problem}.")
 
 
 def check_seekable(path: str, kind: str) -> str:
@@ -186,20 +255,15 @@ def check_seekable(path: str, kind: str) -> str:
 
 
 @contextlib.contextmanager
-def open_binary(
-    path: str, verbose: int = 0, name: str | None = None, coding: Coding = PLAIN
-) -> Iterator[tuple[BinaryIO, _Counted, Watched]]:
-    """Yield a binary handle on the text of a file in UTF-8, unpacked, and what counts and watches the bytes below it.
-
-    `name` is what errors call the file, if not by its path.
-    """
-    name, packer = name or path, ""
+def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator[BinaryIO]:
+    """Yield a binary handle on the text of a file in UTF-8, unpacked and watched."""
+    packer = ""
     try:
         with (
             open(path, "rb", buffering=0) as raw,
             tqdm(
                 total=os.path.getsize(path),
-                desc=printable(os.path.basename(name)),
+                desc=printable(os.path.basename(path)),
                 unit="B",
                 unit_scale=True,
                 disable=not verbose,
@@ -209,52 +273,38 @@ def open_binary(
             contextlib.ExitStack() as stack,
         ):
             packer = packer_of(plain)
-            source = unpacked(plain, packer, name, stack)
-            watched = Watched(recoded(source, coding, name), name, counted if packer else None)
-            yield _Chunks(watched, BUFFER), counted, watched
+            source = unpacked(plain, packer, path, stack)
+            yield Watched(recoded(source, coding, path), path, counted if packer else None)
     except PACKED_ERRORS as error:
         if not packer or getattr(error, "errno", None) is not None:
             raise
         raise UnreadableError(
-            f"'{name}' is a truncated or damaged {packer} file ({error}); fetch or write it again."
+            f"'{path}' is a truncated or damaged {packer} file ({error}); fetch or write it again."
         ) from error
 
 
-def skip_lines(handle: Any, count: int) -> None:
-    """Move a buffered binary handle behind some lines, whichever of the three ends they have."""
-    for _ in range(count):
-        end = b""
-        while not end and (data := handle.peek(1)):
-            at = min((data.find(mark) % (len(data) + 1) for mark in (b"\n", b"\r")), default=0)
-            end = data[at : at + 1]
-            handle.read(at + len(end))
-        if end == b"\r" and handle.peek(1)[:1] == b"\n":
-            handle.read(1)
-
-
 @contextlib.contextmanager
-def open_lines(path: str, name: str | None = None, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
-    """Yield the lines of a text file, or those of standard input as they arrive.
+def open_lines(path: str, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
+    """Yield the lines of a text file, or those of standard input as they arrive."""
+    with contextlib.ExitStack() as stack:
+        if path == STDIN:
+            source = recoded(sys.stdin.buffer, coding, "standard input")
+            handle: Any = Watched(source, "standard input")
+        else:
+            handle = stack.enter_context(open_binary(path, coding))
+        try:
+            yield as_lines(handle)
+        except csv.Error as error:
+            what = NOT_TEXT if "NUL" in str(error.__cause__) else LONG_FIELD  # the former up to Python 3.10
+            raise ValueError(f"{error} of '{path}' {what}.") from error
 
-    Bytes that are not UTF-8 become lone surrogates, so that two names stay two; `is_text` tells.
-    """
-    try:
-        with _lines(path, name, coding) as lines:
-            yield lines
-    except csv.Error as error:
-        what = NOT_TEXT if "NUL" in str(error.__cause__) else LONG_FIELD  # the former up to Python 3.10
-        raise ValueError(f"{error} of '{name or path}' {what}.") from error
+
+def as_lines(handle: Any) -> io.TextIOWrapper:
+    """The lines of bytes in UTF-8, with or without the mark that spreadsheets put first."""
+    return io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")
 
 
-@contextlib.contextmanager
-def _lines(path: str, name: str | None, coding: Coding) -> Iterator[Iterator[str]]:
-    if path == STDIN:
-        source = recoded(sys.stdin.buffer, coding, "standard input")
-        chunks = _Chunks(Watched(source, "standard input"), BUFFER)
-        yield io.TextIOWrapper(chunks, encoding=ENCODING, errors=UNDECODED, newline="")
-    else:
-        with open_binary(path, name=name, coding=coding) as (handle, *_):
-            yield io.TextIOWrapper(handle, encoding=ENCODING, errors=UNDECODED, newline="")
+# Lines, split into fields.
 
 
 def is_text(text: str) -> bool:
@@ -268,9 +318,8 @@ def is_text(text: str) -> bool:
     return True
 
 
-def translated(lines: Iterable[str], coding: Coding) -> Iterable[str]:
+def translated(lines: Iterable[str], mark: str | None) -> Iterable[str]:
     """Lines of a file that was opened before it was known what stands between its fields."""
-    mark = coding.separator
     return lines if mark is None else (text.replace(mark, UNIT) for text in lines)
 
 

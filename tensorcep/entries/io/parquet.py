@@ -1,4 +1,7 @@
-"""Entries from parquet files, whole or some rows at a time."""
+"""Entries from parquet files, whole or some rows at a time.
+
+`pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` decodes the group.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,26 @@ from collections.abc import Hashable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, optional_module, reason_of
-from tensorcep.entries.batch import Batch, Position
-from tensorcep.entries.io.layout import MISSING, Reading, chosen_columns
+from tensorcep.entries.batch import BadLine, Chunk, ChunkReader, Position, as_objects, chunk_of, rows_of
 from tensorcep.entries.io.lines import number_in
-from tensorcep.entries.io.one_line import MOST_ROWS, TOO_MANY
-from tensorcep.entries.io.pieces import BadLine, batch_of
+from tensorcep.entries.io.schema import MISSING, Schema, chosen_columns
+from tensorcep.entries.io.text import MOST_ROWS, TOO_MANY
 
-ROWS = 1 << 14  # decoded at a time
+ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
 
 
-def read_parquet(path: str) -> pd.DataFrame:
-    """Return all columns of a parquet file."""
-    with _explained(path):
-        return _flat(pd.read_parquet(path, engine="pyarrow"))
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
+    try:
+        yield
+    except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = reason_of(error)
+        raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
@@ -43,124 +50,164 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-@contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-    arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
-    try:
-        yield
-    except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        reason = reason_of(error)
-        raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
+class ParquetFile:
+    """A parquet file: the names of its columns, and its rows as frames."""
 
-
-def columns_of_parquet(path: str) -> list[Any]:
-    """Return the names of the columns of a parquet file."""
-    with _explained(path):
-        from pyarrow.parquet import ParquetFile
-
-        return list(_flat(ParquetFile(path).schema_arrow.empty_table().to_pandas()).columns)
-
-
-def frames_of_parquet(
-    files: Sequence[str], how: Reading | None, rows: int
-) -> Iterator[tuple[pd.DataFrame, list[Any], Any]]:
-    """Yield some rows at a time, with the columns of the modes and of the value; without `how` all columns.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged, or has no such columns.
-    """
-    for path in files:
+    def __init__(self, path: str) -> None:
+        self._path = path
         with _explained(path):
-            from pyarrow.parquet import ParquetFile
+            parquet = optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
+            self._data = parquet.ParquetFile(path)
+            self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
-            table = ParquetFile(path)
-            names = list(_flat(table.schema_arrow.empty_table().to_pandas()).columns)
-        modes, value = (names, None) if how is None else chosen_columns(path, names, how.modes, how.value)
-        parts = table.iter_batches(rows, columns=None if how is None else [*modes, value])
+    def frames(self, columns: Sequence[Any] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
+        """Yield all columns, or some, of so many rows at a time, or of all.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged.
+        """
+        stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
+        chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
+        parts = iter([self._data]) if rows is None else self._data.iter_batches(rows, columns=chosen)
         while True:
-            with _explained(path):
+            with _explained(self._path):
                 part = next(parts, None)
                 if part is None:
-                    break
-                frame = _flat(part.to_pandas())
-            yield frame, modes, value
+                    return
+                part = part.read(chosen) if rows is None else part
+                frame = _flat(part.to_pandas(split_blocks=True))
+            if len(frame) or rows is None:
+                yield frame
 
 
-class ParquetRows:
-    """The entries of a parquet file from a position on, taken some rows at a time.
+class ParquetReader(ChunkReader):
+    """The entries of a parquet file from a position on."""
 
-    Attributes
-    ----------
-    mode_names : tuple
-        Names of the modes, None where there are indices.
-    value_name : object
-    """
-
-    def __init__(self, path: str, how: Reading, start: Position, bad_line: BadLine) -> None:
-        self.path, self._position = path, start
-        self._base, self._bad_line, self._how = how.index_base, bad_line, how
-        with _explained(path):
-            from pyarrow.parquet import ParquetFile
-
-            table = ParquetFile(path)
-            names = list(_flat(table.schema_arrow.empty_table().to_pandas()).columns)
-        modes, self.value_name = chosen_columns(path, names, how.modes, how.value)
-        self._columns = [*modes, self.value_name]
+    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
+        super().__init__(Position(start.file, 0))
+        self._path, self._bad_line, self._how = path, bad_line, how
+        file = ParquetFile(path)
+        modes, self.value_name = chosen_columns(path, file.names, how)
+        self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._rows = self._decoded(table, start.line)
-
-    def _decoded(self, table: Any, skip: int) -> Iterator[tuple[Any, ...]]:
-        parts, last = table.iter_batches(ROWS, columns=self._columns), 0
-        while True:
-            with _explained(self.path):
-                part = next(parts, None)
-            if part is None:
-                return
-            first, last = last, last + part.num_rows
-            if last > skip:
-                with _explained(self.path):
-                    frame = _flat(part.to_pandas())
-                    columns = [frame[name].tolist() for name in self._columns]
-                yield from itertools.islice(zip(*columns, strict=True), max(skip - first, 0), None)
-
-    def take(self, count: int) -> Batch | None:
-        """Return the entries among the next `count` rows, or None at the end."""
-        rows = list(itertools.islice(self._rows, count))
-        file, line = self._position
-        self._position = Position(file, line + len(rows))
-        entries = []
-        for number, row in enumerate(rows, line + 1):
-            missing = pd.isna(row[-1]) or (self._how.words and row[-1] in MISSING)
-            if missing and self._how.drop_missing:
-                continue
-            problem = _row_problem(row, self.mode_names, self._base, self._how.words)
-            if problem is None:
-                entries.append(row)
+        self._frames = file.frames(self._columns, rows)
+        self._names, self.is_log, self.base = modes, self.value_name is None, how.index_base
+        self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
+        while (left := start.line - self._position.line) > 0 and (self._block is not None or self._load(0)):
+            if self._block is not None:
+                self._part(self._block, left)
             else:
-                self._bad_line(self.path, number, problem, ",".join(map(str, row)) + "\n")
-        return batch_of(entries, self.mode_names, self._base, self._position, self._how.words) if rows else None
+                n = sum(1 for _ in itertools.islice(self._rows, left))
+                self._position = self._position._replace(line=self._position.line + n)
+
+    def _load(self, count: int | None) -> bool:
+        frame = next(self._frames, None)
+        if frame is None:
+            return False
+        chunk = self._chunk_of(frame, count is not None)
+        if chunk is None:
+            self._rows = zip(*(frame[name].tolist() for name in self._columns), strict=True)
+        else:
+            self._set(chunk, len(frame))
+        return True
+
+    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> Chunk | None:
+        """Return the entries of some rows; None where some must be looked at one by one."""
+        how, lines = self._how, None
+        if how.drop_missing and self.value_name is not None:
+            known = frame[self.value_name].notna().to_numpy()
+            if not known.all():
+                frame, lines = frame[known].reset_index(drop=True), np.flatnonzero(known)
+        codes: list[Any] = [None] * len(self._names)
+        keys: list[Any] = [None] * len(self._names)
+        for k, (name, label) in enumerate(zip(self._names, self.mode_names, strict=True)):
+            column = frame[name]
+            if label is not None:
+                if not _are_labels(column):
+                    return None
+                keys[k] = as_objects(column) if objects else column
+                continue
+            found = column.to_numpy()
+            if found.dtype.kind not in "iu" or (len(found) and not how.index_base <= int(found.min())):
+                return None
+            if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
+                return None
+            codes[k] = rows_of(found, how.index_base) if objects else found
+        values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
+        extras = {name: frame[name].to_numpy() for name in how.extras}
+        if how.words and self.value_name is not None:
+            if values.dtype != object or not all(isinstance(cell, str) and cell not in MISSING for cell in values):
+                return None
+            numbers = list(extras.values())
+        else:
+            numbers = [*extras.values(), values]
+        if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
+            return None
+        extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
+        values = values if how.words else np.asarray(values, dtype=np.float64)
+        return Chunk(tuple(codes), tuple(keys), values, extras, lines=lines)
+
+    def _one_by_one(self, count: int | None) -> Chunk | None:
+        rows = list(self._rows if count is None else itertools.islice(self._rows, count))
+        if not rows:
+            return None
+        how, (file, line) = self._how, self._position
+        self._position = Position(file, line + len(rows))
+        n_modes, n_extras = len(self._names), len(how.extras)
+        entries = list[list[Any]]()
+        for number, row in enumerate(rows, line + 1):
+            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
+            if self.value_name is not None:
+                value = row[-1]
+                if how.drop_missing and (pd.isna(value) or (how.words and value in MISSING)):
+                    continue
+            problem = _label_problem(modes, self.mode_names, how.index_base) or next(
+                filter(None, map(_value_problem, extras)), None
+            )
+            problem = problem or (_word_problem(value) if how.words else _value_problem(value))
+            if problem is None:
+                base = [0 if name is not None else how.index_base for name in self.mode_names]
+                codes = [cell - at if at else cell for cell, at in zip(modes, base, strict=True)]
+                entries.append([*codes, *map(float, extras), value if how.words else float(value)])
+            else:
+                self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
+        return chunk_of(entries, self.mode_names, how, self._position, count is None)
 
 
-def _row_problem(row: Sequence[Any], names: Sequence[Any], base: int, words: bool) -> str | None:
-    for cell, name in zip(row[:-1], names, strict=True):
-        hashable: bool = isinstance(cell, Hashable)
-        if not hashable:
+def _are_labels(column: pd.Series) -> bool:
+    """Whether no label is missing, and all may be one."""
+    if column.isna().any():
+        return False
+    return column.dtype != object or all(isinstance(cell, Hashable) for cell in column)
+
+
+def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
+    for cell, name in zip(cells, names, strict=True):
+        if not isinstance(cell, Hashable):
             return f"has {cell!r} in column {name!r}, which is no label, such as a number, text or a date; mend it"
-        if pd.isna(cell):
+        if pd.isna(cell):  # type: ignore[call-overload]
             return "has a missing label; drop it or fill it in"
-        whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
-        if name is None and (not whole or cell < base):
+        is_whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
+        if name is None and is_whole and cell == 0 < base:
+            return "has the index 0, but indices count from 1; pass index_base=0 if this file counts from 0"
+        if name is None and (not is_whole or cell < base):  # type: ignore[operator]
             return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
-        if name is None and cell - base >= INT64_MAX:
+        if name is None and cell - base >= INT64_MAX:  # type: ignore[operator]
             return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
-        if name is None and cell - base >= MOST_ROWS:
+        if name is None and cell - base >= MOST_ROWS:  # type: ignore[operator]
             return f"has the index {cell!r}; {TOO_MANY}"
-    if words:
-        is_one = isinstance(row[-1], str) and row[-1] not in MISSING
-        return None if is_one else f"has the value {row[-1]!r}, which is no word as in other lines; mend it"
-    value = number_in(row[-1]) if isinstance(row[-1], str) else row[-1]
+    return None
+
+
+def _word_problem(cell: Any) -> str | None:
+    is_word = isinstance(cell, str) and cell not in MISSING
+    return None if is_word else f"has the value {cell!r}, which is no word as in other lines; mend it"
+
+
+def _value_problem(cell: Any) -> str | None:
+    value = number_in(cell) if isinstance(cell, str) else cell
     if not isinstance(value, (int, float, Decimal)) or not math.isfinite(value):
-        return f"has the value {row[-1]!r}, which is not a finite number; mend it"
+        return f"has the value {cell!r}, which is not a finite number; mend it"
     return None

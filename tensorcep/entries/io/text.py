@@ -1,8 +1,7 @@
-"""Entries from text by pandas' C parser: whole files in blocks of lines, a few at a time in threads, and pieces.
+"""Entries of text files: good lines many at a time by pandas' C parser, and any other line by line.
 
-The parser is asked first for the plain dialect of the first entry (one separator, no comments, no quotes), which it
-reads twice as fast; it accepts nothing wrong there, since every field must be a number. A file that it refuses is read
-again with comments and runs of blanks allowed, and if that fails too, line by line to name the line.
+The parser names no lines and takes what is no entry. So it gets blocks of whole lines, and what it makes of them counts
+only where every line must hold one good entry; lines that are anything else are looked at one by one.
 """
 
 from __future__ import annotations
@@ -13,333 +12,534 @@ import csv
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from io import BytesIO, StringIO
-from typing import IO, Any, BinaryIO, NamedTuple
+from io import BytesIO, TextIOWrapper
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import reason_of
-from tensorcep.entries.io.layout import MISSING, TextLayout, fail_promise
+from tensorcep.core.checks import INT64_MAX
+from tensorcep.entries.batch import (
+    START,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
+    as_objects,
+    as_texts,
+    chunk_of,
+    refuse,
+    rows_of,
+)
 from tensorcep.entries.io.lines import (
     BLANKS,
-    ENCODING,
+    LONG_FIELD,
+    NOT_TEXT,
     UNDECODED,
+    UNIT,
+    Coding,
+    comma_hint,
     filled,
     is_text,
+    number_in,
     open_binary,
     open_lines,
-    skip_lines,
+    shown,
     split_line,
+    translated,
 )
-from tensorcep.entries.io.one_line import MOST_ROWS, find_bad_line
-from tensorcep.entries.io.packed import UnreadableError
-from tensorcep.entries.labels import numbers_of
+from tensorcep.entries.io.schema import MISSING, Schema, TextLayout, fail_promise
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
-PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
-Keys = tuple[list[Any] | None, ...]
+OF_STREAM = 2  # of so many parts of a block streams, which keep less in memory, read one at a time
+IN_CACHE = 1 << 17  # bytes for several array operations in turn
 MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
+FEW = 250  # lines that are read one by one in less time than a call of pandas takes
+MANY = 1 << 16  # lines looked at together
+MOST_SPANNED = 1000  # lines of a quoted field
+MOST_ROWS = 2**31
+TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
+MARK = b"\xef\xbb\xbf"
+FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
+PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
-_EXACT = {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
+_EXACT: dict[str, Any] = (
+    {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
+)
 
 
-def read_entries(
-    layout: TextLayout, verbose: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
-    """Return coords (N, K), values (N,) and the shape.
-
-    Raises
-    ------
-    ValueError
-        With the number of the first bad line, counted from 1 with comments and headers; or if there is no entry.
-    """
-    dialects = [general_dialect(layout)]
-    plain = _plain_separator(layout)
-    if plain is not None:
-        dialects.insert(0, {"sep": plain, "quoting": csv.QUOTE_NONE, **_numbers_of(layout)})
-    failure: Exception = RefusedError()
-    for dialect in dialects:
-        try:
-            coords, values, sizes = _parse(layout, dialect, verbose)
-        except PARSE_ERRORS as error:
-            if is_of_file(error):
-                raise
-            failure = error
-            continue
-        if layout.n_entries is not None and layout.n_entries != values.size:
-            fail_promise(layout, values.size)
-        return coords, values, layout.shape or sizes
-    find_bad_line(layout)
-    raise ValueError(f"'{layout.path}' cannot be read ({reason_of(failure)}); mend it.") from failure
-
-
-def _plain_separator(layout: TextLayout) -> str | None:
-    """Return the one character between the fields of the first entry, or None if it takes more to split them."""
-    if layout.separator is not None:
-        return layout.separator
-    with open_lines(layout.place, layout.path, layout.coding) as lines:
-        for text in itertools.islice(lines, layout.skip, None):
-            fields = split_line(text, None, layout.comment)
-            if fields:
-                return next((c for c in (" ", "\t") if text.rstrip("\r\n").split(c) == fields), None)
-    return None
-
-
-def general_dialect(layout: TextLayout) -> dict[str, Any]:
-    how = {"comment": layout.comment, **_numbers_of(layout)}
-    if layout.separator in (None, BLANKS):
-        return {**how, "sep": r"\s+", "quoting": csv.QUOTE_NONE if layout.separator is None else csv.QUOTE_MINIMAL}
-    return {**how, "sep": layout.separator, "skipinitialspace": True}
-
-
-def _numbers_of(layout: TextLayout) -> dict[str, Any]:
-    """How numbers are written, where that is not as usual; which values are missing, where these are left out."""
-    how: dict[str, Any] = {} if layout.decimal == "." else {"decimal": layout.decimal}
-    if layout.drop_missing and layout.value is not None:
-        how |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(MISSING)}}
-    return how
-
-
-def without_missing(frame: pd.DataFrame, layout: TextLayout) -> pd.DataFrame:
-    """Return the lines whose value is not missing, where others are left out."""
-    if not layout.drop_missing or layout.value is None or layout.value not in frame:
-        return frame
-    return frame[frame[layout.value].notna()].reset_index(drop=True)
+# Many lines together.
 
 
 class RefusedError(ValueError):
-    """The parser took a block that holds no good entries; the line is found afterwards."""
+    """The parser took a block that may hold what are no good entries."""
 
 
-class _Block(NamedTuple):
-    coords: NDArray[np.int64]
-    values: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    share: float  # of the file read so far
+class Block(NamedTuple):
+    """What the parser made of some lines: entries, and of how many lines it made one each, good or without a value."""
+
+    chunk: Chunk
+    n_rows: int
 
 
-def _parse(
-    layout: TextLayout, dialect: dict[str, Any], verbose: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, ...]]:
-    """Read all blocks into two arrays, allocated for the number of entries that the first block suggests."""
-    coords, values = np.empty((0, len(layout.modes)), dtype=np.int64), np.empty(0)
-    count, sizes = 0, np.zeros(len(layout.modes), dtype=np.int64)
-    for block in _blocks(layout, dialect, verbose):
-        last = count + block.values.size
-        if last > values.size:
-            room = math.ceil(1.05 * last / block.share)
-            coords, values = _moved(coords, count, room), _moved(values, count, room)
-        coords[count:last] = block.coords
-        values[count:last] = block.values
-        sizes = np.maximum(sizes, block.sizes)
-        count = last
-    if count == 0 or (layout.shape is not None and (sizes > layout.shape).any()):
-        raise RefusedError
-    coords.resize((count, len(layout.modes)), refcheck=False)
-    values.resize(count, refcheck=False)
-    return coords, values, tuple(int(n) for n in sizes)
-
-
-def _moved(array: NDArray[Any], count: int, room: int) -> NDArray[Any]:
-    larger = np.empty((room, *array.shape[1:]), dtype=array.dtype)
-    larger[:count] = array[:count]
-    return larger
-
-
-def _blocks(layout: TextLayout, dialect: dict[str, Any], verbose: int) -> Iterator[_Block]:
-    """Yield the parsed blocks in the order of the file; a few are parsed at a time, and no more are in memory."""
-    threads = min(os.cpu_count() or 1, MAX_THREADS)
-    waiting: collections.deque[Future[_Block]] = collections.deque()
-    size = os.path.getsize(layout.place)
-    opened = open_binary(layout.place, verbose, layout.path, layout.coding)
-    with opened as (handle, counted, _), ThreadPoolExecutor(threads) as pool:
-        skip_lines(handle, layout.skip)
-        for lines, share in _whole_lines(handle, counted, size):
-            waiting.append(pool.submit(_parse_block, lines, share, layout, dialect))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _whole_lines(handle: BinaryIO, counted: Any, size: int) -> Iterator[tuple[bytes, float]]:
-    """Yield blocks of about BLOCK bytes that end with a line, each with the share of the file read so far."""
-    rest = b""
-    while data := handle.read(BLOCK):
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield rest + data[:end], counted.count / size
-            rest = b""
-        rest += data[end:]
-    if rest:
-        yield rest, 1.0
-
-
-def _parse_block(lines: bytes, share: float, layout: TextLayout, dialect: dict[str, Any]) -> _Block:
-    try:
-        # With every dtype given, low_memory changes nothing but the speed: the parser's own buffers stay small.
-        with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
-            frame = parsed(BytesIO(lines), types_of(layout), {**dialect, "low_memory": True})
-        frame = without_missing(frame, layout)
-    except pd.errors.EmptyDataError:  # nothing but comments
-        frame = pd.DataFrame()
-    if not len(frame):
-        none = np.empty((0, len(layout.modes)), dtype=np.int64)
-        return _Block(none, np.empty(0), none.sum(axis=0), share)
-    coords, values, sizes = checked_columns(frame, layout)
-    return _Block(coords, values, sizes, share)
-
-
-def checked_columns(
-    frame: pd.DataFrame, layout: TextLayout
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return coords (zeros for labels), values and sizes of one line or more, if these are what they should be."""
-    if frame.shape[1] != layout.n_fields:
-        raise RefusedError
-    coords = np.zeros((len(frame), len(layout.modes)), dtype=np.int64)
-    sizes = np.zeros(len(layout.modes), dtype=np.int64)
-    for k, field in enumerate([] if layout.labelled else layout.modes):
-        column = frame[field].to_numpy()
-        if column.min() < layout.base or int(column.max()) - layout.base >= MOST_ROWS:
-            raise RefusedError
-        sizes[k] = column.max() - layout.base + 1
-        np.subtract(column, layout.base, out=coords[:, k])
-    values = np.zeros(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
-    if frame[layout.value].isin(MISSING).any() if layout.words else not np.isfinite(values).all():
-        raise RefusedError
-    return coords, values, sizes
-
-
-def types_of(layout: TextLayout) -> dict[Any, Any]:
-    """What the parser makes of the fields; labels of a whole column are what pandas finds that they are."""
-    value = {} if layout.value is None else {layout.value: object if layout.words else np.float64}
-    return value if layout.labelled else {**dict.fromkeys(layout.modes, np.int64), **value}
-
-
-def parsed(handle: IO[Any], types: Any, dialect: dict[str, Any], errors: str = UNDECODED) -> pd.DataFrame:
-    options: dict[str, Any] = {"na_filter": False, **dialect, **_EXACT}
-    frame: pd.DataFrame = pd.read_csv(
-        handle,
-        header=None,
-        dtype=types,
-        engine="c",
-        encoding=ENCODING,
-        encoding_errors=errors,
-        **options,
-    )
-    return frame
-
-
-def is_of_file(error: Exception) -> bool:
-    """Whether a file cannot be read in any way, so that there is no line to look for."""
-    return isinstance(error, UnreadableError)
-
-
-def read_lines(lines: Sequence[str], layout: TextLayout) -> tuple[NDArray[np.int64], Keys, NDArray[np.float64]] | None:
-    """Return coords, labels as text, and values of some lines.
-
-    None where a line needs a closer look, since it does not hold exactly one good entry.
-    """
-    types: dict[Any, Any] = {**dict.fromkeys(range(layout.n_fields), object), **types_of(layout)}
-    text = "".join(lines)
-    if not is_text(text):
+def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block | None:
+    """Return the entries of a block; None where some line may not hold a good entry."""
+    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        if b'"' in block:
+            return None
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if block.startswith(MARK):
         return None
-    try:
-        with np.errstate(invalid="ignore"):
-            frame = parsed(StringIO(text), types, {**general_dialect(layout), "na_filter": False})
-        coords, values, sizes = checked_columns(frame, layout)
-    except PARSE_ERRORS:
-        return None
-    if any((frame[field] == "").any() for field in types if types[field] is object):
-        return None
-    if layout.shape is not None and (sizes > layout.shape).any():
-        return None
-    if len(frame) != len(lines) and len(frame) != sum(1 for _ in filled(lines, layout.comment)):
-        return None  # a quoted field spans lines
-    return coords, tuple(frame[field].tolist() if layout.labelled else None for field in layout.modes), values
+    for dialect in _dialects(block, layout):
+        try:
+            with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
+                return _checked(block, layout, dialect, objects)
+        except pd.errors.EmptyDataError:  # nothing but comments
+            return Block(chunk_of([], layout.mode_names, layout.how, Position(), False), 0)
+        except PARSE_ERRORS:
+            continue
+    return None
 
 
-# Text files with labels, read whole by pandas' C parser, which looks at all of a column to say what it holds.
+def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
+    """Yield ways to parse a block, quick ones first: these refuse what they would read otherwise than the last one."""
+    how, comment = layout.how, layout.comment
+    common: dict[str, Any] = {"na_filter": False, "comment": comment, "low_memory": not layout.labelled}
+    if comment is not None and comment.encode() not in block:
+        common["comment"] = None
+    if how.decimal != ".":
+        common["decimal"] = how.decimal
+    if how.drop_missing and layout.value is not None:
+        common |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(MISSING)}}
+    numbers: dict[Any, Any] = dict.fromkeys([] if layout.labelled else layout.modes, np.int64)
+    numbers |= dict.fromkeys(layout.extras, np.float64)
+    if layout.value is not None:
+        numbers[layout.value] = object if how.words else np.float64
+    texts = dict.fromkeys(field for field in range(len(layout.names)) if field not in numbers)
+    as_they_are = {**dict.fromkeys(texts, object), **numbers}
+    if layout.separator is None:
+        blank = re.match(rb"\s*[^ \t\r\n]+([ \t])", block)
+        if blank and common["comment"] is None:
+            yield {**common, "sep": blank[1].decode(), "quoting": csv.QUOTE_NONE, "dtype": numbers}
+        yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": UNDECODED}
+        return
+    common["sep"] = r"\s+" if layout.separator == BLANKS else layout.separator
+    common["skipinitialspace"] = layout.separator != BLANKS and any_blank_first(block, layout.separator)
+    # pandas makes an object of each field where bytes that are no text must be kept: so it is asked without first.
+    if not layout.as_text:
+        yield {**common, "dtype": numbers}
+    yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
 
 
-def read_frame(layout: TextLayout, verbose: int = 0) -> pd.DataFrame:
-    """Return the columns of a file with labels, with their names; all of them as text where no column is a mode.
-
-    Labels are numbers only where nothing is lost by it; see `tensorcep.entries.labels.numbers_of`. pandas looks at
-    a whole column for this, so it is not read in chunks.
+def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block:
+    """Return the entries that the parser makes of a block.
 
     Raises
     ------
     ValueError
-        With the number of the first bad line, counted from 1 with comments and headers.
+        If some line may not hold a good entry.
     """
-    try:
-        frame = _labelled_frame(layout, verbose)
-    except PARSE_ERRORS as error:
-        if is_of_file(error):
-            raise
-        find_bad_line(layout)
-        raise ValueError(f"'{layout.path}' cannot be read ({reason_of(error)}); mend it.") from error
-    # A line that ends early leaves empty text in its last fields.
-    if any((frame[field] == "").any() for field in frame.columns if frame[field].dtype.kind == "O"):
-        find_bad_line(layout)
-    return frame.set_axis(list(layout.names), axis=1)
+    frame = _parsed(block, dialect)
+    n_rows, n_fields, last = len(frame), len(layout.names), len(layout.names) - 1
+    if frame.shape[1] != n_fields:
+        raise RefusedError
+    known = None
+    if dialect["na_filter"]:
+        known = frame[layout.value].notna().to_numpy()
+        known = None if known.all() else known
+    # A line that ends early leaves empty text in its last field.
+    is_free = layout.as_text or last not in (*layout.modes, *layout.extras, layout.value)
+    if known is not None or (is_free and _any_empty(frame[last])):
+        separator = (layout.separator or " ").encode()
+        if b'"' in block or layout.separator in (None, BLANKS) or block.count(separator) != n_rows * last:
+            raise RefusedError
+    if known is not None:
+        frame = frame[known].reset_index(drop=True)
+    codes: list[Any] = [None] * len(layout.modes)
+    keys: list[Any] = [None] * len(layout.modes)
+    if layout.labelled:
+        numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
+        exact = bool(numbers) and not _holds_other_spellings(block, layout.separator or BLANKS)
+        keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
+        keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
+    else:
+        codes = [_indices(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
+        codes = [rows_of(found, layout.how.index_base) for found in codes] if objects else codes
+    values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
+    extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
+    if layout.how.words and layout.value is not None:
+        if frame[layout.value].isin(MISSING).any() or not all(map(is_text, values)):
+            raise RefusedError
+        values = values.astype(object)
+    if not all(np.isfinite(found).all() for found in (*extras.values(), *([] if values.dtype == object else [values]))):
+        raise RefusedError
+    lines = None if known is None else np.flatnonzero(known)
+    return Block(Chunk(tuple(codes), tuple(keys), values, extras, lines=lines), n_rows)
 
 
-def _labelled_frame(layout: TextLayout, verbose: int) -> pd.DataFrame:
-    types = types_of(layout) if layout.modes else dict.fromkeys(range(layout.n_fields), object)
-    try:
-        frame, names = _whole_frame(layout, verbose, types)
-    except UnicodeError:  # where it does not matter, in a column that nobody asked for, it shall not
-        ignored = set(range(layout.n_fields)) - {*layout.modes, layout.value}
-        frame, names = _whole_frame(layout, 0, {**types, **dict.fromkeys(ignored, object)})
-    kept = None if not layout.drop_missing or layout.value is None else frame[layout.value].notna().to_numpy()
-    frame = without_missing(frame, layout)
-    if not len(frame):
-        raise RefusedError
-    checked_columns(frame, layout)
-    # Integers beyond 64 bits are objects too.
-    texts = [k for k in layout.modes or frame.columns if pd.api.types.infer_dtype(frame[k], skipna=False) == "string"]
-    if not all(is_text("".join(frame[field])) for field in texts if frame[field].dtype == object):
-        raise RefusedError
-    # Integers are taken from pandas where each was written as Python would; what it made of others is undone.
-    doubted = [k for k in layout.modes if k not in texts and (names or frame[k].dtype != np.int64)]
-    if doubted:
-        as_text, _ = _whole_frame(layout, 0, dict.fromkeys(doubted, object), doubted)
-        for field in doubted:
-            frame[field] = numbers_of(as_text[field] if kept is None else as_text[field][kept].reset_index(drop=True))
+def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
     return frame
 
 
-def _whole_frame(layout: TextLayout, verbose: int, types: Any, only: Any = None) -> tuple[pd.DataFrame, bool]:
-    """Return a file as pandas reads it, and whether some text may be another than that of the integer in it.
+def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int64]:
+    base = layout.how.index_base
+    if len(column):
+        low, high = int(column.min()) - base, int(column.max()) - base
+        if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
+            raise RefusedError
+    return column
 
-    pandas makes a Python object of each field where bytes that are no text must be kept, and takes its time over blanks
-    before fields; so it is asked without either first.
+
+def _labels(
+    column: pd.Series, field: int, block: bytes, layout: TextLayout, dialect: dict[str, Any], known: Any, exact: bool
+) -> Any:
+    """Return the labels of a field as they are written: integers where each is written as Python would, else text."""
+    if exact and column.dtype == np.int64 and not (b"-0" in block and bool((column == 0).any())):
+        return column.to_numpy()
+    is_string = isinstance(column.dtype, pd.StringDtype) or dialect["dtype"].get(field) is object
+    if not is_string and not (column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) == "string"):
+        only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": UNDECODED}
+        column = _parsed(block, {**{k: v for k, v in dialect.items() if k[:2] not in ("na", "ke")}, **only})[field]
+        column = column if known is None else column[known].reset_index(drop=True)
+    if not layout.as_text and _any_empty(column):
+        raise RefusedError
+    if column.dtype == object and not (block.isascii() or is_text("".join(column))):
+        raise RefusedError
+    return column
+
+
+def _any_empty(column: pd.Series) -> bool:
+    return column.dtype.kind not in "iufb" and bool((column == "").any())
+
+
+def _holds_other_spellings(block: bytes, separator: str) -> bool:
+    """Whether some text in a block may be another than that of the integer which the parser sees in it."""
+    blanks = {b" ", b"\t"} - {separator.encode()}
+    return any(blank in block for blank in blanks) or any_number_as_name(block, separator)
+
+
+def any_blank_first(data: bytes, separator: str) -> bool:
+    """Whether a field in these bytes begins with a blank."""
+    if b" " not in data and b"\t" not in data:
+        return False
+    mark = re.escape(separator.encode())
+    return re.search(rb"^[ \t]|[ \t](?<=[%b\r\n].)" % mark, data, re.DOTALL) is not None
+
+
+def any_number_as_name(data: bytes, separator: str) -> bool:
+    """Whether a field begins with a plus, or with a 0 before another character."""
+    if re.match(rb"\+|0[^\x00-/]", data):
+        return True
+    chars, plus, mark = np.frombuffer(data, np.uint8), b"+" in data, ord(separator)
+    for start in range(0, len(data), IN_CACHE):
+        before, first, second = (chars[start + at : start + at + IN_CACHE] for at in range(3))
+        found = first[: len(second)] == ord("0")
+        found &= second > ord("/")
+        if plus:
+            found |= first[: len(second)] == ord("+")
+        begins = before[: len(second)] < ord("-")  # a quote, a blank, the end of a line, most separators
+        if mark >= ord("-"):
+            begins |= before[: len(second)] == mark
+        found &= begins
+        if found.any():
+            return True
+    return False
+
+
+# One line at a time: the entry that it holds, or what is wrong with it.
+
+
+def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
+    """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
+    try:
+        fields = split_line(text, layout.separator, layout.comment)
+    except csv.Error:
+        return LONG_FIELD
+    how = layout.how
+    if not fields or _lacks_value(fields, layout):
+        return None
+    problem = line_problem(fields, layout)
+    if problem is not None:
+        return problem
+    entry: list[Any] = [fields[field] for field in layout.modes]
+    if not layout.labelled:
+        entry = [int(_number(field)) - how.index_base for field in entry]
+    entry += [float(_number(fields[field], how.decimal)) for field in layout.extras]
+    value = "1" if layout.value is None else fields[layout.value]
+    return [*entry, value if how.words and layout.value is not None else float(_number(value, how.decimal))]
+
+
+def _lacks_value(fields: list[str], layout: TextLayout) -> bool:
+    """Whether a line is left out as its value is missing."""
+    known = layout.how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
+    return known and fields[layout.value].strip() in MISSING  # type: ignore[index]
+
+
+def line_problem(fields: list[str], layout: TextLayout) -> str | None:
+    """Return what is wrong with a line, or None if it is an entry."""
+    n_fields, base = len(layout.names), layout.how.index_base
+    if len(fields) != n_fields:
+        what = f"has {len(fields)} fields where {n_fields} are expected; mend or remove it"
+        of_r = len(fields) == n_fields + 1 and layout.labelled
+        return f"{what}, or give row names, as R writes them, a name in the header" if of_r else what
+    for k, field in enumerate([] if layout.labelled else layout.modes):
+        index = number_in(fields[field])
+        where = f"has index {shown(fields[field])} in field {field + 1}"
+        if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
+            return f"{where}, which is not an integer; mend it"
+        if index < base:
+            hint = "pass index_base=0 if this file counts from 0" if index == 0 else "mend it"
+            return f"{where}, but indices count from {base}; {hint}"
+        if layout.shape is not None and index - base >= layout.shape[k]:
+            return f"{where}, beyond the shape {layout.shape}; mend it or give a larger shape"
+        if index - base >= INT64_MAX:  # the size is one more
+            return f"{where}, which is larger than 64 bits hold; mend it"
+        if index - base >= MOST_ROWS:
+            return f"{where}; {TOO_MANY}"
+    for field in layout.modes if layout.labelled and not layout.as_text else ():
+        if not is_text(fields[field]):
+            return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
+        if fields[field] == "":
+            return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
+    numbers = [*layout.extras, *([] if layout.value is None else [layout.value])]
+    return next(filter(None, (_value_problem(fields[field], field, layout) for field in numbers)), None)
+
+
+def _named(field: int, layout: TextLayout) -> str:
+    name = layout.names[field]
+    return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
+
+
+def _value_problem(text: str, field: int, layout: TextLayout) -> str | None:
+    how, is_value = layout.how, field == layout.value
+    value = 0 if is_value and how.words and text.strip() not in MISSING else number_in(text, how.decimal)
+    if not is_text(text):
+        return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
+    if value is None:
+        by_default = how.value == "last column" and is_value and layout.names[field] is not None
+        why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
+        why = why if is_value else f" ({_named(field, layout)})"
+        cure = "mend it"
+        if text.strip() in MISSING and is_value:
+            cure = "drop_missing=True leaves such lines out, or mend it"
+        cure += comma_hint(text, how.decimal)
+        return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
+    if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
+        cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
+        return f"has the value {shown(text)}; values must be finite, {cure}"
+    return None
+
+
+def _number(text: str, decimal: str = ".") -> int | float:
+    number = number_in(text, decimal)
+    return math.nan if number is None else number
+
+
+# Files, block by block.
+
+
+def blocks_of(handle: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
+    parts: list[bytes | memoryview] = []
+    first = True
+    while data := handle.read(size):
+        data, first = data.removeprefix(MARK) if first else data, False
+        end = data.rfind(b"\n") + 1
+        parts.append(memoryview(data)[:end] if end else data)
+        if end:
+            yield b"".join(parts)
+            parts = [data[end:]]
+    if any(parts):
+        yield b"".join(parts)
+
+
+def lines_of(block: bytes) -> list[str]:
+    """Return the lines of a block, whichever of the three ends they have."""
+    return list(TextIOWrapper(BytesIO(block), "utf-8", UNDECODED, newline=""))
+
+
+def n_lines_of(block: bytes) -> int:
+    """Return how many lines a block has."""
+    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        return len(lines_of(block))
+    chars = np.frombuffer(block, np.uint8)
+    parts = (chars[at : at + IN_CACHE] for at in range(0, len(chars), IN_CACHE))
+    return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
+
+
+class TextReader(ChunkReader):
+    """The entries of a .tns or csv file from a position on: of blocks of a file, or of lines as they arrive in a pipe.
+
+    With threads, blocks are parsed a few at a time, before they are needed.
     """
-    plain = {**general_dialect(layout), "skipinitialspace": False}
-    with contextlib.suppress(*PARSE_ERRORS):
-        frame, names, blanks = _frame_in(layout, verbose, types, only, plain, "strict")
-        if not blanks:
-            return frame, names
-    return _frame_in(layout, 0, types, only, general_dialect(layout), UNDECODED)[:2]
+
+    is_text = True
+
+    def __init__(
+        self,
+        layout: TextLayout,
+        blocks: Iterator[bytes],
+        lines: Iterator[str],
+        start: Position,
+        bad_line: BadLine,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
+        super().__init__(Position(start.file, max(start.line, layout.skip)))
+        self._layout, self._blocks, self._lines, self._bad_line = layout, blocks, lines, bad_line
+        self._pool = pool
+        self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
+        self._n_filled = 0  # only counted where the header promises a number
+        self.mode_names, self.value_name = layout.mode_names, layout.value_name
+        self.shape, self.is_log, self.base = layout.shape, layout.value is None, layout.how.index_base
+        self._skip(layout.skip)
+        self._count_filled(self._skip(self._position.line - layout.skip))
+
+    def _skip(self, count: int) -> list[str]:
+        """Move behind so many lines; return them where they must be counted, and some others where not."""
+        skipped = list(itertools.islice(self._lines, count))
+        count -= len(skipped)
+        while count and (block := next(self._blocks, None)) is not None:
+            n_lines = n_lines_of(block)
+            if self._layout.n_entries is not None:
+                skipped += lines_of(block)[:count]
+            if n_lines > count:
+                if b"\r" in block:
+                    rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED)
+                else:
+                    rest = block.split(b"\n", count)[count]
+                self._blocks = itertools.chain([rest], self._blocks)
+            count -= min(count, n_lines)
+        return skipped
+
+    def _count_filled(self, lines: Iterable[str], at_end: bool = False) -> None:
+        """Hold the entries so far against what the header promises."""
+        promised = self._layout.n_entries
+        if promised is not None:
+            self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
+            if self._n_filled > promised or (at_end and self._n_filled < promised):
+                fail_promise(self._layout, self._n_filled)
+
+    def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
+        n_ahead = 0 if self._pool is None else self._pool._max_workers
+        while len(self._ahead) <= n_ahead and (block := next(self._blocks, None)) is not None:
+            waiting = None if self._pool is None else self._pool.submit(entries_in, block, self._layout, False)
+            self._ahead.append((block, waiting))
+        return self._ahead.popleft() if self._ahead else None
+
+    def _load(self, count: int | None) -> bool:
+        found = self._next_block()
+        if found is None:
+            self._count_filled((), at_end=True)
+            return False
+        block, waiting = found
+        entries = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
+        n_lines = n_lines_of(block)
+        if entries is None or (entries.n_rows != n_lines and count is not None and count < n_lines):
+            self._lines = iter(lines_of(block))
+            return True
+        if self._layout.n_entries is not None:
+            self._n_filled += entries.n_rows
+            self._count_filled(())
+        self._set(entries.chunk, n_lines)
+        return True
+
+    def _one_by_one(self, count: int | None) -> Chunk | None:
+        layout = self._layout
+        lines = list(itertools.islice(self._lines, MANY if count is None else min(count, MANY)))
+        if not lines:
+            return None
+        self._count_filled(lines)
+        first = self._position.line + 1
+        if len(lines) > FEW:
+            together = entries_in("".join(lines).encode(errors=UNDECODED), layout, count is not None)
+            if together is not None and together.n_rows == sum(1 for _ in filled(lines, layout.comment)):
+                self._position = self._position._replace(line=first - 1 + len(lines))
+                return together.chunk._replace(position=self._position, lines=None)
+        entries, n = list[list[Any]](), 0
+        while n < len(lines):
+            text, number = lines[n], first + n
+            entry, used = entry_in(text, layout), 1
+            if isinstance(entry, str) and layout.separator is not None and text.count('"') % 2:
+                entry, used = self._spanning(lines[n:]) or (entry, used)
+            if isinstance(entry, str):
+                text = text if layout.mark is None else text.replace(UNIT, layout.mark)
+                self._bad_line(layout.path, number, entry, text)
+            elif entry is not None:
+                entries.append(entry)
+            n += used
+        self._position = self._position._replace(line=first - 1 + n)
+        return chunk_of(entries, layout.mode_names, layout.how, self._position, count is None)
+
+    def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
+        """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
+
+        None where they hold no entry: then the first line is one of its own.
+        """
+        text, extra = begun[0], list[str]()
+        for used in range(2, MOST_SPANNED):
+            if used > len(begun):
+                extra += itertools.islice(itertools.chain(self._lines, self._next_blocks_lines()), 1)
+                if used > len(begun) + len(extra):
+                    break
+            line = begun[used - 1] if used <= len(begun) else extra[-1]
+            text += line
+            if line.count('"') % 2:
+                entry = entry_in(text, self._layout)
+                if isinstance(entry, str):
+                    break
+                return entry, used
+        self._lines = itertools.chain(extra, self._lines)
+        return None
+
+    def _next_blocks_lines(self) -> Iterator[str]:
+        """Yield the lines of the next blocks, one by one, which these then lack."""
+        while (found := self._next_block()) is not None:
+            block, first = found[0], FIRST_LINE.match(found[0])
+            end = len(block) if first is None else first.end()
+            if end < len(block):
+                self._ahead.appendleft((block[end:], None))
+            yield lines_of(block[:end])[0]
 
 
-def _frame_in(
-    layout: TextLayout, verbose: int, types: Any, only: Any, dialect: dict[str, Any], errors: str
-) -> tuple[pd.DataFrame, bool, bool]:
-    """As `_whole_frame`, in one dialect, and whether a field may begin with a blank."""
-    options = {**dialect, "low_memory": False, "usecols": only}
-    with open_binary(layout.place, verbose, layout.path, layout.coding) as (handle, _, watched):
-        watched.numbers_as_names, watched.separator = False, layout.separator or BLANKS
-        skip_lines(handle, layout.skip)  # pandas takes one line too many where a carriage return ends them
-        try:
-            return parsed(handle, types, options, errors), bool(watched.numbers_as_names), watched.blanks_first
-        except PARSE_ERRORS:
-            if watched.refusal is not None:
-                raise watched.refusal from None
-            raise
+@contextlib.contextmanager
+def open_text(
+    path: str,
+    how: Schema,
+    layout_in: Callable[[Iterator[str]], TextLayout],
+    start: Position = START,
+    bad_line: BadLine = refuse,
+    verbose: int = 0,
+    whole: bool = False,
+    large: bool = False,
+) -> Iterator[TextReader]:
+    """Yield the entries of a text file from a position on; what comes through a pipe is not read ahead of its use.
+
+    ``layout_in(lines)`` gives the layout by the first lines.
+    """
+    with open_lines(path, Coding(how.encoding)) as lines:
+        head: list[str] = []
+        layout = layout_in(_noted(lines, head))
+        if not os.path.isfile(path):
+            again = iter(translated(itertools.chain(head, lines), layout.mark))
+            yield TextReader(layout, iter(()), again, start, bad_line)
+            return
+    # The parser makes text under Python's lock, so that threads only cost then.
+    alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
+    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
+    size = BLOCK if whole or large else max(BLOCK // OF_STREAM, 1)
+    with open_binary(path, layout.coding, verbose) as handle, contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
+        yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
+
+
+def _noted(lines: Iterator[str], head: list[str]) -> Iterator[str]:
+    """Yield lines and keep those that were taken, since a pipe cannot be read twice."""
+    for line in lines:
+        head.append(line)
+        yield line

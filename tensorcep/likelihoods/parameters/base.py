@@ -292,12 +292,16 @@ class Parameter(Protocol[S]):
         Whether there is something to learn that latent values tell.
     uneven : bool
         Whether it is a precision with factors, of rows or of entries, whose law has their means.
+    is_theta : bool
+        Whether it is the theta of the likelihood's kernels, as results keep it: a precision of noise, or one that has
+        Gamma laws, and where it starts as `start`.
     """
 
     name: ClassVar[str] = ""
     stage: ClassVar[DrawStage] = DrawStage.LATENT
     is_precision: ClassVar[bool] = False
     uneven: ClassVar[bool] = False
+    is_theta: ClassVar[bool] = False
 
     @property
     def learned(self) -> bool:

@@ -305,6 +305,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
     has_pool: bool = False
     counts: tuple[np.ndarray, ...] = ()
     name = "dispersion"
+    is_theta = True
 
     @property
     def mode(self) -> int | None:

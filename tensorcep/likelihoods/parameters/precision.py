@@ -74,6 +74,7 @@ class NoisePrecision(Parameter[Gamma]):
     name = "noise_precision"
     stage = DrawStage.RESIDUAL
     is_precision = True
+    is_theta = True
     start = None
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:

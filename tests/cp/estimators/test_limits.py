@@ -11,7 +11,7 @@ from helpers.models import paper
 from scipy import stats
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.targets.real import spike_at_minimum
 from tensorcep.metrics import coverage, rmse
 

@@ -10,7 +10,7 @@ from helpers.cases import each
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.fit import select
 from tensorcep.cp.targets import real

@@ -16,7 +16,7 @@ from helpers.data import NAMES, fitted
 from helpers.models import paper
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.methods import CEP, Gibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
@@ -280,5 +280,5 @@ def test_shell_recommends_and_writes_components(tmp_path, capsys):
     assert main(["recommend", file, "--mode", "film"]) == 1
     assert main(["recommend", file, "--mode", "item", "--given", "month"]) == 1
     errors = capsys.readouterr().err
-    assert "mode must be one of 'user', 'item', 'month'" in errors
+    assert "--mode must be one of user, item, month" in errors
     assert "--given takes MODE=LABEL; got 'month'" in errors

@@ -11,7 +11,7 @@ from helpers.models import paper
 from scipy.stats import norm
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.likelihoods import get_likelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

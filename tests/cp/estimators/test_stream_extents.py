@@ -9,7 +9,7 @@ from helpers.cases import each
 from scipy import stats
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.cp.calibration.prequential import LogDispersion, Standing
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP
@@ -184,8 +184,8 @@ def test_what_is_refused(tmp_path):
         model.stream(table(), exposure=exposure)
     path = str(tmp_path / "counts.csv")
     table().to_csv(path, index=False)
-    with pytest.raises(ValueError, match="needs modes= and value="):
-        new("cep").stream(path, exposure="hours")
+    with pytest.raises(ValueError, match="'hours' is a mode or the value already; name another"):
+        new("cep").stream(path, exposure="hours", value="hours")
     np.testing.assert_array_equal(model.posterior_.eta, before)
     with pytest.raises(ValueError, match="revisit= holds entries without exposures"):
         new("cep", revisit=10).partial_fit(X, y, exposure=exposure)

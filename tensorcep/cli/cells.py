@@ -1,0 +1,625 @@
+"""Files to entries, matrices and cells to predict, as the options describe them. Heavy: loaded once a command runs."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import math
+import os
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of
+from tensorcep.core.checks import (
+    check_choice,
+    check_columns,
+    check_file,
+    check_int,
+    check_mode_count,
+    fail_value,
+    optional_module,
+)
+from tensorcep.core.fitted import Part
+from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
+from tensorcep.entries.io import (
+    LAST,
+    MISSING,
+    Schema,
+    chosen_columns,
+    columns_of,
+    comma_hint,
+    files_of,
+    format_of,
+    number_in,
+    open_lines,
+    read_entries,
+    read_table,
+    read_tables,
+    read_tensor,
+    value_name_of,
+)
+from tensorcep.entries.labels import Labels, number_of, numbers_of
+from tensorcep.entries.sparse_tensor import SparseTensor
+
+TABLES = ("csv", "parquet")  # files with further columns
+MOST_ZEROS = 10**8  # more absent cells are not all written down
+LOOKED_AT = 1000  # lines that tell whether a column holds words
+# Lines that are predicted at a time; a file of no more bytes is read whole, so that it has its warnings once.
+LINES, WHOLE = 1 << 17, 1 << 24
+BLOCK = 1 << 20  # bytes that a checksum takes at a time
+
+
+# Entries.
+
+
+def reading_of(args: argparse.Namespace) -> Schema:
+    """How the options say that a file is to be read."""
+    names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
+    value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
+    how = {name: getattr(args, name) for name in names}
+    return Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
+
+
+def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
+    return None if args.modes is None else [_column(name, args) for name in args.modes]
+
+
+def _column(name: str, args: argparse.Namespace) -> str | int:
+    """A column's name, or its position where there is no header."""
+    if args.header:
+        return name
+    if not name.isdecimal():
+        fail_value(f"without a header a column is its position from 0; got {name!r}; give a number.")
+    return int(name)
+
+
+def changed(args: argparse.Namespace, **values: Any) -> argparse.Namespace:
+    """The same options with other values."""
+    return argparse.Namespace(**{**vars(args), **values})
+
+
+def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
+    """The entries of a file."""
+    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
+
+
+def described(tensor: SparseTensor) -> str:
+    """What was read, in a line."""
+    return repr(tensor).removeprefix("<SparseTensor ").removesuffix(">")
+
+
+def value_column(path: str, args: argparse.Namespace) -> Any:
+    """The column of a file that was taken for the value; None where there is none."""
+    return value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
+
+
+def is_one_file(path: str) -> bool:
+    """Whether it is no folder and no pattern."""
+    return not os.path.isdir(path) and (os.path.exists(path) or not set(path) & set("*?["))
+
+
+def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
+    """The entries, and the zeros that --zeros asks for."""
+    if args.zeros is None:
+        return tensor
+    word, size = args.zeros
+    absent = math.prod(tensor.shape) - tensor.nnz
+    n = absent if word == "all" else round(size * tensor.nnz) if word == "x" else int(size)
+    if n > absent:
+        fail_value(f"--zeros must be at most the {absent} cells without an entry; got {n}; give all, or fewer.")
+    if n > MOST_ZEROS:
+        fail_value(
+            f"--zeros would add {n} entries, more than {MOST_ZEROS}; give a number, such as 3x the number of entries."
+        )
+    return tensor.with_zeros(n, random_state=args.seed)
+
+
+# What was read of files, so that a run that is resumed goes on with the same input.
+
+
+class Witness:
+    """Checksums of the lines of files up to a position that moves on; each line is read once.
+
+    A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
+    """
+
+    def __init__(self, paths: Sequence[str], format: str | None) -> None:
+        self._paths, self._format = paths, format
+        self._whole: list[list[int | str]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the file that follows those that were read whole."""
+        self._count, self._sha = 0, hashlib.sha256()
+        n = len(self._whole)
+        self._lines = _lines_of(self._paths[n], self._format) if n < len(self._paths) else iter(())
+
+    def _advance(self, count: int | None) -> list[int | str]:
+        for line in itertools.islice(self._lines, count):
+            self._sha.update(line)
+            self._count += 1
+        return [self._count, self._sha.hexdigest()]
+
+    def until(self, file: int, line: int) -> list[list[int | str]]:
+        """Number and checksum of the lines of each file that was begun, where so many were read whole and so far."""
+        while len(self._whole) < file:
+            self._whole.append(self._advance(None))
+            self._begin()
+        return [*self._whole, self._advance(line - self._count)] if file < len(self._paths) else self._whole
+
+    def check(self, read: Sequence[Sequence[int | str]], file: int, line: int) -> None:
+        """Refuse files that do not begin with what was read of them; the error names the first one."""
+        for path, (n, sha), (count, found) in zip(self._paths, read, self.until(file, line), strict=False):
+            if sha != found:
+                what = f"{count} lines where {n}" if count != n else f"other lines among the first {n} than"
+                fail_value(f"'{path}' has {what} were learned; give the same file to resume, or start anew.")
+
+
+def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
+    """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
+    files = [path for path in paths if path != STDOUT and os.path.isfile(path)]
+    return [
+        [os.path.basename(path), *(_plain_digest(path, format) or Witness([path], format).until(1, 0)[0])]
+        for path in files
+    ]
+
+
+def _plain_digest(path: str, format: str | None) -> list[Any] | None:
+    """What `Witness` says of a whole file of text whose lines end as its own do, by blocks; None of other files."""
+    if format_of(path, format) not in ("csv", "tns") or path.endswith(".gz"):
+        return None
+    sha, count, end = hashlib.sha256(), 0, b"\n"
+    with open(path, "rb") as handle:
+        while block := handle.read(BLOCK):
+            if b"\r" in block or block.startswith(BOM_UTF8):
+                return None
+            sha.update(block)
+            count, end = count + block.count(b"\n"), block[-1:]
+    if end != b"\n":
+        sha.update(b"\n")
+    return [count + (end != b"\n"), sha.hexdigest()]
+
+
+def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
+    """Lines, whose ends do not count: one more may have come since."""
+    if path == STDOUT or not os.path.isfile(path):
+        return
+    if format_of(path, format) in ("parquet", "npz"):
+        with open(path, "rb") as handle:
+            sha = hashlib.sha256()
+            while block := handle.read(BLOCK):
+                sha.update(block)
+            yield sha.digest()
+        return
+    with open_lines(path) as lines:
+        for text in lines:
+            yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"
+
+
+# Exposures of counts, and numbers of trials: a column beside the value.
+
+
+def given_extents(args: argparse.Namespace) -> dict[str, str]:
+    """The columns that hold extents, by the name of what they hold."""
+    return {name: getattr(args, name) for name in EXTENTS if is_given(args, name)}
+
+
+def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
+    """The entries of a file, and what `fit` takes beside them."""
+    extents = given_extents(args)
+    if not extents:
+        return read_data(path, args, verbose), {}
+    ((name, column),) = extents.items()
+    option = option_of(name)
+    if args.count:
+        fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
+    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
+        fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
+    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    return tensor, {name: extras[column]}
+
+
+def _without_extents(
+    path: str, frame: pd.DataFrame, args: argparse.Namespace
+) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+    """The columns of a file of cells but those that hold extents, and these."""
+    extents = given_extents(args)
+    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
+    return frame.drop(columns=list(extents.values())), {name: frame[column] for name, column in extents.items()}
+
+
+# Classes and levels that a file writes as words, such as yes and no.
+
+
+def cells_of_words(
+    path: str, args: argparse.Namespace, classes: list[str] | None = None
+) -> tuple[SparseTensor, pd.DataFrame, Any] | None:
+    """The cells of a file whose values are words: as a tensor of their numbers, as a table, and the words.
+
+    None where the values are numbers, or the likelihood is not one of classes. `classes` are those of an earlier file,
+    in the order of their numbers.
+    """
+    columns = columns_of_words(path, args)
+    if columns is None:
+        if args.levels is not None:
+            fail_value(f"--levels is for values that are words; those of '{path}' are numbers; leave it out.")
+        if classes is not None:
+            fail_value(f"'{path}' must hold the words {' and '.join(map(repr, classes))}; got numbers.")
+        return None
+    if args.duplicates in ("mean", "sum"):
+        fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
+    modes, value = columns
+    kind = format_of(path, args.format)
+    frame = read_table(path, reading_of(args))
+    missing = frame[value].isna() | frame[value].isin(MISSING)
+    if missing.any() and not args.drop_missing:
+        fail_value(
+            f"column {value!r} of '{path}' has {int(missing.sum())} missing words; --drop-missing leaves them out."
+        )
+    frame = frame[~missing].reset_index(drop=True)
+    known = args.levels or classes or sorted(frame[value].unique())
+    codes = pd.Categorical(frame[value], categories=known).codes
+    if (codes < 0).any():
+        of = "--levels; add it" if args.levels else f"{', '.join(map(repr, known))}; mend it"
+        fail_value(f"'{path}' has the level {frame[value][codes < 0].iloc[0]!r}, which is none of {of}.")
+    cells = {name: numbers_of(frame[name]) if kind == "csv" else frame[name] for name in modes}
+    coded = pd.DataFrame(cells).assign(**{value: codes.astype(float)})
+    tensor = SparseTensor.from_pandas(coded, modes, value, duplicates=args.duplicates)
+    y = pd.Categorical.from_codes(tensor.values.astype(int), pd.Index(known), ordered=True)
+    return tensor, tensor.to_pandas(value=value)[modes], y if args.levels else y.astype(object)
+
+
+def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
+    """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
+    from tensorcep.cp.targets.labels import two_classes
+    from tensorcep.cp.targets.levels import classes_of
+    from tensorcep.likelihoods import words_of
+
+    first = cells_of_words(paths[0], args)
+    if first is None:
+        return None
+    classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(first[2])
+    others = [cells_of_words(path, args, classes) for path in paths[1:]]
+    return [cells[0] for cells in (first, *others) if cells is not None]
+
+
+def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
+    """The modes and the value of a table, if this is of words, as far as its first lines tell."""
+    from tensorcep.likelihoods import words_of
+
+    how = reading_of(args)
+    if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
+        return None
+    names = columns_of(path, how) if os.path.isfile(path) else None
+    if names is None:
+        return None
+    modes, value = chosen_columns(path, names, how)
+    first = next(read_tables(path, how, lines=LOOKED_AT))
+    return (modes, value) if any(map(_is_word, first[value])) else None
+
+
+def _is_word(cell: Any) -> bool:
+    """Whether a cell holds text that is neither a number nor missing."""
+    return isinstance(cell, str) and number_in(cell) is None and number_in(cell, ",") is None and cell not in MISSING
+
+
+def has_words(model: Any) -> bool:
+    """Whether the classes or levels of a model are words."""
+    return hasattr(model, "classes_") and isinstance(model.classes_.tolist()[0], str)
+
+
+# Matrices.
+
+
+def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
+    """The matrix that a file holds: as entries of rows, columns and values, or as it is."""
+    wide = args.wide
+    if wide is None and args.modes is None and args.value is None and not args.count:
+        names = columns_of(path, reading_of(args))
+        wide = names is not None and len(names) != 3
+    if wide:
+        return _wide_matrix(path, args)
+    tensor = read_data(path, args, progress)
+    if tensor.order != 2:
+        fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
+    return tensor
+
+
+def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
+    """The matrix of a table with a line per row and a column per variable.
+
+    The first column holds labels of the rows where it has no name, or text.
+    """
+    kind = format_of(check_file(path), args.format)
+    if kind not in TABLES or args.modes is not None or args.value is not None:
+        fail_value(
+            f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
+        )
+    table = read_table(path, reading_of(args))
+    if args.decimal != "." and kind == "csv":
+        table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
+    first, row_labels = table.columns[0], None
+    if not str(first).strip() or not pd.api.types.is_numeric_dtype(typed(table[first])):
+        row_labels = Labels(numbers_of(table[first]) if kind == "csv" else table[first].to_numpy())
+        row_labels = Labels(row_labels.index.rename(str(first).strip() or None))
+        table = table.drop(columns=first)
+    columns = {name: typed(table[name]) for name in table}
+    for name, column in columns.items():
+        if not pd.api.types.is_numeric_dtype(column):
+            text = next(cell for cell in column if pd.isna(pd.to_numeric(cell, errors="coerce")) and not pd.isna(cell))
+            hint = comma_hint(text, args.decimal)
+            fail_value(f"column {name!r} of '{path}' has {text!r}, which is not a number; leave that column out{hint}.")
+    matrix = pd.DataFrame(columns).to_numpy(dtype=np.float64, na_value=np.nan)
+    observed = np.argwhere(~np.isnan(matrix))
+    labels = [row_labels, Labels(list(columns))]
+    return SparseTensor.from_coo(observed, matrix[tuple(observed.T)], matrix.shape, labels=labels)
+
+
+def typed(column: pd.Series) -> pd.Series:
+    """A column of text as numbers where all of it are; what is not known is missing."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return column
+    known = column.astype(object).where(~column.isin(MISSING), None)
+    numbers = pd.to_numeric(known, errors="coerce")
+    return numbers if (numbers.notna() | known.isna()).all() else known
+
+
+def matrix_of_fit(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
+    """Entries of a file as cells of a matrix of the fit, without those of rows and columns that it does not know."""
+    tensor = matrix_in(path, args)
+    coords = tensor.coords.copy()
+    for k, known in enumerate(part.labels):
+        _match(path, tensor, coords, k, known, "modes", unknown="ignore")
+    shape = tuple(int(n) for n in part.shape)
+    inside = ((coords >= 0) & (coords < shape)).all(axis=1)
+    return SparseTensor(coords[inside], tensor.values[inside], shape, part.labels)
+
+
+def new_matrix(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
+    """New rows of a matrix from a file, with the model's columns."""
+    tensor = matrix_in(path, args)
+    known, coords, width = part.labels[1], tensor.coords.copy(), part.shape[1]
+    _match(path, tensor, coords, 1, known, "columns")
+    if (coords[:, 1] >= width).any():
+        fail_value(f"'{path}' must have columns up to {width}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
+    return SparseTensor(coords, tensor.values, (tensor.shape[0], width), (tensor.labels[0], known))
+
+
+def _match(path: str, tensor: SparseTensor, coords: np.ndarray, k: int, known: Any, what: str, **how: Any) -> None:
+    """Number the rows of a mode as the fit did, in the coordinates."""
+    labels = tensor.labels[k]
+    if (known is None) != (labels is None):
+        fail_value(f"the {what} of '{path}' must be {'labels' if labels is None else 'indices'}, as in the fit.")
+    if known is not None and labels is not None:
+        coords[:, k] = known.rows(labels.index, **how)[coords[:, k]]
+
+
+def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
+    """The number of the matrix that --matrix names, the first by default."""
+    names, given = model.matrix_names_, 0 if args.matrix is None else mode_in(args.matrix)
+    position = names.index(check_choice("matrix", given, names)) if isinstance(given, str) else given
+    return check_int("matrix", position, 0, len(names) - 1)
+
+
+# Cells to predict, with or without values, matched to the rows that a model knows.
+#
+# Unlike `read_tensor` this takes files without a value column, keeps repeated cells and the order of the lines, and
+# reads a mode column as the model has it: its labels where the model knows labels, indices where it does not.
+
+
+class QueriedCells(NamedTuple):
+    """Cells to predict: coordinates or a DataFrame of labels X, values y or None, and the file's columns of the modes.
+
+    `extent` holds exposures or numbers of trials, as `predict` takes them.
+    """
+
+    X: Any
+    y: Any
+    columns: pd.DataFrame
+    extent: dict[str, Any]
+
+    def named(self) -> pd.DataFrame:
+        """The mode columns with names for results."""
+        names = [f"mode_{name}" if isinstance(name, int) else name for name in self.columns.columns]
+        return self.columns.set_axis(names, axis=1)
+
+
+def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> QueriedCells:
+    """Read the cells of a file for a fitted model."""
+    labelled, extents = _labelled_modes(args, model), given_extents(args)
+    kind = format_of(check_file(path), args.format)
+    if kind in ("tns", "mtx") and any(labelled):
+        fail_value(
+            f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
+            "--no-labels if the indices are the model's row numbers."
+        )
+    if kind not in TABLES and extents:
+        fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
+    extent: dict[str, Any] = {}
+    if kind == "npz":
+        frame, y = _read_npz(path, args, model, labelled)
+    else:
+        frame = read_table(path, reading_of(args), n_modes=len(labelled), with_values=with_values)
+        if kind in TABLES:
+            frame, y, extent = _chosen(path, frame, args, model, with_values)
+        else:
+            frame, y = frame.iloc[:, : len(labelled)], frame["value"].to_numpy() if with_values else None
+    return QueriedCells(_matched(path, frame, model, labelled, args.index_base), y, frame, extent)
+
+
+def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
+    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
+    for file in [path] if is_one_file(path) else files_of(path):
+        if format_of(check_file(file), args.format) not in TABLES:
+            yield read_queries(file, args, model, with_values=False)
+            continue
+        labelled, start = _labelled_modes(args, model), 0
+        large = os.path.isfile(file) and os.path.getsize(file) > WHOLE
+        for frame in read_tables(file, reading_of(args), lines=LINES if large else None):
+            frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
+            cells, _, extent = _chosen(file, frame, args, model, False)
+            X = _matched(file, cells, model, labelled, args.index_base)
+            yield QueriedCells(X, None, cells.reset_index(drop=True), extent)
+
+
+def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
+    """Write tables of the same columns one after the other, of the types of the first."""
+    arrow = optional_module("pyarrow", "writing parquet files", "'tensorcep[parquet]'")
+    parquet = optional_module("pyarrow.parquet", "writing parquet files", "'tensorcep[parquet]'")
+    first = arrow.Table.from_pandas(next(tables), preserve_index=False)
+    with parquet.ParquetWriter(handle, first.schema) as writer:
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
+
+
+def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
+    """Of each mode whether the file has its labels."""
+    labelled = [labels is not None for labels in model.labels_]
+    if args.labels and not any(labelled):
+        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
+    return [False] * len(labelled) if args.labels is False else labelled
+
+
+def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
+    tensor = read_tensor(path, format="npz")
+    check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
+    chosen = list(range(len(labelled)))
+    if any(labelled):
+        chosen = matching_modes(names_of_modes(model.labels_), names_of_modes(tensor.labels), X=f"'{path}'")
+    columns = tensor.to_pandas(value="value").drop(columns="value").iloc[:, chosen]
+    for k, by_label in zip(chosen, labelled, strict=True):
+        labels = tensor.labels[k]
+        if by_label and labels is None:
+            fail_value(f"mode {k} of '{path}' has no labels, but the model knows its rows by labels; add them.")
+        if labels is not None and not by_label and args.labels is not False:
+            fail_value(
+                f"mode {k} of '{path}' has labels, but the model was fitted to indices; give --no-labels if the rows "
+                "of both are in the same order."
+            )
+        if not by_label:
+            columns.isetitem(chosen.index(k), tensor.coords[:, k] + args.index_base)
+    return columns, tensor.values
+
+
+def _chosen(
+    path: str, frame: pd.DataFrame, args: argparse.Namespace, model: Any, with_values: bool
+) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
+    """The mode columns of a table, its values and its extents."""
+    frame, extent = _without_extents(path, frame, args)
+    modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
+    if args.drop_missing and value is not None:
+        kept = ~(frame[value].isna() | frame[value].isin(MISSING))
+        frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
+    numbers = {name: _finite(path, column, args.decimal) for name, column in extent.items()}
+    if value is None or has_words(model):
+        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
+    return frame[modes], _finite(path, frame[value], args.decimal), numbers
+
+
+def _chosen_columns(
+    path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
+) -> tuple[list[Any], Any]:
+    """The mode columns, and the value column where values are wanted.
+
+    Modes are the columns asked for, or those that carry the names of the model's modes; where it has no names, or the
+    file has none or row numbers, all but the value.
+    """
+    order = len(model.labels_)
+    value: Any = None if args.value is None else _column(args.value, args)
+    modes: list[Any] | None = _chosen_modes(args)
+    known = names_of_modes(model.labels_)
+    if modes is None and None not in known and set(known) <= set(names):
+        modes = list(known)
+    elif modes is None and None not in known and args.header and args.labels is not False:
+        columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
+        fail_value(
+            f"the columns {columns} of '{path}' are not the modes {wanted} of the model; rename them, or say with "
+            "--modes which they are."
+        )
+    if modes is None:
+        modes = [name for name in names if name != value]
+        if value is None and len(modes) == order + 1:
+            modes = modes[:-1]
+    check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
+    if len(modes) != order:  # as --modes has it
+        fail_value(
+            f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
+            f"columns {', '.join(map(str, names))}; name them with --modes."
+        )
+    if not with_values:
+        return modes, None
+    rest = [name for name in names if name not in modes]
+    if value is None and not rest:
+        fail_value(f"'{path}' has no column left for the value beside the modes {', '.join(map(str, modes))}.")
+    return modes, rest[-1] if value is None else value
+
+
+def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
+    """The numbers of a column."""
+    if decimal != "." and pd.api.types.is_string_dtype(column.dtype):
+        column = column.str.replace(decimal, ".", regex=False)
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        n = int(np.argmin(np.isfinite(numbers)))
+        where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
+        fail_value(
+            f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {column.index[n] + 1}; mend it{hint}."
+        )
+    return numbers
+
+
+def _matched(path: str, columns: pd.DataFrame, model: Any, labelled: list[bool], base: int) -> Any:
+    """What the model's predict takes: coordinates from 0, or a DataFrame where it knows labels."""
+    matched: list[Any] = []
+    for name, known, by_label in zip(columns.columns, model.labels_, labelled, strict=True):
+        if by_label:
+            matched.append(as_labels(columns[name], known).reset_index(drop=True))
+            continue
+        at: Any = as_rows(path, columns[name], base)
+        if known is not None:  # None, which is no label, for rows that the model does not have
+            inside = at < len(known)
+            at = pd.Series(known.index.take(np.where(inside, at, 0))).astype(object).where(inside, None)
+        matched.append(at)
+    if all(known is None for known in model.labels_):
+        return np.stack(matched, axis=1)
+    names = names_of_modes(model.labels_)
+    return pd.DataFrame(dict(enumerate(matched))).set_axis(range(len(names)) if None in names else names, axis=1)
+
+
+def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
+    """Indices of a file as numbers of rows from 0."""
+    numbers = _finite(path, column)
+    bad = (numbers != np.floor(numbers)) | (numbers < base)
+    if bad.any():
+        n = int(np.argmax(bad))
+        fail_value(
+            f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
+            f"row {column.index[n] + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
+        )
+    return numbers.astype(np.int64) - base
+
+
+def as_labels(column: pd.Series, labels: Labels) -> pd.Series:
+    """A column as labels of the model's kind: text as times or as numbers, numbers as text.
+
+    What is no time is a label that the model does not know. The rows may all be new, so that the column alone does not
+    tell what its text means.
+    """
+    dtype, is_text = labels.index.dtype, pd.api.types.is_string_dtype(column.dtype)
+    if is_text and pd.api.types.is_datetime64_any_dtype(dtype):
+        return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))
+    if is_text and pd.api.types.is_any_real_numeric_dtype(dtype):
+        codes, distinct = pd.factorize(column)
+        numbers = [number_of(text) for text in distinct]
+        made = [text if number is None else number for text, number in zip(distinct, numbers, strict=True)]
+        kinds = {type(label) for label in made}
+        return pd.Series(np.array(made, dtype=None if len(kinds) == 1 else object)[codes], name=column.name)
+    if pd.api.types.is_any_real_numeric_dtype(column.dtype) and pd.api.types.is_string_dtype(labels.index):
+        return column.map(str)
+    return column

@@ -1,0 +1,595 @@
+"""`tensorcep fit`: entries in, model file out; and the estimator that options of models describe."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import tensorcep as tc
+from tensorcep.cli import options
+from tensorcep.cli.options import STDOUT, Command, check_output, is_given, mode_in, option_of, show, shows_progress
+from tensorcep.core.arrays import bytes_of
+from tensorcep.core.checks import check_choice, check_file, check_int, fail_value, word_or_range
+from tensorcep.cp.settings.registry import SETTINGS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DESCRIPTION = f"""\
+Fit a CP decomposition to the entries of DATA and write it to MODEL.
+
+DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
+zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
+{options.FILE_KINDS}."""
+
+MOST_LEVELS = 20  # from more different values on they are none
+# The estimators of tensors by what they observe, and the parameter that takes the word of a likelihood.
+ESTIMATOR_OF = {
+    "values": ("CPRegressor", None),
+    "labels": ("CPClassifier", "link"),
+    "counts": ("CPCountRegressor", "likelihood"),
+    "levels": ("CPOrdinalClassifier", None),
+}
+# Options that are parameters of all estimators; those of some, with what their data are; all that are of some data.
+PASSED = ("rank", "interactions", "max_iter", "tol", "forget", "revisit")
+SPECIAL = {
+    **dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values"),
+    "zero_rate": "labels",
+    "zero_inflation": "counts",
+}
+ONLY_FOR = {**SPECIAL, "exposure": "counts", "n_trials": "--likelihood binomial", "levels": "--likelihood ordinal"}
+# What is known of rows: the options and examples of them.
+KNOWLEDGE = {"features": "item=items.csv", "series": "day=ou", "graph": "sensor=roads.csv"}
+# The models of matrices, and what they do not have.
+MODELS = {
+    "pca": "BayesianPCA",
+    "fa": "BayesianFactorAnalysis",
+    "gfa": "GroupFactorAnalysis",
+    "cmf": "CollectiveMatrixFactorization",
+}
+FOR_TENSORS = ("prior", "interactions", *KNOWLEDGE, *ONLY_FOR, "zeros", *options.MESSAGES)
+# The mean-field method beside a sampler, and the seconds of a fit from which one is told of it.
+QUICKER, LONG = {"gibbs": "vmp", "pg-gibbs": "pg-vb"}, 10.0
+COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}  # how many there are of each part
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
+    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
+    options.add_talk(parser)
+    group = options.add_model(parser, "rank")
+    options.add(group, "method", *(f"cep.{name}" for name in options.MESSAGES))
+    options.add(parser.add_argument_group("models of matrices"), "fit.model", "wide", "also")
+    options.add(options.add_data(parser, extents=True), "zeros")
+    options.add(parser.add_argument_group("data that outgrow memory"), "scratch", "memory")
+    group = parser.add_argument_group("workers (for every method but wopt; no effect on the result)")
+    options.add(group.add_mutually_exclusive_group(), "dask_local", "dask_scheduler")
+    options.add(group, "checkpoint")
+
+
+def run(args: argparse.Namespace) -> None:
+    from tensorcep.cli.cells import digests_of_files
+    from tensorcep.cp.estimators.store import write_model
+    from tensorcep.entries.io import files_of
+
+    check_output(args.output, args.data, *args.also)
+    check_likelihood(args)
+    _check_place(args)
+    if args.zeros is not None and (args.exposure or args.n_trials):
+        fail_value("--zeros adds cells without exposure or trials; leave it out, or write these zeros to the file.")
+    if args.model != "cp" or args.also:
+        _fit_matrices(args)
+        return
+    progress = shows_progress(args)
+    model = estimator_of(args, method=_method_of(args), verbose=progress)
+    learned = []  # what workers read does not come here
+    if has_workers(args):
+        seconds = _fit_on_workers(args, model, lambda: _read(args, progress)[0])
+    else:
+        data, extent = _read(args, progress)
+        files = [args.data] if os.path.isfile(args.data) else files_of(args.data)
+        learned = digests_of_files(files, args.format)
+        start = time.perf_counter()
+        model.fit(data, scratch=args.scratch, memory=args.memory, **extent)
+        seconds = time.perf_counter() - start
+    write_model(args.output, model, {"learned": learned})
+    if not args.quiet:
+        show(f"method      {method_line(model)}\nfit         {fit_line(model)}, {seconds:.1f} s")
+        hint = hint_line(args.method, model.method_, seconds)
+        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ()), *([hint] if hint else ())]:
+            show(line)
+        show(f"model       {args.output}")
+
+
+def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
+    """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
+    from tensorcep.cli import cells
+    from tensorcep.entries.io import Files, files_of
+
+    extent: dict[str, Any] = {}
+    if _is_placed(args) and not has_workers(args):
+        data: Any = Files(files_of(args.data), cells.reading_of(args), distinct=True)
+        text, likelihood = args.data, default_likelihood(data)
+    else:
+        alone = has_workers(args) or cells.given_extents(args)
+        words = None if alone else cells.cells_of_words(args.data, args)
+        if words is not None:
+            tensor, data, extent["y"] = words
+        else:
+            tensor, extent = cells.read_with_extents(args.data, args, progress)
+            data = tensor = cells.with_zeros(tensor, args)
+        name = cells.value_column(args.data, args)
+        text = cells.described(tensor) + ("" if name is None else f", value {name}")
+        likelihood = default_likelihood(tensor)
+    if not args.quiet:
+        show(f"data        {text}\nlikelihood  {args.likelihood or likelihood}")
+    return data, extent
+
+
+def default_likelihood(tensor: Any) -> str:
+    """The default, and a hint where the values look like something else; files of any size are not looked at."""
+    text = "gaussian (the default)"
+    if not hasattr(tensor, "values"):
+        return text
+    y = tensor.values
+    if ((y == 0) | (y == 1)).all():
+        return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
+    if ((y >= 0) & (y == y.round())).all():
+        levels = " and for levels such as stars --likelihood ordinal" if len(np.unique(y)) <= MOST_LEVELS else ""
+        return f"{text}; every value is a whole number >= 0: for counts say --likelihood counts{levels}"
+    return text
+
+
+# Data that outgrow memory, or that lie in several files.
+
+
+def _is_placed(args: argparse.Namespace) -> bool:
+    """Whether the data are read some lines at a time: they are asked to be, or no one file has that name."""
+    from tensorcep.cli.cells import is_one_file
+
+    return args.scratch is not None or args.memory is not None or not is_one_file(args.data)
+
+
+def _check_place(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what does not go with data read some lines at a time."""
+    if args.memory is not None:
+        bytes_of("--memory", args.memory)
+    placed, matrices = args.scratch is not None or args.memory is not None, args.model != "cp" or args.also
+    if placed and matrices:
+        fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
+    if has_workers(args):
+        if placed:
+            fail_value(
+                "--scratch and --memory are for a fit in this process; got --dask-local or "
+                "--dask-scheduler; leave them out."
+            )
+        return
+    if not _is_placed(args):
+        return
+    if matrices:
+        fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
+    for name in ("zeros", "count", "shape", "exposure"):
+        if is_given(args, name):
+            fail_value(
+                f"{option_of(name)} is for one file that is read whole; leave it out, or --scratch and --memory."
+            )
+    if args.duplicates != "error":
+        fail_value(
+            f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
+            "files; merge the cells before."
+        )
+
+
+# Workers of a Dask cluster.
+
+
+def has_workers(args: argparse.Namespace) -> bool:
+    """Whether workers are asked for, of which there is at least one; refuses a checkpoint without them."""
+    options.check_counts_of(args, "dask_local")
+    asked = args.dask_local is not None or args.dask_scheduler is not None
+    if args.checkpoint is not None and not asked:
+        fail_value("--checkpoint is for --dask-local and --dask-scheduler; give one of them, or leave it out.")
+    return asked
+
+
+@contextlib.contextmanager
+def _client_of(args: argparse.Namespace) -> Iterator[Any]:
+    """The client of the workers that the options name, which end with the block if they began with it."""
+    from tensorcep.core.cluster import dask_module
+
+    dask = dask_module("a fit on workers")
+    with contextlib.ExitStack() as stack:
+        address = args.dask_scheduler
+        if args.dask_local is not None:
+            local = dask.LocalCluster(n_workers=args.dask_local, threads_per_worker=1, dashboard_address=":0")
+            address = stack.enter_context(local)
+        try:
+            client = stack.enter_context(dask.Client(address))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise OSError(f"no scheduler answers at {address}; check the address, and that it runs.") from error
+        if not args.quiet:
+            n = len(client.scheduler_info(n_workers=-1)["workers"])
+            print(f"workers     {n}, dashboard at {client.dashboard_link}", flush=True)
+        yield client
+
+
+def _fit_on_workers(args: argparse.Namespace, model: Any, read: Callable[[], Any]) -> float:
+    """Fit a model to what ``read()`` gives, or to files that the workers read; gives the seconds of the fit."""
+    from tensorcep.cli.cells import is_one_file
+
+    by_workers = args.data.endswith(".parquet") and not is_one_file(args.data)
+    how: dict[str, Any] = {}
+    data = None if by_workers else read()
+    with _client_of(args) as client:
+        start = time.perf_counter()
+        if by_workers:
+            data = importlib.import_module("dask.dataframe").read_parquet(args.data)
+            names = list(data.columns)
+            value = None if args.count else args.value or names[-1]
+            how = {"modes": args.modes or [name for name in names if name != value], "value": value}
+        tc.distributed.fit(model, data, client=client, checkpoint=args.checkpoint, **how)
+        return time.perf_counter() - start
+
+
+# The estimator that the options describe.
+
+
+def kind_of(word: str) -> str:
+    """What a likelihood is of: "values", "labels", "counts" or "levels"."""
+    from tensorcep.likelihoods import words_of
+
+    return next(kind for kind in ESTIMATOR_OF if word in words_of(kind))
+
+
+def check_likelihood(args: argparse.Namespace) -> None:
+    """Refuse what the likelihood does not have."""
+    word = args.likelihood or "gaussian"
+    data = {"values": "real values", "levels": "--likelihood ordinal"}.get(kind_of(word), kind_of(word))
+    data = "--likelihood binomial" if word == "binomial" else data
+    for name, only in ONLY_FOR.items():
+        if is_given(args, name) and data != only:
+            fail_value(f"{option_of(name)} is for {only}; got --likelihood {word}; leave it out.")
+
+
+def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
+    """The estimator that the options of model and inference describe, with further parameters, all of them checked."""
+    check_likelihood(args)
+    check_int("--seed", args.seed, 0)
+    word = args.likelihood or "gaussian"
+    name, parameter = ESTIMATOR_OF[kind_of(word)]
+    params |= {passed: getattr(args, passed) for passed in PASSED if hasattr(args, passed)}
+    params |= {"prior": knowledge_of(args), "random_state": args.seed, "n_jobs": args.threads}
+    if parameter is not None and word != "counts":
+        params[parameter] = word
+    params |= {special: getattr(args, special) for special in SPECIAL if is_given(args, special)}
+    if "zero_rate" in params:
+        word_or_range("zero_rate", params["zero_rate"], ("auto",), 0.0, 1.0, include_low=False)
+    if params.get("lower_limit") == "none":
+        params["lower_limit"] = None
+    if "noise" in params:
+        params["noise"] = mode_in(params["noise"])
+    model = getattr(tc, name)(**params)
+    model._check_parameters()
+    return model
+
+
+def _method_of(args: argparse.Namespace) -> Any:
+    """The method, with the settings that are asked for; cep has them if it is left open."""
+    settings = {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
+    if not settings:
+        return args.method
+    engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
+    for name in settings:
+        if name not in engine().get_params():
+            takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
+            fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
+    return engine(**settings)
+
+
+# What is known of the rows of a mode: files of features and of edges, and modes that are series.
+
+
+def knowledge_of(args: argparse.Namespace) -> Any:
+    """The parameter `prior`: a word, or what the options know of modes."""
+    pairs = [(option, text) for option in KNOWLEDGE for text in getattr(args, option)]
+    if not pairs:
+        return args.prior
+    if args.prior not in ("auto", "learned"):
+        listed = " and ".join(dict.fromkeys(f"--{option}" for option, _ in pairs))
+        fail_value(f"--prior {args.prior} does not go with {listed}, which are learned; leave one of them out.")
+    known: dict[Any, Any] = {}
+    for option, text in pairs:
+        name, _, value = text.partition("=")
+        if not name or (option != "series" and not value):
+            takes = "MODE[=WORDS]" if option == "series" else "MODE=FILE"
+            fail_value(f"--{option} takes {takes}, such as {KNOWLEDGE[option]}; got {text!r}.")
+        mode = mode_in(name)
+        if mode in known:
+            fail_value(f"--features, --series and --graph say one thing of a mode; got two of {name!r}; leave one out.")
+        known[mode] = _series(value, text) if option == "series" else _from_file(option, mode, value, args)
+    return known
+
+
+def _series(words: str, text: str) -> tc.Series:
+    """A series of these words."""
+    from tensorcep.priors.series import KINDS
+
+    how: dict[str, Any] = {}
+    for word in (part.strip() for part in words.split(",") if part.strip()):
+        name, _, value = word.partition("=")
+        if word in KINDS:
+            name, value = "kind", word
+        elif word == "cyclic":
+            value = word
+        elif name not in ("period", "local") or not value:
+            known = "auto, ou or rw; cyclic; period=LENGTH; local=MODE"
+            fail_value(f"--series knows the words {known}; got {word!r} in {text!r}.")
+        if name in how:
+            fail_value(f"--series takes one {name}; got another, {word!r}, in {text!r}.")
+        how[name] = value
+    if "period" in how:
+        with contextlib.suppress(ValueError):  # text such as 7D
+            how["period"] = float(how["period"])
+    if "local" in how:
+        how["local"] = mode_in(how["local"])
+    return tc.Series(**{**how, "cyclic": "cyclic" in how})
+
+
+def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace) -> Any:
+    """Features or a graph, of rows as the file of entries will have them."""
+    import pandas as pd
+
+    from tensorcep.cli.cells import TABLES, typed
+    from tensorcep.entries.io import Schema, format_of, read_table
+
+    kind = format_of(check_file(path), None)
+    if kind not in TABLES:
+        fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
+    table = read_table(path, Schema())
+    base = None if _is_labelled(mode, args) else int(args.index_base)
+    if option == "features":
+        if table.shape[1] < 2 or not len(table):
+            fail_value(f"--features needs lines of a row and its features; '{path}' has {table.shape[1]} columns.")
+        of_rows = mode if mode in table.columns else table.columns[0]
+        rows = _rows(table[of_rows], path, base, args)
+        features = table.drop(columns=of_rows).apply(typed)
+        return tc.Features(features.set_axis(pd.Index(rows), axis=0))
+    if table.shape[1] not in (2, 3) or not len(table):
+        fail_value(f"--graph needs two columns of rows, and perhaps one of weights; '{path}' has {table.shape[1]}.")
+    both = pd.concat([table.iloc[:, 0], table.iloc[:, 1]]).rename(table.columns[0])
+    ends = _rows(both, path, base, args).reshape(2, -1)
+    edges = pd.DataFrame({"from": ends[0], "to": ends[1]}).infer_objects()
+    return tc.Graph(edges if table.shape[1] == 2 else edges.assign(weight=table.iloc[:, 2].to_numpy()))
+
+
+def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespace) -> np.ndarray:
+    """Labels as those of the entries are, (n,); numbers of rows from 0 where the entries have indices from `base`."""
+    import pandas as pd
+
+    from tensorcep.cli.cells import as_rows
+    from tensorcep.entries.labels import numbers_of
+
+    column = column.reset_index(drop=True)
+    if base is not None:
+        return as_rows(path, column, base)
+    # A stream keeps labels of text files as text, as a later line may hold any.
+    stays = isinstance(getattr(args, "data", None), list) or not pd.api.types.is_string_dtype(column.dtype)
+    rows = np.asarray(column if stays else numbers_of(column))
+    return rows if rows.dtype != object else np.where(rows == "", np.array(None), rows)
+
+
+def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
+    """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
+    from tensorcep.cp.inputs.coordinates import mode_of
+    from tensorcep.entries.io import files_of, format_of
+
+    data = getattr(args, "data", None) or args.train
+    first = data if isinstance(data, str) else data[0]
+    kind = args.format or "csv" if first == STDOUT else format_of(files_of(first)[0], args.format)
+    if kind == "npz":
+        labels = tc.read_tensor(first, format=kind).labels
+        return labels[mode_of(labels, mode)] is not None
+    return kind != "tns" and bool(args.header if args.labels is None else args.labels)
+
+
+# Models of matrices.
+
+
+class MatrixFile(NamedTuple):
+    """A file of one matrix: its name, its entries, and its likelihood as models of matrices call it."""
+
+    name: str
+    tensor: tc.SparseTensor
+    likelihood: str
+
+
+def words_of_matrices() -> dict[str, str]:
+    """The words of --likelihood that models of matrices know, and what they call them."""
+    from tensorcep.factor_models.sites import LIKELIHOODS
+    from tensorcep.likelihoods import ALIASES
+
+    return {ALIASES.get(name, name): name for name in LIKELIHOODS}
+
+
+def matrix_model(args: argparse.Namespace, *given: Any, **how: Any) -> Any:
+    """The estimator of matrices that the options describe; of what is its default the model has its own."""
+    how |= {"random_state": args.seed, "n_jobs": args.threads, "verbose": shows_progress(args)}
+    how |= {name: getattr(args, name) for name in ("max_iter", "tol") if is_given(args, name)}
+    return getattr(tc, MODELS[args.model])(*given, n_components=args.rank, **how)
+
+
+def check_no_tensor(args: argparse.Namespace, *names: str) -> None:
+    """Refuse options that models of matrices do not have."""
+    for name in (*FOR_TENSORS, *names):
+        if name != "lower_limit" and is_given(args, name):
+            fail_value(f"{option_of(name)} is for --model cp; got {args.model}; leave it out.")
+
+
+def _fit_matrices(args: argparse.Namespace) -> None:
+    """Fit the model of matrices that the options describe, and write it."""
+    from tensorcep.cli.cells import described
+
+    several = args.model in ("gfa", "cmf")
+    if args.also and not several:
+        got = "" if args.model == "cp" else f" got {args.model};"
+        fail_value(f"--also is for --model gfa and cmf;{got} leave it out.")
+    check_no_tensor(args)
+    if is_given(args, "lower_limit") and not several:
+        fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
+    matrix_files = [_read_matrix(path, args, number) for number, path in enumerate([args.data, *args.also])]
+    if not args.quiet:
+        for one in matrix_files:
+            show(f"data        {one.name}: {described(one.tensor)}, {one.likelihood}")
+    model, matrices = _model_of_matrices(args, matrix_files)
+    start = time.perf_counter()
+    model.fit(matrices)
+    seconds = time.perf_counter() - start
+    model.save(args.output)
+    if not args.quiet:
+        ending = "converged" if model.converged_ else "not converged"
+        show(f"components  {model.n_components_}")
+        for name, shares in model.variance_explained().iterrows():
+            show(f"explained   {name}: {100 * shares.sum():.3g} %")
+        show(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
+
+
+def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile:
+    """The matrix of DATA (number 0), or of a file that --also names."""
+    from tensorcep.cli.cells import changed, matrix_in
+
+    word, words = args.likelihood or "gaussian", words_of_matrices()
+    if number:
+        before, _, named = path.rpartition("=")
+        path, word = (before, named) if named in words else (path, word)
+        args = changed(args, modes=None, value=None, count=False, format=None)
+    if word not in words:
+        fail_value(f"--model {args.model} knows the likelihoods {', '.join(words)}; got {word}.")
+    tensor = matrix_in(path, args, shows_progress(args))
+    return MatrixFile(Path(path).name.partition(".")[0], tensor, words[word])
+
+
+def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tuple[Any, Any]:
+    """The estimator, and what it is fitted to."""
+    from tensorcep.factor_models.sites import augmentation_of
+
+    how = {"method": args.method} if is_given(args, "method") else {}
+    first = files[0]
+    if args.model == "pca":
+        how |= {"likelihood": first.likelihood, "augmentation": augmentation_of(first.likelihood)}
+        return matrix_model(args, **how), first.tensor
+    if args.model == "fa":
+        if first.likelihood != "gaussian":
+            fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
+        return matrix_model(args, **how), first.tensor
+    how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
+    if args.model == "gfa":
+        tensors = _shared([one.tensor for one in files], [("rows", f"columns of {one.name}") for one in files])
+        model = matrix_model(args, likelihood=[one.likelihood for one in files], **how)
+        return model, dict(zip([one.name for one in files], tensors, strict=True))
+    entities = [_entities(one) for one in files]
+    relations = [(*pair, one.likelihood) for pair, one in zip(entities, files, strict=True)]
+    return matrix_model(args, relations, **how), _shared([one.tensor for one in files], entities)
+
+
+def _entities(matrix: MatrixFile) -> tuple[str, str]:
+    """What the rows and the columns of a matrix are: the names of its modes."""
+    row, col = (None if labels is None else labels.name for labels in matrix.tensor.labels)
+    if row is None or col is None:
+        fail_value(
+            f"--model cmf needs columns of labels with names, which say what they are; '{matrix.name}' has none."
+        )
+    return str(row), str(col)
+
+
+def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
+    """The matrices with the same rows for the same entity: all labels that one of them has."""
+    known: dict[str, tc.Labels | None] = {}
+    sizes: dict[str, int] = {}
+    for tensor, pair in zip(tensors, entities, strict=True):
+        for name, labels, size in zip(pair, tensor.labels, tensor.shape, strict=True):
+            before = known.get(name, labels)
+            if (before is None) != (labels is None):
+                fail_value(f"the {name} must have labels in all files, or indices in all of them.")
+            known[name] = None if before is None or labels is None else _joined(before, labels)
+            sizes[name] = max(size, sizes.get(name, 0))
+    result = []
+    for tensor, pair in zip(tensors, entities, strict=True):
+        coords, names = tensor.coords.copy(), [known[name] for name in pair]
+        for k, (labels, every) in enumerate(zip(tensor.labels, names, strict=True)):
+            if labels is not None and every is not None:
+                coords[:, k] = every.rows(labels.index)[coords[:, k]]
+        shape = [sizes[name] if every is None else len(every) for name, every in zip(pair, names, strict=True)]
+        result.append(tc.SparseTensor(coords, tensor.values, tuple(shape), tuple(names)))
+    return result
+
+
+def _joined(known: tc.Labels, more: tc.Labels) -> tc.Labels:
+    new = known.rows(more.index, unknown="ignore") < 0
+    return known.extended(more.index[new]) if new.any() else known
+
+
+# Lines about a fitted model of a tensor.
+
+
+def fit_line(model: Any) -> str:
+    """How the fit ended; a sampler makes all its sweeps, whatever they change."""
+    from tensorcep.cp.methods import METHODS
+
+    if METHODS[model.method_].capabilities.sampler:
+        return f"{model.n_iter_} sweeps of every chain"
+    ending = "converged" if model.converged_ else "not converged"
+    changes = model.trace_.get("change", ())
+    return f"{model.n_iter_} sweeps, {ending}" + (f" (last change {changes[-1]:.1e})" if len(changes) else "")
+
+
+def method_line(model: Any) -> str:
+    """What "auto" came to."""
+    columns = ", ".join(f"{n} {COLUMNS[name]}" for name, n in model.interactions_.items() if n)
+    return f"{model.method_}, rank {model.rank_}, {model.prior_} prior; columns: {columns}"
+
+
+def hint_line(method: Any, fitted: str, seconds: float) -> str | None:
+    """What would be faster than a sampler that nobody asked for; None where a fit did not take long."""
+    quick = QUICKER.get(fitted) if method in (None, "auto") and seconds > LONG else None
+    return None if quick is None else f"hint        --method {quick} (mean field) takes a fraction of the time"
+
+
+def noise_lines(model: Any) -> list[str]:
+    """What is known of noise and limit of real values, or of dispersion and structural zeros of counts."""
+    lines = []
+    if getattr(model, "zero_share_", None) is not None:
+        share, sd = 100.0 * model.zero_share_, 100.0 * model.zero_share_std_
+        lines = [f"zeros       {share:.3g} % of the cells are 0 whatever their mean (+- {sd:.2g} %)"]
+    if getattr(model, "dispersion_", None) is not None:
+        return [*lines, f"dispersion  r = {np.mean(model.dispersion_):.4g}; the variance of a count is mu + mu^2 / r"]
+    if hasattr(model, "thresholds_"):
+        cuts = ", ".join(f"{cut:.3g}" for cut in model.thresholds_)
+        return [f"thresholds  {cuts} between the levels {', '.join(map(str, model.classes_.tolist()))}"]
+    if not hasattr(model, "noise_precision_"):
+        return lines
+    known = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    lines = [f"noise       {known.get('noise', f'standard deviation {model.noise_precision_**-0.5:.4g}')}"]
+    if getattr(model, "power_", 1.0) != 1.0:
+        what = f"values to the power {model.power_:g}" if model.power_ else "logarithms of values"
+        lines.append(f"power       {what} are Gaussian")
+    for name, side in (("lower_limit_", "below"), ("upper_limit_", "above")):
+        limit = getattr(model, name, None)
+        lines += [] if limit is None else [f"limit       values at or {side} {limit:g} are censored there"]
+    return lines
+
+
+def health_lines(model: Any) -> list[str]:
+    """How far the fit is to be believed, but for what the other lines say."""
+    lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
+    return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]
+
+
+COMMAND = Command("fit", "DATA -o MODEL", "fit a model to the entries of a file", add_arguments, run, DESCRIPTION)

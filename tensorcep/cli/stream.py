@@ -1,0 +1,521 @@
+"""`tensorcep stream` and `update`: entries as they come, with checkpoints that a killed run continues from."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+import tensorcep as tc
+from tensorcep.cli import options
+from tensorcep.cli.fit import (
+    check_likelihood,
+    check_no_tensor,
+    estimator_of,
+    matrix_model,
+    method_line,
+    words_of_matrices,
+)
+from tensorcep.cli.options import STDOUT, Command, check_output, output, say, show, shows_progress, write_csv
+from tensorcep.cli.predict import check_count, load_model, read_scored, score_table
+from tensorcep.core.checks import check_file, check_int, fail_value
+from tensorcep.core.persist.archive import naming
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tensorcep.cli.cells import Witness
+    from tensorcep.entries.io import Batch
+
+STREAM = """\
+Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
+MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
+not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
+those of entries, with the columns of score, which are empty in the first batch.
+
+MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
+--resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
+
+With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
+other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
+resumed."""
+
+# Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
+FREE = ("n_jobs", "verbose", "callbacks")
+# A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
+FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
+# Options that streams of rows do not have beside those of models of matrices.
+FOR_TENSORS = (
+    "lower_limit",
+    "resume",
+    "checkpoint_every",
+    "trace",
+    "scores",
+    "bad_lines",
+    "forget",
+    "revisit",
+    "method",
+)
+TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
+    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
+    options.add(parser, "safe_csv")
+    options.add_talk(parser)
+    group = parser.add_argument_group("stream")
+    options.add(group, "batch_size", "first_batch", "checkpoint_every", "resume", "bad_lines", "trace", "scores")
+    options.add(group, "forget", "revisit")
+    group = parser.add_argument_group("model")
+    options.add(group, "stream.model", "rank")
+    options.add(group, "stream.likelihood", type=options.likelihood_in("values", "labels", "counts"))
+    options.add(group, *(name for name in options.STRUCTURE if name != "graph"))
+    options.add(group, "graph", "zeros", help=argparse.SUPPRESS)  # to say what to do instead
+    group = parser.add_argument_group("inference")
+    options.add(group, "stream.method", "stream.max_iter", "tol", "seed", "stream.threads")
+    options.add_data(parser, fixed_rows=True, extents=True)
+
+
+def _run_stream(args: argparse.Namespace) -> None:
+    from tensorcep.cli.cells import Witness
+
+    if args.model != "cp":
+        _stream_rows(args)
+        return
+    _check(args)
+    how = {"method": args.method, "verbose": shows_progress(args)}
+    model, progress = estimator_of(args, **how), _new_progress(args)
+    witness = Witness(args.data, args.format)
+    if args.resume and os.path.exists(args.output):
+        model, progress = _resumed(args, model)
+        witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
+        if not args.quiet:
+            show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
+    with _side_files(args, progress) as files:
+        work = StreamRun(args, progress, witness, files)
+        model.stream(work.batches(), callback=work.learned, scores=work.scored if "scores" in files else None)
+        if not hasattr(model, "n_batches_"):
+            fail_value(f"{', '.join(args.data)}: no entries; at least one is needed.")
+        work.checkpoint(model)
+    if not args.quiet:
+        show(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
+        show(f"method      {method_line(model)}\nrows        {' x '.join(map(str, model.shape_))}")
+        if progress["bad"]:
+            show(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
+        show(f"model       {args.output}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what cannot succeed."""
+    written = [args.output, *_side_paths(args).values()]
+    _check_written("a stream", args, *written)
+    if len({os.path.realpath(path) for path in written}) < len(written):
+        fail_value("MODEL, --bad-lines, --trace and --scores must be different files.")
+    if os.path.exists(args.output) and not args.resume:
+        fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
+    options.check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
+    check_likelihood(args)
+    if (args.exposure or args.n_trials) and (args.modes is None or args.value is None or args.bad_lines is not None):
+        fail_value("--exposure and --n-trials need --modes and --value, and take no --bad-lines; change these.")
+    if check_int("--revisit", args.revisit, 0) and args.method != "cep":
+        fail_value(f"--revisit is for --method cep; got {args.method}; leave it out.")
+    if args.revisit and (args.features or args.series):
+        fail_value("--revisit goes with a prior that stays, not with --features or --series; leave it out.")
+    if args.forget and args.series:
+        fail_value("--forget does not go with --series, which forgets as the drift says; leave it out.")
+    if args.zeros is not None:
+        fail_value(
+            "--zeros is for fit and convert, as a stream does not know which cells stay absent; write the zeros to a "
+            "file by tensorcep convert --zeros N, and stream its lines in random order."
+        )
+    if args.graph:
+        fail_value("--graph is for fit, compare and select-rank; a stream learns no graph; leave it out.")
+
+
+def _check_written(what: str, args: argparse.Namespace, *paths: str) -> None:
+    """Refuse to write to stdout, or over an input."""
+    for path in paths:
+        if path == STDOUT:
+            fail_value(f"{what} writes files only; give a name other than -.")
+        check_output(path, *args.data)
+
+
+def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
+    """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
+    from tensorcep.cli.cells import reading_of
+
+    return {
+        "data": list(args.data),
+        "batch_size": args.batch_size,
+        "first_batch": args.first_batch,
+        "position": (0, 0),
+        "read": [],
+        "aside": 0,
+        "trace": 0,
+        "scores": 0,
+        "bad": 0,
+        "knowledge": _knowledge_digests(args),
+        "reading": {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING},
+    }
+
+
+def _knowledge_digests(args: argparse.Namespace) -> list[str]:
+    """What is said of rows, with checksums of the files it names: a run that is resumed must say the same."""
+    digests = [f"--series {text}" for text in args.series]
+    for option in ("features", "graph"):
+        for text in getattr(args, option):
+            content = Path(check_file(text.partition("=")[2])).read_bytes()
+            digests.append(f"--{option} {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
+    return digests
+
+
+class Progress(NamedTuple):
+    """What a checkpoint holds beside the model: the input, how far it was read, the sizes of the side files."""
+
+    data: tuple[str, ...]
+    batch_size: int
+    first_batch: int | None
+    position: tuple[int, int]
+    aside: int
+    trace: int
+    bad: int
+    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor what follows
+    scores: int = 0
+    knowledge: tuple[str, ...] = ()
+    reading: dict[str, Any] | None = None
+
+
+def _checked(stored: Any) -> Any:
+    """What a checkpoint says of its progress, unless that makes no sense."""
+    from tensorcep.core.persist.records import read_as
+
+    progress: Progress = read_as(Progress, stored, "progress")
+    if min(*progress.position, progress.aside, progress.trace, progress.scores, progress.bad) < 0:
+        fail_value("its progress is negative")
+    return stored
+
+
+def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
+    """The model and the progress of a checkpoint, if the options are those that it was made with."""
+    from tensorcep.cli.cells import given_extents
+    from tensorcep.core.persist.models import complete, open_model
+
+    def check(name: str, before: Any, now: Any, instead: str = "") -> None:
+        if before != now:
+            fail_value(
+                f"'{args.output}' was made with {name}={before!r}; got {now!r}; give the same to resume{instead}."
+            )
+
+    progress = open_model(args.output).header.get("progress")
+    if progress is None:
+        fail_value(
+            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
+            "file."
+        )
+    model = tc.load(args.output)
+    with complete(args.output):
+        _checked(progress)
+    new = _new_progress(args)
+    asked = {name: new[name] for name in ("data", "batch_size", "first_batch", "knowledge")} | new["reading"]
+    # Earlier checkpoints hold neither what is known of rows nor how files were read.
+    made = {"knowledge": [], **progress, **(progress.get("reading") or new["reading"])}
+    for name, now in asked.items():
+        check(name, made.get(name), now, ", or learn a further file by tensorcep update" if name == "data" else "")
+    if type(model) is not type(fresh):
+        fail_value(f"'{args.output}' holds a {type(model).__name__}; give the same --likelihood to resume.")
+    # What is known of rows is no parameter that a file holds, and was compared above.
+    free = (*FREE, "prior") if new["knowledge"] else FREE
+    params = model.get_params(deep=False)
+    for name, now in fresh.get_params(deep=False).items():
+        if name not in free:
+            check(name, params[name], now)
+    column = next(iter(given_extents(args).values()), None)
+    before = getattr(model, "extent_column_", None)
+    if before != column:
+        fail_value(
+            f"'{args.output}' was made with the column {before!r} of exposures or trials; "
+            f"got {column!r}; give the same to resume."
+        )
+    for name in free:
+        setattr(model, name, getattr(fresh, name))
+    return model, progress
+
+
+@dataclasses.dataclass
+class StreamRun:
+    """One run: options, progress (what a checkpoint holds beside the model), and the files read and written."""
+
+    args: argparse.Namespace
+    progress: dict[str, Any]
+    witness: Witness
+    files: dict[str, BinaryIO]
+    base: tuple[int, ...] = ()
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of the input from where the progress is."""
+        from tensorcep.cli.cells import columns_of_words, given_extents
+
+        args, words = self.args, columns_of_words(self.args.data[0], self.args) is not None
+        how: dict[str, Any] = {"words": words, "start": self.progress["position"], "bad_line": self.set_aside}
+        how["extent"] = next(iter(given_extents(args).values()), None)
+        first = words and self.progress["position"] == (0, 0)
+        for batch in _batches(args, **how):
+            if first and len(set(batch.values)) < 2:
+                fail_value(
+                    f"the first batch must have both words of the value; got only {batch.values[0]!r}; give a larger "
+                    "--first-batch."
+                )
+            first = False
+            self.progress["position"] = batch.position
+            self.base = tuple(args.index_base if keys is None else 0 for keys in batch.keys)
+            yield batch
+
+    def set_aside(self, path: str, number: int, problem: str, text: str) -> None:
+        """Write a malformed line to its file, or refuse it."""
+        if "aside" not in self.files:
+            fail_value(f"line {number} of '{path}' {problem}; or give --bad-lines FILE to set such lines aside.")
+        with naming(self.args.bad_lines):
+            self.files["aside"].write(text.encode("utf-8", "surrogateescape"))
+        self.progress["bad"] += 1
+        say(f"line {number} of '{path}' {problem}; set aside in '{self.args.bad_lines}'")
+
+    def scored(self, frame: pd.DataFrame) -> None:
+        """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
+        from tensorcep.cp.stream.outliers import write_scores
+        from tensorcep.entries.io import escaped
+
+        frame = frame.copy()
+        for k, base in enumerate(self.base):
+            if base:
+                frame.isetitem(k, frame.iloc[:, k].to_numpy() + base)
+        with naming(self.args.scores):
+            write_scores(self.files["scores"], escaped(frame) if self.args.safe_csv else frame)
+
+    def learned(self, model: Any, scores: dict[str, float]) -> None:
+        """Note the scores of a batch, and write a checkpoint if it is time."""
+        if "trace" in self.files:
+            with naming(self.args.trace):
+                self.files["trace"].write((",".join(f"{scores[name]:.17g}" for name in TRACE) + "\n").encode())
+        if model.n_batches_ % self.args.checkpoint_every == 0:
+            self.checkpoint(model)
+
+    def checkpoint(self, model: Any) -> None:
+        """Write model and progress in one step, after the files that they refer to are on the disk."""
+        from tensorcep.cp.estimators.store import write_model
+
+        for name, handle in self.files.items():
+            with naming(handle.name):
+                handle.flush()
+                os.fsync(handle.fileno())
+            self.progress[name] = handle.tell()
+        self.progress["read"] = self.witness.until(*self.progress["position"])
+        write_model(self.args.output, model, {"progress": self.progress})
+
+
+def _batches(args: argparse.Namespace, **how: Any) -> Iterator[Batch]:
+    """The batches of the files."""
+    from tensorcep.cli.cells import reading_of
+    from tensorcep.entries.io import read_batches
+
+    how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, **how}
+    del how["shape"], how["extras"]
+    return read_batches(args.data, args.batch_size, **how)
+
+
+def _side_paths(args: argparse.Namespace) -> dict[str, str]:
+    """The files that a stream writes along the way, by their names in its progress."""
+    paths = {"aside": args.bad_lines, "trace": args.trace, "scores": args.scores}
+    return {name: path for name, path in paths.items() if path is not None}
+
+
+@contextlib.contextmanager
+def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[dict[str, BinaryIO]]:
+    """These files, open; a trace that is empty gets the names of its columns."""
+    with contextlib.ExitStack() as stack:
+        files = {
+            name: stack.enter_context(_side_file(path, progress.get(name, 0)))
+            for name, path in _side_paths(args).items()
+        }
+        if "trace" in files and files["trace"].tell() == 0:
+            files["trace"].write((",".join(TRACE) + "\n").encode())
+        yield files
+
+
+@contextlib.contextmanager
+def _side_file(path: str, size: int) -> Iterator[BinaryIO]:
+    """A file that a stream writes along the way, cut back to its size at the checkpoint."""
+    length = os.path.getsize(path) if os.path.exists(path) else 0
+    if length < size:
+        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {length}; start anew without MODEL.")
+    with open(path, "r+b" if size else "wb") as handle:
+        if size:
+            handle.truncate(size)
+            handle.seek(size)
+        try:
+            yield handle
+        finally:
+            with naming(path):
+                handle.close()
+
+
+# The rows of a matrix as they come.
+
+
+def _stream_rows(args: argparse.Namespace) -> None:
+    """Learn the rows of the files batch after batch, and write the model."""
+    check_no_tensor(args, *FOR_TENSORS)
+    words = words_of_matrices()
+    known = [word for word in words if word != "poisson"] if args.model == "pca" else ["gaussian"]
+    if args.likelihood not in known:
+        fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")
+    _check_written("a stream", args, args.output)
+    options.check_counts_of(args, "batch_size", "first_batch")
+    model = matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
+    n_batches = 0
+    for matrix in _matrices(_batches(args), args.index_base):
+        model.partial_fit(matrix)
+        n_batches += 1
+    model.save(args.output)
+    if not args.quiet:
+        show(f"learned     {model.n_samples_seen_} rows in {n_batches} batches")
+        show(f"components  {model.n_components_}\nmodel       {args.output}")
+
+
+def _matrices(batches: Iterator[Batch], index_base: int) -> Iterator[tc.SparseTensor]:
+    """Matrices of whole rows, with the columns of the first one and no row twice."""
+    columns: tc.Labels | None = None
+    seen: set[Any] = set()
+    for rows, cols, values, names in _whole_rows(batches, index_base):
+        labels, at = tc.Labels.from_column(rows, name=names[0])
+        again = [label for label in labels.index if label in seen]
+        if again:
+            fail_value(f"the entries of a row must follow each other; row {again[0]!r} came again; sort the file.")
+        seen.update(labels.index)
+        columns = tc.Labels.from_column(cols, name=names[1])[0] if columns is None else columns
+        place = columns.rows(cols, unknown="ignore")
+        if (place < 0).any():
+            new = cols[int(np.argmax(place < 0))]
+            fail_value(f"the first batch must have all columns; {new!r} came later; give a larger --first-batch.")
+        cells, shape = np.stack([at, place], axis=1), (len(labels), len(columns))
+        yield tc.SparseTensor.from_coo(cells, values, shape, labels=[labels, columns])
+
+
+def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[list[Any], list[Any], np.ndarray, Any]]:
+    """Rows, columns, values and names of whole rows: what is left of the last row of a batch goes to the next."""
+    names: Any = (None, None)
+    rest: tuple[list[Any], list[Any], np.ndarray] = ([], [], np.zeros(0))
+    for batch in batches:
+        if len(batch.names) != 2:
+            fail_value(f"the rows of a matrix have rows, columns and values; got {len(batch.names)} modes.")
+        names, (rows, cols) = batch.names, (_keys(batch, k, index_base) for k in (0, 1))
+        rows, cols, values = rest[0] + rows, rest[1] + cols, np.concatenate([rest[2], batch.values])
+        whole = len(rows) - next((n for n, row in enumerate(reversed(rows)) if row != rows[-1]), len(rows))
+        rest = rows[whole:], cols[whole:], values[whole:]
+        if whole:
+            yield rows[:whole], cols[:whole], values[:whole], names
+    if rest[0]:
+        yield *rest, names
+
+
+def _keys(batch: Batch, k: int, index_base: int) -> list[Any]:
+    """What the file calls the rows of mode k."""
+    keys = batch.keys[k]
+    return (batch.coords[:, k] + index_base).tolist() if keys is None else keys
+
+
+UPDATE = """\
+Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted before it is learned:
+--scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
+
+MODEL is of stream, or of fit, as far as that learns on: not of levels, structural zeros, or several noises. It is
+replaced in one step when all is done; a run that fails or is interrupted leaves it as it was, so that the same command
+can be run again. Checksums of what was learned are kept in MODEL, and a file that was learned already is refused."""
+
+
+def _add_update(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
+    parser.add_argument("data", metavar="NEW", nargs="+", help="files of new entries, in the order to learn them")
+    options.add(parser, "scores", "again", "count", "safe_csv", "quiet")
+    options.add_data(parser, fixed_rows=True, extents=True)
+
+
+def _run_update(args: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from tensorcep.cli.cells import digests_of_files
+    from tensorcep.cp.estimators.store import write_model
+
+    check_count(args)
+    _check_written("an update", args, args.model, *([] if args.scores is None else [args.scores]))
+    check_output(args.scores, args.model)
+    before = _stamp(args.model)
+    model = load_model(args.model, matrices=False)
+    learned, new = _learned_files(args.model), digests_of_files(args.data, args.format)
+    if not args.again:
+        _check_new([*learned, *new], len(learned))
+    tables, seen = [], int(model.n_samples_seen_)
+    for path in args.data:
+        cells = read_scored(path, args, model)
+        tables.append(score_table(model, cells))
+        model.partial_fit(cells.X, cells.y, **cells.extent)
+    scores = pd.concat(tables, ignore_index=True)
+    if args.scores is not None:
+        with output(args.scores) as handle:
+            write_csv(handle, scores, args)
+    if _stamp(args.model) != before:
+        fail_value(f"'{args.model}' was replaced by another process meanwhile; nothing was learned; run this again.")
+    write_model(args.model, model, {"learned": [*learned, *new]})
+    if not args.quiet:
+        odd = scores["surprise"]
+        show(f"scored      {len(scores)} entries, mean log score {-odd.mean():.4g}, lowest {-odd.max():.4g}")
+        show(f"learned     {int(model.n_samples_seen_) - seen} entries, {int(model.n_samples_seen_)} in all")
+        show(f"rows        {' x '.join(map(str, model.shape_))}\nmodel       {args.model}")
+
+
+def _learned_files(path: str) -> list[list[Any]]:
+    """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
+    from tensorcep.core.persist.models import complete, open_model
+
+    header = open_model(path).header
+    with complete(path):
+        progress = header.get("progress")
+        if progress is not None:
+            _checked(progress)
+            return [[name, *read] for name, read in zip(progress["data"], progress.get("read", ()), strict=False)]
+        return [[str(name), int(count), str(sha)] for name, count, sha in header.get("learned", ())]
+
+
+def _check_new(files: list[list[Any]], n_learned: int) -> None:
+    """Refuse a file that was learned, or that is given twice."""
+    for place, (name, count, sha) in enumerate(files[n_learned:], n_learned):
+        for earlier, *same in files[:place]:
+            if same == [count, sha]:
+                called = "" if earlier == name else f" as '{earlier}'"
+                fail_value(
+                    f"'{name}' was learned already{called} ({count} lines with the same checksum); leave it out, or "
+                    "give --again if the same observations were made twice."
+                )
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """What tells a file from one that took its place."""
+    if not os.path.exists(path):  # which is said when it is loaded
+        return None
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+COMMANDS = (
+    Command(
+        "stream", "DATA... -o MODEL", "learn entries as they come, with checkpoints", _add_stream, _run_stream, STREAM
+    ),
+    Command("update", "MODEL NEW...", "score and learn the next file", _add_update, _run_update, UPDATE),
+)

@@ -1,0 +1,77 @@
+"""What fitted models of tensors and of matrices answer alike: figures, reports, comparisons and the shell ask this."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+
+class Part(NamedTuple):
+    """The tensor, or one of the matrices, that a model was fitted to.
+
+    Attributes
+    ----------
+    name : hashable
+    modes : list
+        Names of the modes; of a matrix those of its rows and of its columns.
+    labels : tuple of Labels or None
+        Of the rows of each mode; None of indices.
+    shape : tuple of int
+    kind : {"values", "labels", "levels", "counts"}
+        What is observed.
+    lower_limit : (n,) float64 or None
+        Of the columns of a matrix, the limits at which lower values are censored.
+    seen : tuple of (m,) int64
+        The rows of each mode that have entries.
+    times : tuple of array or None
+        Where the rows of a mode lie that is a series.
+    """
+
+    name: Any
+    modes: list[Any]
+    labels: tuple[Any, ...]
+    shape: tuple[int, ...]
+    kind: str
+    lower_limit: np.ndarray | None = None
+    seen: tuple[np.ndarray, ...] = ()
+    times: tuple[np.ndarray | None, ...] = ()
+
+
+class Predictive(Protocol):
+    """The laws of new observations at n entries."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means (n,); of labels 0 and 1 the probability of 1."""
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations, (n,)."""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are intervals of observations: not of labels, nor of point estimates."""
+
+    def interval(self, coverage: float) -> np.ndarray:
+        """Central intervals, (n, 2)."""
+
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
+        """Whether the central interval holds each observation, (n,) bool."""
+
+    def log_score(self, y: np.ndarray) -> np.ndarray:
+        """Log density or probability of observations, (n,)."""
+
+
+class Fitted(Protocol):
+    """A fitted model of one tensor, or of one or several matrices."""
+
+    @property
+    def parts_(self) -> tuple[Part, ...]: ...
+    @property
+    def n_chains_(self) -> int: ...
+    def predictive(self, X: Any, part: Any = 0) -> Predictive: ...
+    def latent_draws(self, X: Any, part: Any = 0) -> np.ndarray: ...
+    def anomaly_score(self, X: Any, y: Any = None) -> pd.DataFrame: ...
+    def variance_explained(self) -> pd.DataFrame: ...

@@ -1,0 +1,420 @@
+"""What is read of files of any size: chunks, batches of streams, columns on scratch; and which files a name means.
+
+One pass, bounded memory, any number of files one after the other, from any position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.io import mmread
+
+from tensorcep.core.checks import check_choice, check_file, check_int, check_shape, check_sizes, fail_value, reason_of
+from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse, rows_of
+from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, open_binary
+from tensorcep.entries.io.parquet import OF_STREAM, ROWS, ParquetReader
+from tensorcep.entries.io.schema import (
+    LAST,
+    Schema,
+    check_defaults,
+    check_schema,
+    format_of,
+    is_of_entries,
+    layout_of,
+)
+from tensorcep.entries.io.text import MOST_ROWS, TextReader, open_text
+from tensorcep.entries.labels import Labels, numbers_of
+
+# Lines that are read at a time.
+LINES = 1 << 17
+
+
+class MatrixReader(ChunkReader):
+    """The elements that a MatrixMarket file stores, both halves of a symmetric one, and ones for a pattern."""
+
+    mode_names = (None, None)
+
+    def __init__(self, path: str, how: Schema, start: Position = START) -> None:
+        super().__init__(start)
+        with open_binary(path, Coding(how.encoding)) as handle:
+            try:
+                found = mmread(handle)
+            except (ValueError, OverflowError, TypeError, MemoryError) as error:
+                raise ValueError(
+                    f"'{path}' is not a MatrixMarket file or is damaged ({reason_of(error)}); write it again."
+                ) from error
+        if np.iscomplexobj(found):
+            fail_value(f"'{path}' holds complex numbers, which no likelihood has; give real ones.")
+        self.shape = found.shape if how.shape is None else check_shape(how.shape, 2)
+        if sparse.issparse(found):
+            coo = found.tocoo()
+            rows, columns, values = coo.row, coo.col, coo.data
+        else:
+            (rows, columns), values = np.indices(found.shape).reshape(2, -1), found.ravel()
+        if how.drop_missing:
+            known = ~np.isnan(values)
+            rows, columns, values = rows[known], columns[known], values[known]
+        if not len(values):
+            fail_value(f"'{path}' holds no entries; at least one is needed.")
+        codes = (rows_of(rows, 0), rows_of(columns, 0))
+        chunk = Chunk(codes, (None, None), values.astype(np.float64), {}).part(start.line, len(values))
+        if len(chunk.values):
+            self._set(chunk, len(chunk.values))
+
+    def _load(self, count: int | None) -> bool:
+        return False
+
+
+@contextlib.contextmanager
+def open_chunks(
+    path: str,
+    how: Schema,
+    start: Position = START,
+    bad_line: BadLine = refuse,
+    *,
+    verbose: int = 0,
+    whole: bool = False,
+    large: bool = False,
+) -> Iterator[TextReader | ParquetReader | MatrixReader]:
+    """Yield the reader of a file; `whole` says that all of it is kept in memory, `large` that memory is no concern."""
+    kind = _kind_of(path, how.format)
+    if kind == "parquet":
+        yield ParquetReader(path, how, start, bad_line, None if whole else ROWS if large else ROWS // OF_STREAM)
+    elif kind == "mtx":
+        yield MatrixReader(path, how, start)
+    else:
+        layout_in = functools.partial(layout_of, path, kind, how=how)
+        with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
+            yield reader
+
+
+def _kind_of(path: str, format: str | None) -> str:
+    if path == STDIN:
+        return check_choice("format of standard input", format or "csv", ("csv", "tns"))
+    kind = format_of(check_file(path), format)
+    if kind == "npz":
+        fail_value(f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet.")
+    if kind == "parquet":
+        check_seekable(path, kind)
+    return kind
+
+
+def _chunks(
+    files: Sequence[str], how: Schema, count: Callable[[], int | None], start: Position, bad_line: BadLine
+) -> Iterator[tuple[Chunk, ChunkReader, str]]:
+    """Yield chunks, each of so many lines as `count` says when it is needed, with their reader and their file."""
+    columns: tuple[Any, ...] | None = None
+    for file in range(start.file, len(files)):
+        first = Position(file, start.line if file == start.file else 0)
+        with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
+            if columns is not None and columns != reader.mode_names:
+                fail_value(
+                    f"the files must have the same columns; got the modes {list(columns)} and then "
+                    f"{list(reader.mode_names)}."
+                )
+            columns = reader.mode_names
+            while (chunk := reader.take(count())) is not None:
+                yield chunk, reader, files[file]
+
+
+def read_chunks(
+    source: Any,
+    schema: Schema,
+    *,
+    lines: int = LINES,
+    start: Position | tuple[int, int] = (0, 0),
+    on_bad_line: BadLine = refuse,
+) -> Iterator[Chunk]:
+    """Yield the entries of a file, or of files one after the other, so many lines at a time.
+
+    Parameters
+    ----------
+    source : path, folder, pattern or list of these
+        .tns, csv, parquet and MatrixMarket files; "-" is standard input.
+    schema : Schema
+    lines : int, default=131072
+    start : Position
+        Where to begin, such as the `position` of a chunk.
+    on_bad_line : callable
+        Called as ``on_bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default
+        a ValueError.
+    """
+    files = [STDIN] if source == STDIN else files_of(source)
+    for chunk, *_ in _chunks(files, check_schema(schema), lambda: lines, Position(*start), on_bad_line):
+        yield chunk
+
+
+# Streams.
+
+
+def read_batches(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    batch_size: int = 1000,
+    *,
+    first_batch: int | None = None,
+    extent: str | None = None,
+    value: Any = None,
+    bad_line: BadLine = refuse,
+    start: Position | tuple[int, int] = (0, 0),
+    **how: Any,
+) -> Iterator[Batch]:
+    """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
+
+    Parameters
+    ----------
+    paths : path or list of paths
+        Files as `read_tensor` takes them, but npz; "-" is standard input, for which `format` says what it is.
+    batch_size : int, default=1000
+        Entries per batch; the last may have fewer.
+    first_batch : int, optional
+        Entries of the batch at the very beginning, if it is to be of another size.
+    extent : column, optional
+        Of exposures of counts, or numbers of trials: a number of each entry.
+    value : column, optional
+        Default: the last one.
+    bad_line : callable, optional
+        Called as ``bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default a
+        ValueError.
+    start : Position, optional
+        Where to begin, such as the `position` of a batch.
+    **how
+        Of `read_tensor`: format, index_base, header, labels (those of a csv file are text, since a later line may hold
+        any), modes, sep, decimal, encoding, drop_missing; and `words`, whether the values are words, such as yes and
+        no: those of batches are text then.
+
+    Yields
+    ------
+    Batch
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        On an unknown extension, a damaged file, files of different columns, or (unless `bad_line` takes it) a
+        malformed line.
+    """
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if not names:
+        fail_value("paths must name at least one file; got none.")
+    check_int("batch_size", batch_size)
+    size = batch_size if first_batch is None else check_int("first_batch", first_batch)
+    extras = () if extent is None else (extent,)
+    schema = check_schema(Schema(value=LAST if value is None else value, extras=extras, **how))
+    for name in names:
+        _kind_of(name, schema.format)
+    start = Position(*start)
+    missing = [size if start == (0, 0) else batch_size]  # entries of the next batch
+    # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
+    pieces: list[Chunk] = []
+    modes, any_entry = tuple[Any, ...](), start != (0, 0)
+    for chunk, reader, name in _chunks(names, schema, lambda: missing[0], start, bad_line):
+        if not any_entry:
+            check_defaults(name, schema, (), reader.value_name, chunk.values)
+        modes, n = reader.mode_names, len(chunk.values)
+        pieces.append(chunk)
+        missing[0] -= n
+        any_entry = any_entry or n > 0
+        if not missing[0]:
+            yield _batch_of(pieces, modes, extent)
+            pieces, missing[0] = [], batch_size
+    if any(len(piece.values) for piece in pieces):
+        yield _batch_of(pieces, modes, extent)
+    if not any_entry:
+        fail_value(f"{', '.join(names)}: no entries; at least one is needed.")
+
+
+def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> Batch:
+    n = sum(len(piece.values) for piece in pieces)
+    coords = np.zeros((n, len(names)), dtype=np.int64)
+    keys: list[list[Any] | None] = [None] * len(names)
+    for k, name in enumerate(names):
+        if name is None:
+            coords[:, k] = _joined([piece.codes[k] for piece in pieces])
+        else:
+            keys[k] = _joined([piece.keys[k] for piece in pieces]).tolist()
+    values = _joined([piece.values for piece in pieces])
+    extents = None if extent is None else _joined([piece.extras[extent] for piece in pieces])
+    position = pieces[-1].position
+    return Batch(coords, tuple(keys), names, values, position=position, extents=extents, column=extent)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+# Entries as columns: read once, some lines at a time, labels numbered as they come. What a label is numbered does not
+# depend on where it stood: once all are known they are sorted, and the numbers changed in place.
+
+
+class GrowingColumn(Protocol):
+    """An array that grows at its end."""
+
+    def append(self, values: np.ndarray) -> None: ...
+
+    def finish(self) -> np.ndarray: ...
+
+
+class GrowingInMemory:
+    """One in memory."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._parts, self._dtype = [np.empty(0, dtype)], dtype
+
+    def append(self, values: np.ndarray) -> None:
+        """Keep values."""
+        self._parts.append(np.asarray(values, dtype=self._dtype))
+
+    def finish(self) -> np.ndarray:
+        """All values."""
+        return np.concatenate(self._parts)
+
+
+class Files(NamedTuple):
+    """Files and how they are read; where `distinct`, no cell may occur twice."""
+
+    source: Any
+    how: Schema = Schema()
+    distinct: bool = False
+
+
+class ColumnEntries(NamedTuple):
+    """Entries as columns.
+
+    Attributes
+    ----------
+    columns : tuple of (N,) int32
+        Rows from 0, per mode.
+    values : (N,) float64
+    shape : tuple of int
+    labels : tuple of Labels or None
+    """
+
+    columns: tuple[np.ndarray, ...]
+    values: np.ndarray
+    shape: tuple[int, ...]
+    labels: tuple[Labels | None, ...]
+
+
+def are_files(source: Any) -> bool:
+    """Whether something names files: a path, or a list of paths."""
+    if isinstance(source, Files):
+        return True
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
+    return isinstance(source, (str, os.PathLike))
+
+
+def files_of(source: Any) -> list[str]:
+    """The files that a path, a folder, a pattern such as data/*.parquet, or a list of these names, in order of names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
+    items = source if isinstance(source, (list, tuple)) else [source]
+    found: list[str] = []
+    for item in map(os.fspath, items):
+        if os.path.isdir(item):
+            names = sorted(name for name in os.listdir(item) if is_of_entries(name))
+            found += [os.path.join(item, name) for name in names if not name.startswith(".")]
+        elif os.path.exists(item):
+            found.append(item)
+        else:
+            found += sorted(glob.glob(item))
+    if not found:
+        raise FileNotFoundError(f"there is no file {source!r}; check the path, the folder or the pattern.")
+    return found
+
+
+class _Numbers:
+    """The numbers of the labels of one mode, in the order in which they came."""
+
+    def __init__(self, name: Any) -> None:
+        self._name, self._known = name, dict[Any, int]()
+        self._dtype: Any = None
+
+    def of(self, column: Any) -> np.ndarray:
+        """The number of each label of some lines."""
+        column = pd.Series(column)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.astype(column.cat.categories.dtype)
+        self._dtype = column.dtype if self._dtype is None or self._dtype == column.dtype else object
+        codes, distinct = pd.factorize(column)
+        known = self._known
+        numbers = np.array([known.setdefault(label, len(known)) for label in distinct.tolist()], dtype=np.int32)
+        if len(known) > MOST_ROWS:
+            fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
+        return numbers[codes]
+
+    def sorted(self, texts: bool) -> tuple[Labels, np.ndarray]:
+        """The labels in their order, and the row of each number; `texts` may be spellings of numbers."""
+        column = pd.Series(list(self._known), dtype=None if texts else self._dtype)
+        labels, rows = Labels.from_column(numbers_of(column) if texts else column, name=self._name)
+        return labels, rows.astype(np.int32)
+
+
+def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = GrowingInMemory) -> ColumnEntries:
+    """Read the entries of files as columns.
+
+    Parameters
+    ----------
+    given : Files
+        .tns, csv and parquet files of the same columns: a path, folder, pattern or list of them.
+    growing : callable
+        Makes an array of a dtype that grows, on scratch for instance.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        On a malformed or damaged file, or where a value is not a finite number.
+    """
+    files, how = files_of(given.source), check_schema(given.how)
+    if how.value is None:
+        fail_value("value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column.")
+    kinds = {format_of(file, how.format) for file in files}
+    if len(kinds) > 1 and "parquet" in kinds:
+        fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
+    texts, values = kinds != {"parquet"}, growing(np.float64)
+    columns, numbers, sizes = list[GrowingColumn](), list[Any](), list[int]()
+    for chunk, reader, name in _chunks(files, how._replace(shape=None), lambda: None, Position(), refuse):
+        if not columns:
+            check_defaults(name, how, (), reader.value_name, chunk.values)
+            columns = [growing(np.int32) for _ in reader.mode_names]
+            numbers = [None if mode is None else _Numbers(mode) for mode in reader.mode_names]
+            sizes = [0] * len(columns)
+        values.append(chunk.values)
+        for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
+            keys = as_texts(chunk.keys[k]) if texts else chunk.keys[k]
+            rows = rows_of(chunk.codes[k], reader.base) if known is None else known.of(keys)
+            sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
+            column.append(rows)
+    finished, y = tuple(column.finish() for column in columns), values.finish()
+    if not len(y):
+        fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
+    labels = tuple(
+        None if known is None else _in_order(column, known, texts)
+        for column, known in zip(finished, numbers, strict=True)
+    )
+    check_sizes(sizes, len(y), how.shape is not None)
+    return ColumnEntries(finished, y, tuple(sizes), labels)
+
+
+def _in_order(column: np.ndarray, numbers: _Numbers, texts: bool) -> Labels:
+    """The labels of a mode in their order; the numbers in its column are changed to their rows, in place."""
+    labels, rows = numbers.sorted(texts)
+    for first in range(0, len(column), LINES):
+        part = slice(first, first + LINES)
+        column[part] = rows[column[part]]
+    return labels

@@ -1,0 +1,403 @@
+"""What a file is, by its name and its first lines, and where in it indices or labels, values and extras stand."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
+from tensorcep.entries.convert import are_epochs, check_mode_columns
+from tensorcep.entries.io.lines import (
+    BLANKS,
+    NOT_TEXT,
+    UNIT,
+    Coding,
+    check_encoding,
+    filled,
+    is_text,
+    number_in,
+    only_member,
+    rows,
+    split_line,
+    translated,
+)
+
+# What a file is, by its name.
+
+# Extension -> what the file is.
+KINDS = {
+    ".tns": "tns",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".dat": "csv",
+    ".data": "csv",
+    ".mtx": "mtx",
+    ".parquet": "parquet",
+    ".npz": "npz",
+}
+FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
+OF_TEXT = ("tns", "csv", "mtx")
+PACKED = (".gz", ".bz2", ".xz", ".zip")
+WRITTEN = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
+# Extensions of other kinds of files -> what of pandas reads them.
+OF_PANDAS = {
+    ".jsonl": "read_json(path, lines=True)",
+    ".ndjson": "read_json(path, lines=True)",
+    ".json": "read_json(path)",
+    ".feather": "read_feather(path)",
+    ".arrow": "read_feather(path)",
+    ".orc": "read_orc(path)",
+    ".xlsx": "read_excel(path)",
+    ".xls": "read_excel(path)",
+    ".ods": "read_excel(path)",
+    ".dta": "read_stata(path)",
+    ".sav": "read_spss(path)",
+    ".xpt": "read_sas(path)",
+    ".sas7bdat": "read_sas(path)",
+}
+
+
+def format_of(path: str, format: str | None) -> str:
+    """Return what a file that is read is: what the caller says, or else what its extension does."""
+    if format is not None:
+        return str(check_choice("format", format, FORMATS))
+    kind = _kind_of(path)
+    return kind or _fail(path, ", ".join(KINDS) + f" (those of text also with {', '.join(PACKED)})")
+
+
+def written_format(path: str, format: str | None) -> str:
+    """As `format_of`, of a file that is written."""
+    if format is not None:
+        return str(check_choice("format", format, FORMATS[:-1]))
+    if not path.lower().endswith(WRITTEN):
+        _fail(path, ", ".join(WRITTEN))
+    return str(_kind_of(path))
+
+
+def is_of_entries(name: str) -> bool:
+    """Whether a file in a folder of entries is one of them by its name; .txt may be anything."""
+    return _kind_of(name) is not None and not os.path.basename(name).lower().removesuffix(".gz").endswith(".txt")
+
+
+def _kind_of(path: str) -> str | None:
+    name = os.path.basename(path).lower()
+    stem, extension = os.path.splitext(name)
+    if extension not in PACKED:
+        return KINDS.get(extension)
+    kind = KINDS.get(os.path.splitext(stem)[1])
+    if kind is None and extension == ".zip" and zipfile.is_zipfile(path):
+        kind = KINDS.get(os.path.splitext(only_member(path, path).lower())[1])
+    return kind if kind in OF_TEXT else None
+
+
+def _fail(path: str, known: str) -> NoReturn:
+    found = os.path.splitext(os.path.basename(path).lower())[1]
+    if found in OF_PANDAS:
+        fail_value(
+            f"'{path}' has the extension {found!r}, which pandas reads and tensorcep does not; write what "
+            f"pandas.{OF_PANDAS[found]} returns by to_csv or to_parquet, or make a SparseTensor.from_pandas of it."
+        )
+    fail_value(
+        f"'{path}' has {f'the unknown extension {found!r}' if found else 'no extension'}; known are {known}, or pass "
+        "format=."
+    )
+
+
+# What the caller says of a file.
+
+LAST = "last column"
+VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
+OF_EXCEL = re.compile(r"\ufeff?\"?sep=([^\"\r\n])\"?[\r\n]*$")  # a first line that says the separator
+SEPARATORS = (",", "\t", ";", "|", "::")
+MOST_COMMENTS = 1000  # lines at the beginning of a file with labels
+# How a file says that a value is not known.
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
+
+
+class Schema(NamedTuple):
+    """What the caller says of a file; see `read_tensor`.
+
+    `format` is what it is, if its extension does not say; `extras` are columns of further numbers of each entry, such
+    as exposures, numbers of trials or weights; values may be `words`.
+    """
+
+    index_base: int = 1
+    header: bool = True
+    labels: bool | None = None
+    modes: Any = None
+    value: Any = LAST
+    shape: Any = None
+    sep: str | None = None
+    decimal: str = "."
+    encoding: str | None = None
+    drop_missing: bool = False
+    words: bool = False
+    extras: tuple[str, ...] = ()
+    format: str | None = None
+
+
+def check_schema(how: Schema) -> Schema:
+    """Return how to read a file, if it can be done."""
+    check_choice("index_base", str(how.index_base), ("0", "1"))
+    check_choice("decimal", how.decimal, (".", ","))
+    check_encoding(how.encoding)
+    if how.sep is not None and (not isinstance(how.sep, str) or not how.sep or set(how.sep) & set('"\r\n')):
+        fail_value(f"sep must be what stands between the fields of a line, such as ';' or '\\t'; got {how.sep!r}.")
+    if how.decimal == how.sep:
+        fail_value(f"sep and decimal must differ; got {how.sep!r} for both.")
+    return how
+
+
+# Where in a text file the entries stand.
+
+
+class TextLayout(NamedTuple):
+    """Where the entries stand in a text file.
+
+    `separator` None means runs of blanks without quotes; `modes`, `value` and `extras` are field positions, None for
+    lines without a value; `names` are those of the fields; `skip` counts the lines before the first entry; `shape` and
+    `n_entries` are what the caller or the file's header promise; `mark` is a separator of several characters, in whose
+    place `separator` stands; `as_text` says that every field is a mode, of text as it stands or none.
+    """
+
+    path: str
+    how: Schema
+    separator: str | None
+    comment: str | None
+    names: tuple[Any, ...]
+    modes: tuple[int, ...]
+    value: int | None
+    extras: tuple[int, ...] = ()
+    skip: int = 0
+    labelled: bool = False
+    shape: tuple[int, ...] | None = None
+    n_entries: int | None = None
+    mark: str | None = None
+    as_text: bool = False
+
+    @property
+    def coding(self) -> Coding:
+        """How the bytes are to be read."""
+        return Coding(self.how.encoding, self.mark)
+
+    @property
+    def mode_names(self) -> tuple[Any, ...]:
+        """Names of the modes, None where there are indices."""
+        return tuple(self.names[field] if self.labelled else None for field in self.modes)
+
+    @property
+    def value_name(self) -> Any:
+        """Name of the value, None where there is none."""
+        return None if self.value is None else self.names[self.value]
+
+
+def layout_of(path: str, kind: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    """Return the layout of a .tns or csv file from its first lines; no more of `lines` are taken than it needs."""
+    return _tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
+
+
+def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    """Return the layout of a FROSTT file; two fields in the first line make an extended header."""
+    if how.value is None:
+        fail_value(f"value=None is for csv and parquet; a line of '{path}' ends with its value.")
+    if how.extras:
+        fail_value(f"'{path}' has no column {how.extras[0]!r}: a .tns file holds indices and values; give a csv file.")
+    head = []
+    for number, fields in rows(lines, None, "#"):
+        head.append((number, fields))
+        if len(head) == (4 if head[0][1] == ["sptensor"] else 3) or (len(head) == 1 and len(fields) > 2):
+            break
+    if not head:
+        fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
+    number, fields = head[0]
+    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
+        of_toolbox, count, sizes = _toolbox_header(path, head)
+        return _tns(path, of_toolbox, head[-1][0], sizes if how.shape is None else how.shape, count, how)
+    if len(fields) == 1:
+        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
+    order, skip, shape = len(fields) - 1, number - 1, how.shape
+    promised: int | None = None
+    if len(fields) == 2:
+        order, promised, sizes = _extended_header(path, head)
+        skip, shape = head[1][0], sizes if shape is None else shape
+    return _tns(path, order, skip, shape, promised, how)
+
+
+def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Schema) -> TextLayout:
+    checked = None if shape is None else check_shape(shape, order)
+    names, modes = (None,) * (order + 1), tuple(range(order))
+    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=checked, n_entries=promised)
+
+
+def fail_promise(layout: TextLayout, n_entries: int) -> NoReturn:
+    """Refuse a .tns file with another number of entries than its header says."""
+    fail_value(
+        f"'{layout.path}' holds {n_entries} entries where its header promises {layout.n_entries}; it may be truncated."
+    )
+
+
+def _toolbox_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
+    """The order, the number of entries and the sizes that the lines behind "sptensor" say."""
+    numbers = [fields for _, fields in head[1:]]
+    if len(head) == 4 and all(item.isdecimal() for fields in numbers for item in fields):
+        order, sizes, n_entries = ([int(item) for item in fields] for fields in numbers)
+        if len(order) == len(n_entries) == 1 and order[0] == len(sizes) >= 2 and min(sizes) >= 1:
+            return order[0], n_entries[0], tuple(sizes)
+    fail_value(
+        f"line {head[0][0]} of '{path}' begins a file of Tensor Toolbox, but the lines after it do not hold the order, "
+        "the sizes and the number of entries; mend it."
+    )
+
+
+def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
+    numbers = [item for _, fields in head[:2] for item in fields]
+    if all(item.isdecimal() for item in numbers):
+        order, n_entries, *sizes = (int(item) for item in numbers)
+        if order >= 2 and len(sizes) == order and min(sizes) >= 1:
+            if len(head) < 3 or n_entries == 0:
+                fail_value(f"'{path}' holds no entries after its header; at least one is needed.")
+            return order, n_entries, tuple(sizes)
+    fail_value(
+        f"line {head[0][0]} of '{path}' has two fields, and is neither an entry (two indices or more, and a value) nor "
+        "an extended header (order and number of entries, then a line with the sizes); mend it."
+    )
+
+
+def _csv_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    found = csv_columns(path, lines, how)
+    names = list(found.names)
+    modes, value = chosen_columns(path, names, how)
+    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
+    extras = tuple(names.index(name) for name in how.extras)
+    if not how.header:
+        names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
+    if not how.header and value_field is not None:
+        names[value_field] = "y"
+    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
+    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
+
+
+def separator_in(line: str, decimal: str = ".") -> str:
+    """Return what stands between the fields of a line: the comma where it makes at least three.
+
+    Blanks are only asked where nothing else separates anything. Where all that stands between ";" or tabs is a number
+    with or without a decimal comma, commas separate nothing.
+    """
+    known = [mark for mark in SEPARATORS if mark != decimal]
+    try:
+        found = {mark: len(split_line(line, mark, None) if len(mark) == 1 else line.split(mark)) for mark in known}
+    except csv.Error:  # a field that is too long, of which whoever reads the line tells
+        return known[0]
+    if max(found.values()) < 2:
+        return BLANKS if len(split_line(line, BLANKS, None)) >= 3 else known[0]
+    for mark in (";", "\t"):
+        if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
+            return mark
+    if found.get(",", 0) >= max(3, found["\t"]):
+        return ","
+    return max(found, key=lambda mark: found[mark])
+
+
+def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
+    """Return the layout of a csv file of whose columns none is a mode or the value yet.
+
+    Where there is no header, the names of the columns are their positions from 0.
+    """
+    labelled = how.header if how.labels is None else how.labels
+    comment = None if labelled else "#"
+    lines, before, said = iter(lines), 0, None
+    for text in lines:
+        said = said or OF_EXCEL.match(text)
+        if (said is None or said.string is not text) and any(filled([text.removeprefix("\ufeff")], comment)):
+            break
+        before += 1
+    else:
+        fail_value(f"'{path}' is empty; at least one entry is needed.")
+    held = [text]
+    if comment is None and text.startswith("#"):  # which labels and names of columns may begin with, too
+        for line in itertools.islice(lines, MOST_COMMENTS):
+            held.append(line)
+            text = line if line.strip() else text
+            if not text.startswith("#"):
+                break
+    line = text if comment is None else text.split(comment, 1)[0]
+    separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
+    mark = separator if len(separator) > 1 else None
+    layout = TextLayout(path, how, UNIT if mark else separator, comment, (), (), None, labelled=labelled, mark=mark)
+    if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
+        widths = [
+            next((len(fields) for _, fields in rows([one], layout.separator, None)), 0)
+            for one in translated([text, *held], mark)
+        ]
+        first = widths.index(widths[0], 1) - 1
+        before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
+    again = translated(itertools.chain([text], lines), mark)
+    number, fields = next(rows(again, layout.separator, comment))
+    number += before
+    if not all(is_text(field) for field in fields):
+        fail_value(f"line {number} of '{path}' {NOT_TEXT}.")
+    if len(fields) == 1 and how.sep is None:
+        fail_value(
+            f"line {number} of '{path}' has one field: none of the comma, tab, ;, | and :: separates anything there; "
+            "say sep= what does."
+        )
+    if not how.header:
+        return layout._replace(skip=number - 1, names=tuple(range(len(fields))))
+    names = [name.strip() for name in fields]
+    if all(number_in(name, how.decimal) is not None for name in names):
+        fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
+    if len(set(names)) < len(names):
+        fail_value(f"line {number} of '{path}' names a column twice: {list_names(names)}; rename one.")
+    return layout._replace(skip=number, names=tuple(names))
+
+
+def chosen_columns(path: str, names: Sequence[Any], how: Schema) -> tuple[list[Any], Any]:
+    """Return the columns of the modes (default: all others), and of the value, None where there is none."""
+    check_columns(names, how.extras, f"'{path}'")
+    rest = [name for name in names if name not in how.extras]
+    value = how.value
+    if value == LAST and how.modes is None and len(rest) == 2:
+        fail_value(
+            f"'{path}' must have at least two modes; got {rest[:1]!r} beside the last column, {rest[1]!r}, which is "
+            "taken for the value; pass value=None if there is none and every line is an event to be counted."
+        )
+    value = rest[-1] if value == LAST and LAST not in names else value
+    modes = [name for name in rest if name != value] if how.modes is None else list(how.modes)
+    taken = [name for name in how.extras if name == value or name in modes]
+    if taken:
+        fail_value(f"the column {taken[0]!r} is a mode or the value already; name another one.")
+    return check_mode_columns(names, modes, value, f"'{path}'"), value
+
+
+# Warnings where columns that were taken for the value or for modes, as nobody said which are, look like others.
+
+TIMES = ("timestamp", "time", "date", "datetime", "day", "month", "year", "hour", "ts")
+CURE = "name the one that is meant by value= and those of the modes by modes="
+FEW = 20  # entries in which every one may well have a row of its own
+
+
+def check_defaults(
+    path: str, how: Schema, modes: Sequence[Any], value: Any, values: Any, shape: Sequence[int] = ()
+) -> None:
+    """Warn where the last column, taken for the value, looks like a time, or a mode by default has no row twice."""
+    if how.value == LAST and value is not None:
+        named = str(value).lower() in TIMES
+        if named or (not (how.header and value in VALUES) and are_epochs(values)):
+            looks = "is called like a time" if named else "has values like times since 1970"
+            last = f"the last column of '{path}'" + (f", {value!r}," if how.header else "")
+            warn_user(f"{last} is taken for the value and {looks}; {CURE}.", UserWarning)
+    n = 0 if values is None else len(values)
+    if how.modes is None and n >= FEW and len(modes) > 2:
+        alone = [name for name, size in zip(modes, shape, strict=False) if size == n]
+        if alone:
+            warn_user(
+                f"the mode {alone[0]!r} of '{path}' has a row of its own for each of the {n} entries, so that nothing "
+                "can be learned of it; name the columns that are meant by modes= and value=.",
+                UserWarning,
+            )

@@ -1,0 +1,319 @@
+"""Entries held out: at random, the last ones, some of each row, or whole rows; and folds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tensorcep.core.checks import (
+    check_choice,
+    check_flag,
+    check_fraction,
+    check_int,
+    check_random_state,
+    fail_value,
+    warn_user,
+)
+from tensorcep.entries.labels import Labels
+
+Rows = NDArray[np.int64]
+WAYS = ("entry", "time", "row", "group")
+
+
+class SplitWay(NamedTuple):
+    """How entries are held out, checked.
+
+    Attributes
+    ----------
+    by : str
+        One of `WAYS`.
+    rows : (N,) int64 or None
+        Of "row" and "group" the row of each entry, counted from 0 without gaps.
+    order : (N,) int64 or None
+        The place of each entry's time among the distinct ones.
+    """
+
+    by: str
+    rows: NDArray[np.int64] | None
+    order: NDArray[np.int64] | None
+
+
+def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
+    """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column.
+
+    Raises
+    ------
+    ValueError
+        If something is missing, or not used.
+    """
+    check_choice("by", by, WAYS)
+    if by in ("row", "group") and mode is None:
+        fail_value(f"by={by!r} needs mode=, the mode whose rows are meant, such as the user; give its name.")
+    if by in ("entry", "time") and mode is not None:
+        fail_value(f"mode= is for by='row' and by='group'; got {mode!r} with by={by!r}; leave it out.")
+    if by == "time" and times is None:
+        fail_value("by='time' needs times=: the mode that is the time, or a time for each entry.")
+    if by in ("entry", "group") and times is not None:
+        fail_value(f"times= is for by='time' and by='row'; got it with by={by!r}; leave it out.")
+    rows = None if mode is None else Labels.from_column(column_of(mode))[1]
+    return SplitWay(by, rows, None if times is None else _order_of(times, column_of))
+
+
+def _order_of(times: Any, column_of: Any) -> NDArray[np.int64]:
+    """The place of each entry's time among the distinct ones."""
+    is_name = np.ndim(times) == 0 or isinstance(times, (str, tuple))
+    what = f"times of {times!r}" if is_name else "times"
+    column = pd.Series(column_of(times) if is_name else times).reset_index(drop=True)
+    n = len(column_of(None))
+    if len(column) != n:
+        fail_value(f"times must be as many as the {n} entries; got {len(column)}.")
+    if column.isna().any():
+        fail_value(f"{what} must not be missing; got none for entry {int(np.argmax(column.isna()))}; leave it out.")
+    found = _moments_of(column)
+    if found is None:
+        fail_value(
+            f"{what} must be numbers, times, or text such as 2024-01-31 or w12; got {column.iloc[0]!r}; convert them."
+        )
+    return np.unique(np.asarray(found), return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _moments_of(column: pd.Series) -> pd.Series | None:
+    """Times as what numpy sorts: numbers as they are, text by the number or the date in it; None where it has none."""
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return column.dt.ordinal if hasattr(column.dt, "ordinal") else column.dt.start_time
+    if isinstance(column.dtype, pd.CategoricalDtype) and column.cat.ordered:
+        return column.cat.codes
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return None
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return column.astype("int64")
+    if pd.api.types.is_timedelta64_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
+        return column.astype(column.dtype.numpy_dtype) if hasattr(column.dtype, "numpy_dtype") else column
+    text = column.astype(str)
+    numbers = pd.to_numeric(text, errors="coerce")
+    if numbers.notna().all():
+        return numbers
+    dates = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True)
+    if dates.notna().all():
+        return dates.astype("int64")
+    parts = text.str.extract(r"^(\D*)(\d+)(\D*)$")
+    if parts.notna().all(axis=None) and len(parts[[0, 2]].drop_duplicates()) == 1:
+        return parts[1].astype(float)
+    return None
+
+
+def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[Rows, Rows]:
+    """Ascending positions of the entries to train on and of those to test on.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `test_size` is not allowed, or one of both would be empty.
+    """
+    if way.by == "entry":
+        return split_rows(n, test_size, random_state)
+    share, count = _size(test_size)
+    if way.by == "time":
+        test = _last(way, share, count)
+    elif way.by == "group":
+        test = _whole_rows(way, test_size, random_state)
+    else:
+        test = _some_of_each(way, share, count, random_state)
+    return np.flatnonzero(~test), np.flatnonzero(test)
+
+
+def _size(test_size: Any) -> tuple[float, int]:
+    """A share, or else a number."""
+    if isinstance(test_size, (int, np.integer)) and not isinstance(test_size, bool):
+        return 0.0, check_int("test_size", test_size)
+    return check_fraction("test_size", test_size), 0
+
+
+def _last(way: SplitWay, share: float, count: int) -> NDArray[np.bool_]:
+    """The entries of the last times: so many times, or those whose share of the entries is nearest."""
+    order = _given(way.order)
+    per_time = np.bincount(order)
+    if len(per_time) < 2:
+        fail_value("by='time' needs entries of at least two times; all have the same.")
+    if count >= len(per_time):
+        fail_value(f"test_size must leave one of the {len(per_time)} times to train on; got {count}.")
+    if not count:
+        after = np.cumsum(per_time[::-1])[:-1]  # entries of the last one, two, ... times
+        count = 1 + int(np.argmin(np.abs(after - share * len(order))))
+    return np.asarray(order >= len(per_time) - count)
+
+
+def _whole_rows(way: SplitWay, test_size: Any, random_state: Any) -> NDArray[np.bool_]:
+    """The entries of some rows."""
+    from sklearn.model_selection import train_test_split
+
+    rows = _given(way.rows)
+    n_rows = int(rows.max()) + 1
+    if n_rows < 2:
+        fail_value("by='group' needs entries of at least two rows; all are of one.")
+    _, chosen = train_test_split(np.arange(n_rows), test_size=test_size, random_state=splitter_seed(random_state))
+    return np.isin(rows, chosen)
+
+
+def _some_of_each(way: SplitWay, share: float, count: int, random_state: Any) -> NDArray[np.bool_]:
+    """So many entries of each row, or a share, the last or random ones, but never all of a row."""
+    rows = _given(way.rows)
+    per_row = np.bincount(rows)
+    wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
+    wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
+    if not wanted.any():
+        least = count + 1 if count else 2
+        fail_value(
+            f"no row has enough entries to hold out test_size={count or share:g} of them and to keep one; rows have at "
+            f"most {per_row.max()}, at least {least} are needed."
+        )
+    from_end = per_row[rows] - 1 - _places(rows, way.order, random_state)
+    return np.asarray(from_end < wanted[rows])
+
+
+def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_state: Any) -> NDArray[np.int64]:
+    """The place of each entry among those of its row: by time, equal ones as they stand, or else at random."""
+    by = check_random_state(random_state).permutation(len(rows)) if order is None else order
+    sorted_ = np.lexsort((np.arange(len(rows)), by, rows))
+    start = np.concatenate([[0], np.cumsum(np.bincount(rows))[:-1]])
+    place = np.empty(len(rows), dtype=np.int64)
+    place[sorted_] = np.arange(len(rows)) - start[rows[sorted_]]
+    return place
+
+
+def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: bool) -> list[tuple[Rows, Rows]]:
+    """Positions of the entries to train on and to test on, for each fold.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer times, rows or entries than folds need.
+    """
+    from sklearn.model_selection import KFold, TimeSeriesSplit
+
+    seed = splitter_seed(random_state) if shuffle else None
+    if way.by == "time":
+        order = _given(way.order)
+        cutter: Any = TimeSeriesSplit(n_splits)
+        return [
+            (np.flatnonzero(order <= train[-1]), np.flatnonzero(np.isin(order, test)))
+            for train, test in cutter.split(np.arange(order.max() + 1))
+        ]
+    cutter = KFold(n_splits, shuffle=shuffle, random_state=seed)
+    if way.by == "entry":
+        return list(cutter.split(np.arange(n)))
+    rows = _given(way.rows)
+    if way.by == "group":
+        tests = [np.isin(rows, test) for _, test in cutter.split(np.arange(rows.max() + 1))]
+    else:
+        # Each row's entries are dealt one by one, from a fold on that differs from row to row.
+        deal = _places(rows, way.order, seed if way.order is None else None)
+        tests = [np.asarray((deal + rows) % n_splits == fold) for fold in range(n_splits)]
+        if not all(test.any() and not test.all() for test in tests):
+            fail_value(f"n_splits must be at most what the entries of rows can be dealt to; got {n_splits}.")
+    return [(np.flatnonzero(~test), np.flatnonzero(test)) for test in tests]
+
+
+def _given(found: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    if found is None:
+        raise TypeError("checked by way_of")
+    return found
+
+
+def split_rows(n: int, test_size: float, random_state: Any) -> tuple[Rows, Rows]:
+    """Return ascending positions of the entries to train on and of those to test on."""
+    from sklearn.model_selection import train_test_split
+
+    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=splitter_seed(random_state))
+    return np.sort(train), np.sort(test)
+
+
+def splitter_seed(random_state: Any) -> Any:
+    """scikit-learn's splitters take no Generator: draw an integer seed from it."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    return random_state
+
+
+# Folds of the entries of a tensor: pairs of tensors, and a splitter for scikit-learn's cross-validation.
+
+# Positions of entries have a type by which a tensor knows them: scikit-learn's own are of the first mode's rows.
+FOLD_ROWS = np.dtype(np.uint32)
+
+
+class Splittable(Protocol):
+    """A tensor whose entries can be chosen."""
+
+    @property
+    def coords(self) -> NDArray[np.int64]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nnz(self) -> int: ...
+
+    def select(self, where: Any) -> Any: ...
+
+
+class Folds:
+    """What `SparseTensor.kfold` returns: an iterable of (train, test) tensors, which scikit-learn takes as `cv`."""
+
+    def __init__(self, tensor: Splittable, n_splits: int, random_state: Any, shuffle: bool, way: SplitWay) -> None:
+        n_splits = check_int("n_splits", n_splits, minimum=2)
+        pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
+        self._tensor = tensor
+        self._rows: list[Any] = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
+        if not shuffle and way.by == "entry":
+            _warn_of_unseen(tensor, self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return ((self._tensor.select(a), self._tensor.select(b)) for a, b in self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} folds of {self._tensor!r}>"
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return len(self)
+
+    def split(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the positions of the entries to train on and to test on.
+
+        Raises
+        ------
+        ValueError
+            If X does not hold as many entries as the tensor.
+        """
+        n = self._tensor.nnz
+        if X is not None and len(X) != n:
+            fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")
+        return iter(self._rows)
+
+
+def _warn_of_unseen(tensor: Splittable, folds: Any) -> None:
+    """Say of folds in the order of the entries that they hold out all entries of some rows."""
+    n = sum(int(_unseen(tensor, train, test).sum()) for train, test in folds)
+    if n:
+        warn_user(
+            f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
+            "folds in the order of the entries do; use shuffle=True, unless rows without training entries are meant.",
+            UserWarning,
+        )
+
+
+def _unseen(tensor: Splittable, train: Rows, test: Rows) -> np.ndarray:
+    """Which entries to test (n,) touch a row that no training entry touches."""
+    result = np.zeros(len(test), dtype=bool)
+    for k, size in enumerate(tensor.shape):
+        seen = np.zeros(size, dtype=bool)
+        seen[tensor.coords[train, k]] = True
+        result |= ~seen[tensor.coords[test, k]]
+    return result

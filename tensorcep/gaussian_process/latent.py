@@ -1,0 +1,300 @@
+"""One latent function: its kernel, the points that it is known at, its posterior anywhere, and its record in a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    ExpSineSquared,
+    Kernel,
+    Matern,
+    Product,
+    RationalQuadratic,
+    Sum,
+)
+
+from tensorcep.core.arrays import memory_of_machine
+from tensorcep.core.checks import fail_value
+from tensorcep.core.executor import one_blas_thread
+from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
+from tensorcep.core.persist.records import RECORD
+from tensorcep.ep.gaussian import Functions
+from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
+from tensorcep.gaussian_process.evidence import (
+    ExactEvidence,
+    KernelSearch,
+    TrainingPoints,
+    check_covariance,
+    covariance_of,
+    gradient_matrices,
+    learn_kernel,
+)
+from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
+from tensorcep.gaussian_process.posterior import Posterior, Prior
+from tensorcep.gaussian_process.settings import GPSettings
+
+# One latent function: its kernel, the points that it is known at, and its posterior anywhere.
+
+# Points whose covariances with all others are held at a time.
+CHUNK = 1024
+# Matrices of n^2 numbers that an exact fit may hold at its peak (K, and three that it makes), and the bytes that it
+# keeps within, on any machine.
+MATRICES, MOST_BYTES = 4, 3e9
+# With inducing points: the tolerance of sweeps while a kernel is learned, whose error in the evidence is its square,
+# the most of them, and the points that say where a search begins, at least and for each inducing one.
+LEARNING_TOL, LEARNING_SWEEPS, LEAST_SOME, SOME_PER_INDUCING = 1e-3, 40, 2000, 10
+
+
+class Machine(NamedTuple):
+    """A fitted latent function.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : (m, d) float64
+        Training points, or inducing ones.
+    mean : float
+        The prior mean.
+    tau, nu : (m,) float64
+        Sites of the latent values at the points; of inducing points (0,).
+    functions : Functions
+        Mean and covariance of f anywhere, from its covariances with the points.
+    log_evidence : float
+    n_iter : int
+    converged : bool
+    """
+
+    kernel: Any
+    points: np.ndarray
+    mean: float
+    tau: np.ndarray
+    nu: np.ndarray
+    functions: Functions
+    log_evidence: float
+    n_iter: int
+    converged: bool
+
+    def latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of f at points, (q,) each."""
+        found = [
+            self.functions.latent(self.kernel(part, self.points), self.kernel.diag(part))
+            for part in np.array_split(X, -(-len(X) // CHUNK))
+        ]
+        mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return self.mean + mean, variance
+
+    def draws(self, X: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Joint draws of f at points, (q, n_draws)."""
+        mean, cov = self.functions.joint(self.kernel(X, self.points), self.kernel(X))
+        values, vectors = np.linalg.eigh(0.5 * (cov + cov.T))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.asarray((self.mean + mean)[:, None] + root @ rng.standard_normal((len(X), n_draws)))
+
+
+def check_exact_size(n: int, more: int = 0) -> None:
+    """Refuse an exact fit whose matrices, with so many more, are too large, before any work.
+
+    Raises
+    ------
+    ValueError
+        With what it takes, what there is, and what would take less.
+    """
+    needed = 8.0 * (MATRICES + more) * n * n
+    there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
+    if needed > there:
+        fail_value(
+            f"an exact Gaussian process of {n} points takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, "
+            f"more than {there / 1e9:.3g} GB; set n_inducing, such as n_inducing=200."
+        )
+
+
+def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
+    """Learn the kernel and find the posterior of a method."""
+    check_exact_size(len(points.X), 0 if search.optimizer is None else gradient_matrices(kernel))
+    check_covariance(kernel, points.X)
+    evidence = ExactEvidence(points, settings, stop)
+    kernel = learn_kernel(kernel, evidence, search)
+    prior = Prior(covariance_of(kernel, points.X), points.mean)
+    fit = fit_sites(prior, points.data, settings, stop)
+    return _machine(kernel, points, fit, fit.log_evidence)
+
+
+def _machine(kernel: Any, points: TrainingPoints, fit: Fit, log_evidence: float) -> Machine:
+    return Machine(
+        kernel=kernel,
+        points=points.X,
+        mean=points.mean,
+        tau=fit.sites.tau,
+        nu=fit.sites.nu,
+        functions=fit.posterior.functions(),
+        log_evidence=log_evidence,
+        n_iter=fit.n_iter,
+        converged=fit.converged,
+    )
+
+
+def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
+    """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
+    with one_blas_thread():
+        return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
+
+
+def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
+    """Learn the kernel and find the posterior of inducing values by power EP.
+
+    Of many points, the kernel that some of them say is where the search over all begins.
+    """
+    check_covariance(kernel, sparse.Z)
+    learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
+    n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
+    if n > 2 * some:
+        rows = np.sort(search.rng.permutation(n)[:some])
+        data = points.data._replace(y=points.data.y[rows])
+        part = points._replace(X=points.X[rows], data=data)
+        kernel = learn_kernel(kernel, InducingEvidence(part, sparse, learning), search)
+        search = search._replace(restarts=0, ties=False, scale=1.0 / n)  # so that its first step is short
+    kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
+    fit: InducingFit = fit_inducing(kernel, points, sparse, stop)
+    nothing = np.empty(0)
+    return Machine(
+        kernel=kernel,
+        points=sparse.Z,
+        mean=points.mean,
+        tau=nothing,
+        nu=nothing,
+        functions=fit.functions,
+        log_evidence=fit.log_evidence,
+        n_iter=fit.n_iter,
+        converged=fit.converged,
+    )
+
+
+# Files of Gaussian processes: kernels as records by name and parameters, sites and points as arrays.
+
+# The kernels that a file can name.
+KERNELS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (
+        RBF,
+        ConstantKernel,
+        DotProduct,
+        Exponentiation,
+        ExpSineSquared,
+        Matern,
+        Product,
+        RationalQuadratic,
+        Sum,
+    )
+}
+SHARED = ("_X_fit", "_y_fit", "n_features_in_")
+IF_THERE = ("classes_", "feature_names_in_", "prior_mean_")
+NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evidence", "n_iter", "converged", "trace_")
+
+
+def kernel_record(kernel: Any) -> dict[str, Any]:
+    """A kernel as a tree of names and parameters.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of `KERNELS`.
+    """
+    if KERNELS.get(type(kernel).__name__) is not type(kernel):
+        listed = ", ".join(KERNELS)
+        fail_value(
+            f"kernel must be made of {listed} to be saved; got {type(kernel).__name__}, which files cannot hold."
+        )
+    params = {name: _plain(value) for name, value in kernel.get_params(deep=False).items()}
+    return {RECORD: type(kernel).__name__, **params}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return kernel_record(value)
+    return value if isinstance(value, str) else np.asarray(value, dtype=np.float64).tolist()
+
+
+def kernel_of(tree: Any) -> Any:
+    """The kernel that a tree says; a name that is not among `KERNELS` raises KeyError."""
+    params = {name: _value(name, value) for name, value in tree.items() if name != RECORD}
+    kernel = KERNELS[tree[RECORD]](**params)
+    if not np.isfinite(kernel.theta).all():
+        raise ValueError("a kernel's parameters are not finite")
+    return kernel
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return kernel_of(value)
+    if isinstance(value, list) and name.endswith("_bounds"):
+        return tuple(value) if np.ndim(value) == 1 else np.asarray(value, dtype=np.float64)
+    return value
+
+
+def write_machines(path: str | os.PathLike[str], model: Any) -> None:
+    """Write a fitted Gaussian process."""
+    machines: Sequence[Machine] = model._machines
+    sparse = machines[0].tau.size == 0
+    fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
+    fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
+    for name in ("log_evidence", "mean", "n_iter", "converged"):
+        stored = {"log_evidence": "evidence", "mean": "means"}.get(name, name)
+        fitted[stored] = np.array([getattr(machine, name) for machine in machines])
+    if sparse:
+        fitted["points"] = machines[0].points
+        fitted["dual"] = np.stack([machine.functions.dual for machine in machines])
+        fitted["cov"] = np.stack([machine.functions.cov for machine in machines])
+    else:
+        fitted["tau"] = np.stack([machine.tau for machine in machines])
+        fitted["nu"] = np.stack([machine.nu for machine in machines])
+    kernels = {
+        "given": None if model.kernel is None else kernel_record(model.kernel),
+        "fitted": [kernel_record(machine.kernel) for machine in machines],
+    }
+    write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
+
+
+def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
+    """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
+
+    Raises
+    ------
+    One of `tensorcep.core.persist.models.UNREADABLE`
+        If something is missing or wrong, or has another name.
+    """
+    fitted = dict(fitted_record(stored, dict[str, Any]))
+    check_names(fitted, NAMES)
+    for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
+        if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
+            raise ValueError(f"{name} does not hold finite real numbers")
+    kernels = stored.header["kernels"]
+    made = [kernel_of(tree) for tree in kernels["fitted"]]
+    given = None if kernels["given"] is None else kernel_of(kernels["given"])
+    machines = tuple(_machine_of(made[i], fitted, i) for i in range(len(made)))
+    attributes = {name: fitted[name] for name in (*SHARED, *IF_THERE) if name in fitted}
+    return {**attributes, "_machines": machines, "kernel": given}
+
+
+def _machine_of(kernel: Any, fitted: dict[str, Any], i: int) -> Machine:
+    mean, X = float(fitted["means"][i]), fitted["_X_fit"]
+    about = {
+        "kernel": kernel,
+        "mean": mean,
+        "log_evidence": float(fitted["evidence"][i]),
+        "n_iter": int(fitted["n_iter"][i]),
+        "converged": bool(fitted["converged"][i]),
+    }
+    if "points" in fitted:
+        functions, nothing = Functions(fitted["dual"][i], fitted["cov"][i]), np.empty(0)
+        return Machine(points=fitted["points"], tau=nothing, nu=nothing, functions=functions, **about)
+    tau, nu = fitted["tau"][i], fitted["nu"][i]
+    if tau.shape != (len(X),) or nu.shape != (len(X),):
+        raise ValueError("the arrays do not fit its shape: there is not one site for each point")
+    return Machine(points=X, tau=tau, nu=nu, functions=from_sites(kernel, X, mean, tau, nu), **about)
