@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorcep as tc
-from tensorcep.cli import main
+from tensorcep.cli.main import main
 from tensorcep.core.checks import INFINITE
 from tensorcep.core.persist.archive import CHECKSUM, HEADER
 from tensorcep.entries.io import read_batches

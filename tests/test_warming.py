@@ -8,7 +8,8 @@ import sys
 import pytest
 from helpers.source_graph import ROOT
 
-from tensorcep import cli, warming, warmup
+from tensorcep import warming, warmup
+from tensorcep.cli.main import main
 
 # Prints the kernels that a default fit, its intervals and a first batch compile, of another size and order than warmup.
 COMPILED_BY_FITS = """
@@ -80,9 +81,9 @@ def test_without_compilation_there_is_nothing_to_do(monkeypatch):
 
 
 def test_the_shell_tells_the_seconds_of_each_kind(capsys):
-    assert cli.main(["warmup", "matrices", "--processes", "1"]) == 0
+    assert main(["warmup", "matrices", "--processes", "1"]) == 0
     assert capsys.readouterr().err.startswith("matrices: ")
-    assert cli.main(["warmup", "forests"]) == 1
+    assert main(["warmup", "forests"]) == 1
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tensorcep.core.arrays import room_of
 from tensorcep.core.random import RandomStream
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.parameters.base import (
+    NONE,
     DrawKey,
     DrawStage,
     EntryStats,
@@ -21,6 +22,9 @@ from tensorcep.likelihoods.parameters.base import (
     PrecisionStats,
     ResidualStats,
 )
+
+# Where the law of before makes no difference.
+NO_LAW = Gamma(NONE, NONE)
 
 
 @dataclass(frozen=True)
@@ -107,15 +111,10 @@ class NoisePrecision(Parameter[Gamma]):
 
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
         """A draw from its law given the residuals, or given what entries left out say."""
-        known, total = stats.validation, stats.total
-        if known is None:
-            a, b = self.prior
-            law = Gamma(np.array([a + 0.5 * stats.n]), np.array([b + 0.5 * total]))
-        else:
-            law = known.law(self.prior)
+        known = stats.validation
+        law = self.expect(NO_LAW, stats) if known is None else known.law(self.prior)
         tau = law.draw(key.rng(RandomStream.PRECISION))
-        score = stats.score if stats.drawn else mean_log_density(float(tau[0]), total, stats.n)
-        return ParameterDraw(tau), stats._replace(score=score)
+        return ParameterDraw(tau), scored(float(tau[0]), stats)
 
     def bound(self, state: Gamma) -> float:
         """The log normaliser of its law minus that of its prior: what entries and precision together add."""
