@@ -518,7 +518,7 @@ def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> 
             before = known.get(name, labels)
             if (before is None) != (labels is None):
                 fail_value(f"the {name} must have labels in all files, or indices in all of them.")
-            known[name] = None if before is None or labels is None else _joined(before, labels)
+            known[name] = None if before is None or labels is None else _join_labels(before, labels)
             sizes[name] = max(size, sizes.get(name, 0))
     result = []
     for tensor, pair in zip(tensors, entities, strict=True):
@@ -531,7 +531,7 @@ def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> 
     return result
 
 
-def _joined(known: tc.Labels, more: tc.Labels) -> tc.Labels:
+def _join_labels(known: tc.Labels, more: tc.Labels) -> tc.Labels:
     new = known.rows(more.index, unknown="ignore") < 0
     return known.extended(more.index[new]) if new.any() else known
 

@@ -287,7 +287,7 @@ def _run_recommend(args: argparse.Namespace) -> None:
     check_fraction("--coverage", args.coverage)
     check_output(args.output, args.model, args.exclude)
     model = load_model(args.model, matrices=False)
-    given = dict(_given(model, text) for text in args.given)
+    given = dict(_row_of_mode(model, text) for text in args.given)
     exclude = None if args.all else "seen" if args.exclude is None else _excluded(args.exclude, model)
     how = {"n": args.n, "by": args.by, "coverage": args.coverage, "exclude": exclude, "random_state": 0}
     _write(args, model.recommend(mode_in(args.mode), given, **how))
@@ -305,7 +305,7 @@ def _excluded(path: str, model: Any) -> Any:
     return cells[[name for name in cells.columns if name in names]]
 
 
-def _given(model: Any, text: str) -> tuple[str | int, Any]:
+def _row_of_mode(model: Any, text: str) -> tuple[str | int, Any]:
     """A mode and its label, or index."""
     from tensorcep.cp.inputs.coordinates import mode_of
 

@@ -241,7 +241,7 @@ class ThreadExecutor:
         """As `Executor.run`, on up to n contiguous ranges."""
         kernel: Kernel = work  # type: ignore[assignment]
         if isinstance(work, Pass):
-            kernel, record = work.kernel, _made(work, record, self)
+            kernel, record = work.kernel, _arguments_of(work, record, self)
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._team is None or parts <= 1:
@@ -276,14 +276,14 @@ def parameters_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 @functools.cache
-def _places_of(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
+def _places_of_rows(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
     """Where rows that a kernel reads, and that may have to be made, are among its arguments."""
     return tuple(parameters_of(kernel).index(name) for name in reads if "." not in name)
 
 
-def _made(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
+def _arguments_of(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
     """The arguments of a pass, of which rows that it reads may have to be made."""
-    for place in _places_of(work.kernel, work.reads):
+    for place in _places_of_rows(work.kernel, work.reads):
         if not isinstance(record[place], np.ndarray):
             record = (*record[:place], record[place].made(executor), *record[place + 1 :])
     return record

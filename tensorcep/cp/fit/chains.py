@@ -21,7 +21,7 @@ from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
 from tensorcep.cp.fit.run import MultiStart, continued
 from tensorcep.cp.fit.validation import finite_or_none
-from tensorcep.cp.gibbs.chains import GibbsState, taken
+from tensorcep.cp.gibbs.chains import GibbsState, draws_to_take
 from tensorcep.cp.gibbs.method import with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.columns import some_columns
@@ -286,7 +286,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     sampled = sampled._replace(posterior=None)
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
     if own is not None and kept:  # the same, of which one copy is enough
-        rows = [kept[d][c] for d, c in taken(state, held.shares)]
+        rows = [kept[d][c] for d, c in draws_to_take(state, held.shares)]
         unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
     draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)

@@ -64,10 +64,10 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     if isinstance(result, Posterior):
         return _posterior(result, mode, end, parts[0])
     n = len(parts[0])
-    seen = _joined(result.seen, np.ones(n, dtype=bool), end)
+    seen = _append_rows(result.seen, np.ones(n, dtype=bool), end)
     changed: dict[str, Any] = {"shape": _longer(result.shape, mode, n), "seen": seen}
     if isinstance(result, PointEstimate):
-        return result._replace(rows=_joined(result.rows, parts[0], end), **changed)
+        return result._replace(rows=_append_rows(result.rows, parts[0], end), **changed)
     new = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
     theta = result.theta
     if theta is not None and result.theta_mode == mode:
@@ -83,9 +83,9 @@ def _posterior(member: Posterior, mode: int, end: int, new: Any) -> Posterior:
         dispersion = dispersion.of_new(n)
     return member._replace(
         shape=_longer(member.shape, mode, n),
-        Lam=_joined(member.Lam, new.Lam, end),
-        eta=_joined(member.eta, new.eta, end),
-        seen=_joined(member.seen, np.ones(n, dtype=bool), end),
+        Lam=_append_rows(member.Lam, new.Lam, end),
+        eta=_append_rows(member.eta, new.eta, end),
+        seen=_append_rows(member.seen, np.ones(n, dtype=bool), end),
         dispersion=dispersion,
     )
 
@@ -94,7 +94,7 @@ def _longer(shape: tuple[int, ...], mode: int, n: int) -> tuple[int, ...]:
     return tuple(size + n * (k == mode) for k, size in enumerate(shape))
 
 
-def _joined(rows: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
+def _append_rows(rows: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
     """Rows with new ones before row `end`."""
     return np.concatenate([rows[:end], new, rows[end:]])
 

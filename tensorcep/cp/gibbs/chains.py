@@ -47,7 +47,7 @@ from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Parameter, RowPrecision
+from tensorcep.likelihoods.parameters.base import DrawStage, Parameter, RowPrecision
 from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
 from tensorcep.priors.coupled import fill_gaps
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
@@ -82,6 +82,8 @@ class ChainSetup(NamedTuple):
     weighted : bool
         Whether what entries say has weights.
     burn_in : int
+    before_rows, after_rows : tuple of int
+        Places of the parameters that are drawn given latent values, and given what the rows leave of the targets.
     """
 
     by_row: EntriesByRow
@@ -93,6 +95,8 @@ class ChainSetup(NamedTuple):
     parameters: tuple[Parameter[Any], ...]
     weighted: bool
     burn_in: int
+    before_rows: tuple[int, ...]
+    after_rows: tuple[int, ...]
 
 
 class KeptDraws(NamedTuple):
@@ -269,7 +273,10 @@ def start_chains(
     by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
     rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
     made = by_row, columns, rooms, free_columns, small
-    setup = ChainSetup(*made, augmentation, parameters, weighted, options.burn_in)
+    order = sorted(range(len(parameters)), key=lambda i: parameters[i].stage)
+    after = tuple(i for i in order if parameters[i].stage is DrawStage.RESIDUAL)
+    before = tuple(order[: len(order) - len(after)])
+    setup = ChainSetup(*made, augmentation, parameters, weighted, options.burn_in, before, after)
     sites = weighted_sites(problem) if has_sites else NO_SITES
     nothing = np.zeros((options.n_chains, 0, 0))
     return GibbsState(factors, priors, ((),) * options.n_chains, ChainSums(setup, sites, nothing, held=held))
@@ -512,7 +519,7 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
     if kept.drifts:
         small = state.setup.small
         fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
-    which, D = taken(state, shares), len(kept.rows)
+    which, D = draws_to_take(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []
     rows, unknown = stack_draws([kept.rows[d][c] for d, c in which], more, form)
@@ -536,7 +543,7 @@ def _in_form(
     return np.array([kept[d][c] for d, c in which]).reshape(*form, *kept[0].shape[1:]) if kept else None
 
 
-def taken(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]:
+def draws_to_take(state: GibbsState, shares: np.ndarray | None) -> list[tuple[int, int]]:
     """Which of the kept draws are taken, (draw, chain), one chain after the other."""
     C, D = len(state.rows), len(state.own.kept.rows)
     sizes = np.full(C, D) if shares is None else np.maximum(1, np.rint(D * shares)).astype(int)

@@ -64,7 +64,6 @@ from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.augmentation import Augmentation
 from tensorcep.likelihoods.parameters.base import (
     DrawKey,
-    DrawStage,
     EntryStats,
     ResidualStats,
     RowPrecision,
@@ -163,22 +162,23 @@ def _sweep_chain(
 ) -> tuple[tuple[Any, ...], float]:
     """Draw everything of chain c once; gives the parameters and the mean log likelihood of the entries in the sweep."""
     setup, f, key = state.setup, state.own.f[c], DrawKey(problem.seed, state.sweeps, c)
-    parameters, draws, stats = setup.parameters, list(state.parameters[c]), _entry_stats(state, f, problem, executor, c)
-    order = sorted(range(len(parameters)), key=lambda i: parameters[i].stage)
-    noise = [i for i in order if parameters[i].stage is DrawStage.RESIDUAL]
-    for i in order[: len(order) - len(noise)]:
-        draws[i], stats = parameters[i].draw(draws[i], stats, key)
-    judge = draw_sites(c, state, draws, problem, executor, stats.used) if setup.augmentation.auxiliary else None
+    parameters, draws, judge = setup.parameters, list(state.parameters[c]), None
+    if setup.before_rows or setup.augmentation.auxiliary:
+        stats = _entry_stats(state, f, problem, executor, c)
+        for i in setup.before_rows:
+            draws[i], stats = parameters[i].draw(draws[i], stats, key)
+        if setup.augmentation.auxiliary:
+            judge = draw_sites(c, state, draws, problem, executor, stats.used)
     rest: ResidualStats = _residual_stats(c, state, problem, even, executor)
     precision: float | RowPrecision = 1.0
-    for i in noise:
+    for i in setup.after_rows:
         draws[i] = parameters[i].weigh(draws[i], rest, key)
         precision = parameters[i].precision(draws[i])
     fit = draw_factors(state, c, problem, precision, executor, judge)
     if f.size:
         f[:] = latent_of_chain(state, c, problem, executor)
     rest = rest._replace(sums=fit.sums, sizes=fit.sizes)
-    for i in noise:
+    for i in setup.after_rows:
         draws[i], rest = parameters[i].draw(draws[i], rest, key)
     if rest.score is not None:
         return tuple(draws), rest.score
