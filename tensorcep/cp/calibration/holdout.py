@@ -370,7 +370,8 @@ def learn_from_held(
             log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
         return log_density
 
-    uneven = EVEN_NOISE if now.even else noise_at(parameters, now.draws, held.place)
+    differs = not now.even and any(one.uneven for one in parameters)
+    uneven = noise_at(parameters, now.draws, held.place) if differs else EVEN_NOISE
     held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
