@@ -89,6 +89,16 @@ def test_task_that_ends_its_workers_is_told(client: Any) -> None:
     client.wait_for_workers(2, timeout=60)
 
 
+def test_tasks_given_to_a_closed_client_end_with_a_sentence() -> None:
+    with local_client() as other:
+        cluster = Cluster(other)
+        made = cluster.made_at(dict, None)
+        other.close()
+        with pytest.raises(ClusterError, match="the scheduler at .* is gone; start it again"):
+            cluster.run(len, [(made,)], "lengths")
+        assert cluster.after(len, [made]) is None
+
+
 def test_default_fit_on_workers_goes_on_to_the_bits_of_one_process(client: Any, tmp_path: Path) -> None:
     here = tc.CPRegressor(2, max_iter=12, random_state=0).fit(TENSOR)
     assert here.method_ == "gibbs"

@@ -212,7 +212,7 @@ class TaskBatch:
         self._cluster.send([self._calls[i] for i in missing])
         for i in missing:
             where = self._where[i] if self._where else None
-            self._futures[i] = self._cluster.submit(self._function, self._calls[i], f"{self._what}-{i}", where)
+            self._futures[i] = self._cluster.submit_task(self._function, self._calls[i], f"{self._what}-{i}", where)
 
     def _again(self, which: Sequence[int]) -> None:
         """Have these tasks given again, with all that they need, which is sent again."""
@@ -275,7 +275,7 @@ class Cluster:
 
         def make() -> Any:
             how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            return self.client.submit(kind, key=f"made-{self.new_name()}", pure=False, **how)
+            return self.submit(kind, key=f"made-{self.new_name()}", **how)
 
         return Broadcast(None, self.new_name(), make)
 
@@ -320,8 +320,14 @@ class Cluster:
 
     def lost(self) -> tuple[type[BaseException], ...]:
         """What Dask raises when a worker is gone with what was on it, or cannot be reached."""
-        comm = self._dask.comm.core.CommClosedError
-        return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, comm, OSError, KeyError)
+        closed = (self._dask.comm.core.CommClosedError, getattr(self._dask.client, "ClosedClientError", OSError))
+        return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, *closed, OSError, KeyError)
+
+    def submit(self, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+        """The future of a call; an OSError of a client that gave its scheduler up, of which Dask raises many things."""
+        if self.client.status in ("closed", "closing"):
+            raise OSError(f"there is no connection to {self.address}")
+        return self.client.submit(function, *args, pure=False, **how)
 
     def is_lost(self, future: Any, what: str) -> bool:
         """Whether a task was lost; what it raised itself is raised."""
@@ -357,19 +363,18 @@ class Cluster:
             raise OSError(f"there is no connection to {self.address}")
         return self.client.scatter(values, hash=False)
 
-    def submit(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
+    def submit_task(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
         sent = [futures_of(item) for item in call]
-        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}", "pure": False}
+        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}"}
         if worker is not None:
             how |= {"workers": [worker], "allow_other_workers": True}
-        return self.client.submit(run_task, __version__, function, *sent, **how)
+        return self.submit(run_task, __version__, function, *sent, **how)
 
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""
         try:
             names = [f"{function.__name__}-{self.new_name()}" for _ in futures or ()]
-            submit = self.client.submit
-            return [submit(function, one, key=key, pure=False) for one, key in zip(futures or (), names, strict=True)]
+            return [self.submit(function, one, key=key) for one, key in zip(futures or (), names, strict=True)]
         except self.lost():
             return None
 
