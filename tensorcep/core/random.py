@@ -201,7 +201,10 @@ class RandomStream(IntEnum):
 
 def generator(seed: int, what: RandomStream, *which: int) -> np.random.Generator:
     """A stream of numpy for a sweep and a chain."""
-    return np.random.default_rng([seed, int(what), *which])
+    words = [seed, int(what), *which]
+    # each is one word of the seed as it is, which numpy takes longer to see of a list than of an array
+    plain = max(words) < 1 << 32
+    return np.random.default_rng(np.array(words, dtype=np.uint32) if plain else words)
 
 
 def stream_key(seed: int, chain: int, sweep: int, what: int) -> tuple[int, int, int]:

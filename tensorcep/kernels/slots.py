@@ -33,8 +33,8 @@ def lane_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + CACHE_LINE, dtype=np.uint8)
     raw.fill(0)
-    first = -raw.ctypes.data % CACHE_LINE
-    return raw[first : first + size].view(dtype).reshape(shape)
+    first = -raw.__array_interface__["data"][0] % CACHE_LINE
+    return np.ndarray(shape, dtype, raw, first)
 
 
 def place(w: Any, operand: Any) -> Any:

@@ -248,7 +248,8 @@ def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
     By Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron.
     """
     lower = rng.standard_normal((D, D))
-    lower.ravel()[:: D + 1] = np.sqrt(rng.chisquare(df - np.arange(D)))
+    # one by one: numpy looks at all of an array of shapes before it draws, for longer than it draws these
+    lower.ravel()[:: D + 1] = [math.sqrt(rng.chisquare(df - i)) for i in range(D)]
     return lower
 
 

@@ -30,6 +30,7 @@ from tensorcep.cp.gibbs.row_draw import (
     mode_columns,
     of_row_noise,
     rooms_of,
+    values_in_order,
     weighted_sites,
 )
 from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
@@ -196,12 +197,12 @@ class GibbsState(NamedTuple):
     @property
     def theta(self) -> np.ndarray:
         """The numbers of all parameters, (C, m)."""
-        return np.stack([np.concatenate([own.theta for own in draws]) for draws in self.parameters])
+        return np.array([_joined([own.theta for own in draws]) for draws in self.parameters])
 
     @property
     def common(self) -> np.ndarray:
         """Mean and shape of the law that numbers have in common, (C, 2), or (C, 0) where none do."""
-        return np.stack([np.concatenate([own.common for own in draws]) for draws in self.parameters])
+        return np.array([_joined([own.common for own in draws]) for draws in self.parameters])
 
     @property
     def learns_precision(self) -> bool:
@@ -242,6 +243,10 @@ class GibbsState(NamedTuple):
         if likelihood is problem.likelihood:
             return likelihood, self.given_at(place, problem)[1]
         return likelihood, np.broadcast_to(theta.values, (len(theta.values), len(place)))
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def without_lists(state: GibbsState | None) -> GibbsState | None:
@@ -353,19 +358,19 @@ def draw_factors(
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
         factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
-    by_rows, tau = isinstance(precision, RowPrecision), np.array([1.0])
-    last = precision.mode if isinstance(precision, RowPrecision) else -1
-    if not isinstance(precision, RowPrecision):
-        tau[0] = precision
-    stay = not len(state.own.sites.weight) and not by_rows
+    of_rows = precision if isinstance(precision, RowPrecision) else None
+    last, tau = (-1, np.array([precision])) if of_rows is None else (of_rows.mode, np.ones(1))
+    stay = not len(state.own.sites.weight) and of_rows is None
+    values = values_in_order(by_row, problem) if stay else None
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
     name, of = f"factors {chain}", {"factors": factors}
     for k in modes:
         columns, offset = setup.columns[k], int(first[k])
-        if isinstance(precision, RowPrecision):
-            given: Any = of_row_noise(k, precision, by_row, first, executor)
-        else:
-            given = in_order(state.own.sites, k, by_row, setup.weighted, problem, executor), tau
+        given: Any = values, tau
+        if of_rows is not None:
+            given = of_row_noise(k, of_rows, by_row, first, executor)
+        elif not stay:
+            given = in_order(state.own.sites, k, by_row, setup.weighted, executor), tau
         source: Any = RowSource(name, factors, of, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
         coupled = setup.small.prior.links(k, modes_prior)
@@ -414,10 +419,12 @@ def draw_parts(
     *room: Any,
 ) -> None:
     """Draw the rows cuts[first]:cuts[last]: see `draw_rows`."""
-    entries = target if isinstance(target, StoredTargets) else (base, weight, target)
-    data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, entries)
+    a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
     law = (prior_Lam, prior_eta, precision, key, fit, factors)
-    in_pieces(draw_rows, int(cuts[first]), int(cuts[last]), *data, *law, *room, align=LANES)
+    if isinstance(target, StoredTargets):
+        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
+    else:
+        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
 
 
 # The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
@@ -451,13 +458,14 @@ def draw_priors(state: GibbsState) -> GibbsState:
 
     Rows without entries are left out and drawn after it, from it.
     """
-    small, law, priors = state.setup.small, state.setup.small.prior, []
+    small, law, clamped, priors = state.setup.small, state.setup.small.prior, state.setup.free.any_clamped, []
     for c, prior in enumerate(state.hyper):
         if prior.modes is None or not isinstance(law, LearnedPrior):
             return state
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
-            rows.append(free_values(state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]))
+            seen, columns = state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]
+            rows.append(free_values(seen, columns) if clamped else seen[:, columns.free])
         rng = generator(small.seed, RandomStream.PRIOR, state.sweeps, c)
         priors.append(conditional_of_modes(law.draw(prior.modes, rows, rng), prior.seen))
     return state._replace(hyper=tuple(priors))

@@ -45,6 +45,7 @@ from tensorcep.cp.calibration.holdout import (
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
     GibbsState,
+    RowFit,
     collect,
     draw_factors,
     draw_priors,
@@ -74,7 +75,7 @@ from tensorcep.likelihoods.parameters.base import (
 # The share of the burn-in in which noise is the same everywhere: factors of entries that are not explained yet would
 # take them for outliers.
 EVEN_SHARE = 0.25
-NO_BLOCKS: np.ndarray = np.zeros((0, LANES))
+NO_FIT = RowFit(np.zeros(0), np.zeros(0, dtype=np.int64))
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
@@ -169,15 +170,15 @@ def _sweep_chain(
             draws[i], stats = parameters[i].draw(draws[i], stats, key)
         if setup.augmentation.auxiliary:
             judge = draw_sites(c, state, draws, problem, executor, stats.used)
-    rest: ResidualStats = _residual_stats(c, state, problem, even, executor)
     precision: float | RowPrecision = 1.0
     for i in setup.after_rows:
-        draws[i] = parameters[i].weigh(draws[i], rest, key)
+        if parameters[i].weighs:
+            draws[i] = parameters[i].weigh(draws[i], _residual_stats(c, state, problem, even, executor), key)
         precision = parameters[i].precision(draws[i])
     fit = draw_factors(state, c, problem, precision, executor, judge)
     if f.size:
         f[:] = latent_of_chain(state, c, problem, executor)
-    rest = rest._replace(sums=fit.sums, sizes=fit.sizes)
+    rest: ResidualStats = _residual_stats(c, state, problem, even, executor, fit)
     for i in setup.after_rows:
         draws[i], rest = parameters[i].draw(draws[i], rest, key)
     if rest.score is not None:
@@ -192,8 +193,10 @@ def _sweep_chain(
     return tuple(draws), train_score(problem, f, theta, y, mixed)
 
 
-def _residual_stats(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> ResidualStats:
-    """What is known of the residuals of chain c before its rows are drawn."""
+def _residual_stats(
+    c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor, fit: RowFit = NO_FIT
+) -> ResidualStats:
+    """What is known of the residuals of chain c, before its rows are drawn or with the fit of those that were."""
     own, entries, left_out, validation = state.own, problem.entries, state.left_out, None
     if problem.power is None:
         n = float(len(entries.permutation)) - float(len(left_out))
@@ -205,8 +208,8 @@ def _residual_stats(c: int, state: GibbsState, problem: Problem, even: bool, exe
     weight, target = (part.reshape(-1, LANES) for part in own.sites[:2])
     return ResidualStats(
         n=n,
-        sums=NO_BLOCKS,
-        sizes=NO_BLOCKS,
+        sums=fit.sums,
+        sizes=fit.sizes,
         y=entries.y,
         present=entries.weight,
         f=own.f[c],

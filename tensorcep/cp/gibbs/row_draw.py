@@ -322,13 +322,16 @@ def weighted_sites(problem: Problem) -> DrawnSites:
     return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
 
 
+def values_in_order(by_row: EntriesByRow, problem: Problem) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
+    """As `in_order` of values that are the targets, which are in the order of the rows of every mode."""
+    stored = on_scratch(by_row.value)
+    return StoredTargets(by_row.value, value_offset(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
+
+
 def in_order(
-    sites: DrawnSites, k: int, by_row: EntriesByRow, weighted: bool, problem: Problem, executor: Executor
-) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
+    sites: DrawnSites, k: int, by_row: EntriesByRow, weighted: bool, executor: Executor
+) -> tuple[int, np.ndarray, np.ndarray]:
     """The place of the first of them, weights (nothing where all are 1), and targets, in the order of mode k's rows."""
-    if not len(sites.weight):
-        stored = on_scratch(by_row.value)
-        return StoredTargets(by_row.value, value_offset(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
     n = sites.ordered.shape[1]
     place = by_row.entry[k * n : (k + 1) * n]
     parts = ((sites.target, sites.ordered[1]), (sites.weight, sites.ordered[0]))

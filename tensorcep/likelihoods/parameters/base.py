@@ -46,6 +46,8 @@ class Gamma(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
+        if len(self.a) == 1:  # the same number: numpy looks at an array of shapes for longer than it draws one
+            return np.array([max(rng.standard_gamma(float(self.a[0])), TINY) / float(self.b[0])])
         return np.asarray(np.maximum(rng.standard_gamma(self.a), TINY) / self.b)
 
     def bound(self, prior: tuple[float, float]) -> float:
