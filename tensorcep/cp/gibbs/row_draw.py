@@ -342,7 +342,7 @@ def in_order(
 
 def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.ndarray) -> None:
     """out = source[place] in the range first:last."""
-    np.take(source, place[first:last], out=out[first:last], mode="clip")
+    source.take(place[first:last], out=out[first:last], mode="clip")
 
 
 @block_kernel
