@@ -32,8 +32,8 @@ from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from scripts.papers.glm_baselines import JustInTime, importance_moments, sampled_ep
 from tensorcep import datasets
 from tensorcep.core.loop import Run, run
+from tensorcep.likelihoods.binary import PROBIT
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
-from tensorcep.likelihoods.probit import PROBIT
 from tensorcep.linear.glm import SWEPT, fit_glm
 from tensorcep.linear.problem import GLMPosterior, GLMProblem, as_csr
 from tensorcep.linear.settings import GLM_METHODS, IS, GLMSettings

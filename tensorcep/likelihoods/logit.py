@@ -16,6 +16,7 @@ A Polya-Gamma variable omega ~ PG(1, f) makes a label Gaussian: e^(y f / 2) / (2
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,9 +28,8 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import GAUSS_STEP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, log, log1p_unit
-from tensorcep.likelihoods.arrays import aligned
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.binary import binary_likelihood
+from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.binary import Labels, moments_of_points
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
@@ -254,17 +254,33 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 weight[b, lane], target[b, lane] = draw_pg(s, n, f[b, lane]), 0.5 * n * y[b, lane]
 
 
-def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return -p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f), whatever the label is."""
-    p = expit(aligned(y, f, theta)[1])
-    return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
+@dataclass(frozen=True)
+class LogisticLabels(Labels):
+    """P(y = 1 | f) = 1 / (1 + e^-f), by approximate moments."""
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(f))
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2, shares)._replace(
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
-    f_is_log_odds=True,
-    third=third,
-    observes="labels",
+@dataclass(frozen=True)
+class Logit(LogisticLabels):
+    """The same, by exact moments."""
+
+    observes = "labels"
+    f_is_log_odds = True
+
+    def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return moments_of_points(shares, f)
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return -p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f), whatever the label is."""
+        p = expit(aligned(y, f, theta)[1])
+        return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
+
+
+POLYA_GAMMA = Augmentation(
+    expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)
 )
-LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)
-LOGIT_NINE = binary_likelihood("logit_nine", nine_tilted, loglik, expit, nine_tilted2)
+LOGIT = Logit("logit", tilted, loglik, pg=POLYA_GAMMA, tilted2=tilted2)
+LOGIT_MACKAY = LogisticLabels("logit_mackay", tilted_mackay, loglik)
+LOGIT_NINE = LogisticLabels("logit_nine", nine_tilted, loglik, tilted2=nine_tilted2)

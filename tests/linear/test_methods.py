@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
 from tensorcep.linear.factorised import GLMBuffers, laplace_modes
 from tensorcep.linear.glm import fit_glm

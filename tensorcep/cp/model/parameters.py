@@ -51,7 +51,7 @@ def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: f
     if known is None:
         return likelihood
     law = Gamma(known.a, known.b)
-    return likelihood._replace(parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
+    return replace(likelihood, parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
 
 
 def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
@@ -165,6 +165,7 @@ def with_parameter(likelihood: Likelihood, theta: EntryTheta | None) -> tuple[Li
     """The likelihood and its parameter of one number per entry, whatever was learned of it in each component."""
     if theta is None:
         return likelihood, EntryTheta(np.array([[likelihood.default_theta]]))
-    if likelihood.by_component is None:
+    mixed = likelihood.by_component(theta.values)
+    if mixed is None:
         return likelihood, theta
-    return likelihood.by_component(theta.values), EntryTheta(np.arange(len(theta.values), dtype=float)[:, None])
+    return mixed, EntryTheta(np.arange(len(theta.values), dtype=float)[:, None])
