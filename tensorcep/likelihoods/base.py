@@ -216,12 +216,9 @@ class Likelihood:
         """What turns log densities of coded observations into those of observations; 0 where they are the same."""
         return 0.0
 
-    def by_component(self, values: np.ndarray) -> Likelihood | None:
-        """The likelihood whose theta is the number of a line of `values` (C, m): of all entries together.
-
-        None where the parameter has one number for each entry.
-        """
-        return None
+    def by_component(self, values: np.ndarray) -> Likelihood:
+        """The likelihood whose theta is the number of a line of `values` (C, m), where entries have no theta each."""
+        raise NotImplementedError
 
     def at(self, m: np.ndarray, theta: np.ndarray, extent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The means (C, n) of latent values and the parameter, (C, n), of entries with these extents (n,)."""

@@ -207,10 +207,8 @@ class Counts(Likelihood):
     def as_fitted(self, theta: np.ndarray) -> Likelihood:
         return self if self.parameter is None else replace(self, default_theta=float(np.exp(np.log(theta).mean())))
 
-    def by_component(self, values: np.ndarray) -> Likelihood | None:
+    def by_component(self, values: np.ndarray) -> Likelihood:
         """Of counts with structural zeros, whose lines of values are dispersion and share."""
-        if self.zeros is None:
-            return None
         dispersion = np.full(len(values), self.default_theta) if self.parameter is None else values[:, 0]
         others = replace(self, parameters=tuple(one for one in self.parameters if one is not self.zeros))
         lines = dispersion, values[:, -1]

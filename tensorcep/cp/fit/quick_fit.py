@@ -339,7 +339,7 @@ def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *wat
 
 def from_dispersion(problem: Problem, belief: Components) -> Problem:
     """The problem whose dispersion, if it learns one, starts where a fit found it: rows that go on go with it."""
-    if not problem.likelihood.learns_dispersion or belief.theta is None:
+    if not problem.likelihood.is_dispersed or belief.theta is None:
         return problem
     values = belief.theta.values[0]
     found = float(values[0] if belief.theta.mode is None else values.mean())
@@ -360,8 +360,8 @@ def of_logs(quick: QuickFit) -> QuickFit:
     """
     problem = quick.problem
     entries, likelihood = problem.entries, problem.likelihood
-    of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(GAUSSIAN)  # logs of such zeros say nothing
-    if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
+    of_rates = likelihood.extent == "exposure" and likelihood.zeros is None  # whose logs say nothing
+    if not of_rates or quick.engine.method.lacks(GAUSSIAN) or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
         return quick
     logs = np.log(entries.y + 0.5) - np.log(likelihood.first_theta)
     logs = logs - entries.known if len(entries.known) else logs

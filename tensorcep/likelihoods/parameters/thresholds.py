@@ -28,7 +28,7 @@ from tensorcep.kernels.special import (
     mills_excess,
     newton_or_middle,
 )
-from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Parameter, ParameterDraw
+from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Pair, Parameter, ParameterDraw, Places
 
 # What is known of a latent value f when f plus standard noise lies between two cuts, a < b, either of them infinite.
 #
@@ -483,7 +483,6 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     @property
     def learned(self) -> bool:
-        """Whether there is one to learn."""
         return self.levels.learned
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
@@ -498,9 +497,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         """Those that the levels start with, without uncertainty."""
         return self.levels.first_law()
 
-    def theta(
-        self, state: ParameterDraw | ThresholdLaw, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """The lower and the upper cut."""
         cuts = state.theta
         if place is not None:
@@ -512,7 +509,6 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         return both
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
-        """All cuts."""
         return theta, self.levels.cuts(state.theta)
 
     def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
@@ -533,5 +529,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         return ParameterDraw(draw_thresholds(self.levels, state.theta, entries, rng, stats.executor)), stats
 
     def bound(self, state: ThresholdLaw) -> float:
-        """The log density of the prior."""
         return prior_of_thresholds(self.levels, state.thresholds).value
+
+    def results(self, law: ThresholdLaw) -> dict[str, tuple[Any, ...]]:
+        return {"thresholds": tuple(law)} if self.learned else {}
