@@ -36,9 +36,6 @@ LOG_2 = math.log(2.0)
 # do, which let an error of 1e-17 through at a frequency of about POLE + pi / (2 s^2), in units of f.
 NARROW = 0.36
 POLE = 13.0
-# The rule of the CEP paper's experiments: nine Gauss-Hermite nodes.
-NINE_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
-NINE_LOG_WEIGHTS = np.log(_WEIGHTS / _WEIGHTS.sum())
 MACKAY_SLOPE = math.pi / 8.0
 
 
@@ -106,7 +103,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):
 
 
 @kernel
-def _node(f, log_g):
+def node(f, log_g):
     """Return w = g q and p at a node f, without underflow of q."""
     e = exp(-abs(f))
     big = 1.0 / (1.0 + e)
@@ -114,7 +111,7 @@ def _node(f, log_g):
 
 
 @kernel
-def _derivatives(y, w0, w1, w2, w3, w4):
+def derivatives(y, w0, w1, w2, w3, w4):
     """Return alpha, beta and their second derivatives in m from the sums of w p^k; q' = q p and p' = -p q."""
     e1, e2, e3, e4 = w1 / w0, w2 / w0, w3 / w0, w4 / w0
     z2 = 2.0 * e2 - e1
@@ -140,44 +137,14 @@ def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
         w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(nodes):
             u = (j + 0.5) * h - REACH
-            w, p = _node(mean + s * u, -0.5 * u * u - shift)
+            w, p = node(mean + s * u, -0.5 * u * u - shift)
             w0 += w
             w1 += w * p
             w2 += w * (p * p)
             w3 += w * (p * p * p)
             w4 += w * (p * p) * (p * p)
         logz[n] = shift + log(h * w0) - LOG_SQRT_2PI
-        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
-
-
-@kernel
-def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
-    """Write log E[q], alpha, beta and their second derivatives in m by Gauss-Hermite nodes at the cavity.
-
-    Good to five digits for a variance near 1, to three at 9 and to none at 100: for published numbers, not for use.
-
-    Source: Wang and Zhe, Conditional Expectation Propagation, supplement 8.2.
-    """
-    for n in range(y.shape[0]):
-        mean, s = y[n] * m[n], math.sqrt(v[n])
-        shift = min(mean, 0.0)
-        w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
-        for j in range(NINE_NODES.shape[0]):
-            w, p = _node(mean + s * NINE_NODES[j], NINE_LOG_WEIGHTS[j] - shift)
-            w0 += w
-            w1 += w * p
-            w2 += w * (p * p)
-            w3 += w * (p * p * p)
-            w4 += w * (p * p) * (p * p)
-        logz[n] = shift + log(w0)
-        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
-
-
-@kernel
-def nine_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log E[q], alpha and beta by Gauss-Hermite nodes at the cavity."""
-    unused = np.empty_like(y)
-    nine_tilted2(y, m, v, theta, logz, alpha, beta, unused, unused)
+        alpha[n], beta[n], alpha2[n], beta2[n] = derivatives(y[n], w0, w1, w2, w3, w4)
 
 
 @kernel
@@ -283,4 +250,3 @@ POLYA_GAMMA = Augmentation(
 )
 LOGIT = Logit("logit", tilted, loglik, pg=POLYA_GAMMA, tilted2=tilted2)
 LOGIT_MACKAY = LogisticLabels("logit_mackay", tilted_mackay, loglik)
-LOGIT_NINE = LogisticLabels("logit_nine", nine_tilted, loglik, tilted2=nine_tilted2)

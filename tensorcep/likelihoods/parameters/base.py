@@ -384,9 +384,9 @@ class Parameter(Protocol[S]):
         """The log density of observations by that of the kernels: of all kinds of entries, where there are some."""
         return log_density
 
-    def results(self, law: S) -> dict[str, tuple[Any, ...]]:
+    def results(self, law: Any) -> dict[str, tuple[Any, ...]]:
         """What posteriors keep of a law: by the name of their field, the parts of what it holds."""
-        return {}
+        return {"dispersion": (self.mode, *law)} if self.is_theta else {}
 
     # Of noise alone: what it says of the weights of entries.
 

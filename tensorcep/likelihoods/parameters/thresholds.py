@@ -355,11 +355,6 @@ class Levels(NamedTuple):
         cuts, level = self.cuts(thresholds), y.astype(np.int64)
         return cuts[level], cuts[level + 1]
 
-    def first_law(self) -> ThresholdLaw:
-        """The law to begin with: the thresholds `start`, without uncertainty."""
-        m = self.n - 2
-        return ThresholdLaw(np.log(np.diff(self.start, prepend=0.0)), np.zeros((m, m)))
-
 
 class Said(NamedTuple):
     """What entries and prior say of thresholds somewhere: log density, slopes (m,), minus second derivatives (m, m)."""
@@ -495,7 +490,8 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     def first_law(self, n: int = 0) -> ThresholdLaw:
         """Those that the levels start with, without uncertainty."""
-        return self.levels.first_law()
+        start = self.levels.start
+        return ThresholdLaw(np.log(np.diff(start, prepend=0.0)), np.zeros((len(start), len(start))))
 
     def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """The lower and the upper cut."""
