@@ -9,7 +9,8 @@ Source: McCullagh (1980), JRSS B 42; Albert and Chib (1993), JASA 88, sec. 4, fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,8 +88,8 @@ class Ordinal(Likelihood):
         All cuts of equally likely components, minus infinity and infinity among them.
     """
 
-    worth: np.ndarray = field(default_factory=lambda: np.arange(2.0))
-    cuts: np.ndarray = field(default_factory=lambda: np.array([[-np.inf, 0.0, np.inf]]))
+    worth: Any = None
+    cuts: Any = None
     observes = "levels"
 
     @property
