@@ -15,8 +15,8 @@ from scripts.benchmarks.quality.accuracy import measure_peer
 from scripts.papers import glm_baselines, reproduce_glm
 from tensorcep import datasets
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.base import tilted_moments
+from tensorcep.likelihoods.binary import PROBIT
 from tensorcep.linear.glm import fit_glm
 from tensorcep.metrics import crps_gaussian
 

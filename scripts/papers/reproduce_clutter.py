@@ -23,6 +23,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):  # type: ignore[no-untyped-def]
         beta[n] = r / total - r * (1.0 - r) * (off / total) * (off / total)
 
 
-CLUTTER = GAUSSIAN._replace(name="clutter", tilted=tilted, loglik=None)
+CLUTTER = replace(GAUSSIAN, name="clutter", tilted=tilted, loglik=None)
 
 
 def spherical_moments(y: np.ndarray, m: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

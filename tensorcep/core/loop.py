@@ -229,8 +229,6 @@ class Method(Generic[Prob, Opts, State]):
         The record of the method's settings.
     init, step, finish : Init, Step, Finish
     source : str
-    likelihoods : tuple of str, optional
-        The likelihoods that the method is for, where parts do not tell.
     capabilities : Capabilities
     trial_sweeps : callable
         ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
@@ -253,7 +251,6 @@ class Method(Generic[Prob, Opts, State]):
     step: Step[Prob, Opts, State]
     finish: Finish[Prob, State]
     source: str
-    likelihoods: tuple[str, ...] | None = None
     capabilities: Capabilities = NONE
     trial_sweeps: Callable[[Any], int] = lambda options: 0
     of_entries: Callable[[Any], Any] = lambda state: None
@@ -263,8 +260,6 @@ class Method(Generic[Prob, Opts, State]):
     def lacks(self, likelihood: Likelihood) -> list[str]:
         """What the likelihood would need to have for this method; nothing when the two fit."""
         can = self.capabilities
-        if self.likelihoods is not None and likelihood.name not in self.likelihoods:
-            return [f"one of the likelihoods {list(self.likelihoods)}"]
         if likelihood.censored and not can.censors:
             return ["values without a limit (lower_limit=None, no upper_limit)"]
         if likelihood.levels is not None and not can.thresholds:

@@ -178,7 +178,7 @@ def loss_and_gradient(
     """Minus the log likelihood, of real values half the squares left, plus the penalty; its gradient (n_rows, R)."""
     cells = cells_of(problem.entries, factors.shape[1]) if cells is None else cells
     f = latent_of_cells(cells, problem.entries, factors, executor)
-    if problem.likelihood.name == "gaussian" and theta == 1.0 and not len(problem.entries.theta):
+    if problem.likelihood.is_gaussian and theta == 1.0 and not len(problem.entries.theta):
         slope = problem.entries.y - f
         value = -0.5 * slope * slope  # no constant, in which small squares would be lost
     else:

@@ -12,9 +12,8 @@ from scipy.special import ndtri
 
 from tensorcep.core.compile import call_loglik, kernel
 from tensorcep.kernels.special import DROP, INV_SQRT_2PI, LOG_SQRT_2PI
-from tensorcep.likelihoods.arrays import log_density, tilted_moments
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
+from tensorcep.likelihoods.binary import PROBIT
 
 # Tilted moments of a power of a likelihood, for power EP, by quadrature of its log likelihood.
 

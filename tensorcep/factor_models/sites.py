@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +18,14 @@ from tensorcep.factor_models.rows import Latent, Products
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import log_two_cosh_half
-from tensorcep.likelihoods.arrays import log_density
+from tensorcep.likelihoods.base import log_density
+from tensorcep.likelihoods.binary import PROBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 from tensorcep.likelihoods.parameters.dispersion import expected_tables
-from tensorcep.likelihoods.probit import PROBIT
-from tensorcep.likelihoods.softplus import SOFTPLUS_POISSON
+from tensorcep.likelihoods.poisson import SOFTPLUS_POISSON
 from tensorcep.likelihoods.tobit import TOBIT
 
 # Draws of the auxiliary variables of a relation's cells, on streams that do not depend on threads.
@@ -532,7 +533,7 @@ _COUNTS = Kind(NEGBINOMIAL, POLYA_GAMMA, check_counts, _log_of_mean, np.log1p, t
 _RATES = Kind(SOFTPLUS_POISSON, BOEHNING, check_counts, _mean, np.log1p, curvature=_softplus_curvature)
 
 # Real data with a limit, which `Link.limit` holds: values stay in the units of the model.
-LIMITED = _REAL._replace(likelihood=TOBIT._replace(check_y=GAUSSIAN.check_y), form=LIMIT)
+LIMITED = _REAL._replace(likelihood=replace(GAUSSIAN, normal=TOBIT.normal), form=LIMIT)
 
 # By the words of a likelihood and of an augmentation; real data need none, so that every augmentation is the same.
 KINDS: dict[tuple[str, str], Kind] = {
@@ -547,13 +548,7 @@ KINDS: dict[tuple[str, str], Kind] = {
 }
 LIKELIHOODS = tuple(dict.fromkeys(likelihood for likelihood, _ in KINDS))
 # What is observed under each.
-OBSERVED = {
-    "gaussian": "values",
-    "bernoulli": "labels",
-    "probit": "labels",
-    "negbinomial": "counts",
-    "poisson": "counts",
-}
+OBSERVED = {likelihood: str(kind.likelihood.observes) for (likelihood, _), kind in KINDS.items()}
 # What others call them, the shell's words for tensors among these.
 SAME_AS = {
     **dict.fromkeys(("logit", "logistic", "binary", "binomial"), "'bernoulli'"),

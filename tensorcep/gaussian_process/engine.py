@@ -14,9 +14,8 @@ from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.special import REACH
-from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.base import Likelihood, log_density
+from tensorcep.likelihoods.binary import PROBIT
 
 # Anderson's acceleration of a fixed-point iteration of sites.
 

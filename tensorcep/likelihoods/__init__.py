@@ -9,31 +9,17 @@ from typing import Any
 
 from tensorcep.core.checks import check_choice
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.binary import PROBIT, STEP
 from tensorcep.likelihoods.binomial import BINOMIAL
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
 from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
-from tensorcep.likelihoods.poisson import POISSON
-from tensorcep.likelihoods.poisson_square import POISSON_SQUARE
-from tensorcep.likelihoods.probit import PROBIT
-from tensorcep.likelihoods.step import STEP
+from tensorcep.likelihoods.poisson import POISSON, POISSON_SQUARE
 from tensorcep.likelihoods.tobit import TOBIT
 
-LIKELIHOODS: dict[str, Likelihood] = {
-    record.name: record
-    for record in (
-        GAUSSIAN,
-        PROBIT,
-        LOGIT,
-        POISSON,
-        NEGBINOMIAL,
-        BINOMIAL,
-        TOBIT,
-        STEP,
-        LOGIT_MACKAY,
-        POISSON_SQUARE,
-    )
-}
+_EVERY: tuple[Likelihood, ...] = (GAUSSIAN, PROBIT, LOGIT, POISSON, NEGBINOMIAL)
+_EVERY += (BINOMIAL, TOBIT, STEP, LOGIT_MACKAY, POISSON_SQUARE)
+LIKELIHOODS = {likelihood.name: likelihood for likelihood in _EVERY}
 # What models of matrices call a likelihood.
 ALIASES = {"bernoulli": "logit"}
 # Words for what a fit decides: one of the likelihoods of counts, and a law of ordered levels.

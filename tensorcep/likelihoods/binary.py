@@ -1,84 +1,239 @@
-"""What the likelihoods of 0/1 labels share: coding, predictive distribution and sampling.
+"""Labels 0/1: what their likelihoods share, and those whose moments are in closed form: probit and step.
 
-Inside, a label is +1 or -1; what goes in and comes out (labels, means, quantiles, draws) is 0 or 1.
+Inside, a label is +1 or -1; what goes in and comes out (labels, means, quantiles, draws) is 0 or 1. Probit has
+P(y = 1 | f) = Phi(f). Step has P(y = 1 | f) = 1 - theta for f > 0 and theta below: theta is the slack, the probability
+of a wrong label. It is 0 by default: a label then says on which side of 0 f lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from tensorcep.core.checks import check_fraction, check_values, check_zero_one
-from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.core.compile import block_kernel, kernel
+from tensorcep.core.random import start_stream, truncated_normal
+from tensorcep.kernels.products import TOGETHER
+from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import INV_SQRT_2PI, TINY, exp, log, normal_cdf_parts, upper_tail
+from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, log_density
 
 
-def code_labels(y: ArrayLike) -> np.ndarray:
-    """Return labels 0/1 or booleans as (n,) float64 -1/+1."""
-    return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
+@dataclass(frozen=True)
+class Labels(Likelihood):
+    """Labels 0/1 by `logpdf` and by the probability of a 1 at a latent value."""
 
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        """P(y = 1 | f), in the shape of f."""
+        raise NotImplementedError
 
-def binary_likelihood(
-    name: str,
-    tilted: Any,
-    loglik: Any,
-    cdf: Callable[[np.ndarray], np.ndarray],
-    tilted2: Any = None,
-    shares: Any = None,
-) -> Likelihood:
-    """Return the record of P(y = 1 | f) = cdf(f) with a cdf that is symmetric about 0.
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
 
-    The kernel ``shares(f, one, zero)``, if there is one, writes the means of both probabilities over the lines of f.
-    """
-
-    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return tilted_moments(tilted, y, m, v, theta)[0]
-
-    def of_points(f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        one, zero = np.empty(f.shape[1]), np.empty(f.shape[1])
-        shares(np.ascontiguousarray(f), one, zero)
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        one = np.exp(self.logpdf(1.0, m, v, theta))
+        zero = np.exp(self.logpdf(-1.0, m, v, theta))
         return one, one * zero
 
-    record = label_record(name, logpdf, cdf)._replace(tilted=tilted, loglik=loglik, tilted2=tilted2)
-    return record if shares is None else record._replace(of_points=of_points)
-
-
-def label_record(
-    name: str, logpdf: Callable[..., np.ndarray], probability: Callable[[np.ndarray], np.ndarray]
-) -> Likelihood:
-    """Return the record that predicts labels, from the log predictive mass and P(y = 1 | f); it cannot be fitted."""
-
-    def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        one = np.exp(logpdf(1.0, m, v, theta))
-        zero = np.exp(logpdf(-1.0, m, v, theta))
-        return one, one * zero
-
-    def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        zero = np.exp(logpdf(-1.0, m, v, theta))
+    def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        zero = np.exp(self.logpdf(-1.0, m, v, theta))
         return np.where(check_fraction("q", q) <= zero, 0.0, 1.0)
 
-    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f = np.atleast_1d(np.asarray(f, dtype=np.float64))
-        return (rng.random(f.shape) < probability(f)).astype(np.float64)
+        return (rng.random(f.shape) < self.probability(f)).astype(np.float64)
 
-    def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        one, is_one = predict(m, v, theta)[0], np.asarray(y) > 0.0
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        one, is_one = self.predict(m, v, theta)[0], np.asarray(y) > 0.0
         return np.where(is_one, 1.0, 1.0 - one), np.where(is_one, one, 1.0)
 
-    return Likelihood(name, 1.0, code_labels, None, None, predict, quantile, logpdf, sample, tails=tails)
+
+def moments_of_points(shares: Any, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`Likelihood.of_points` by the kernel ``shares(f, one, zero)``, which writes the means of both probabilities."""
+    one, zero = np.empty(f.shape[1]), np.empty(f.shape[1])
+    shares(np.ascontiguousarray(f), one, zero)
+    return one, one * zero
+
+
+@dataclass(frozen=True)
+class MixedLabels(Labels):
+    """Predictions of labels by a likelihood at a share, and otherwise of a 1 with probability `one`."""
+
+    of: Any = None
+    share: float = 1.0
+    one: float = 0.5
+
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        constant = np.where(np.asarray(y) > 0.0, np.log(self.one), np.log1p(-self.one))
+        own = np.log(self.share) + self.of.logpdf(y, m, v, theta)
+        return np.logaddexp(own, np.log1p(-self.share) + constant)
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        own = self.of.predict(f, np.zeros_like(f), np.ones_like(f))[0]
+        return np.asarray(self.share * own + (1.0 - self.share) * self.one)
 
 
 def mixed_with(likelihood: Likelihood, share: float, one: float) -> Likelihood:
-    """Return the record that predicts labels by a likelihood at a share, and otherwise 1 with probability `one`."""
+    """Return the likelihood that predicts by another at a share, and otherwise 1 with probability `one`; not fitted."""
+    return MixedLabels(f"{likelihood.name}, beside a constant", of=likelihood, share=share, one=one)
 
-    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        constant = np.where(np.asarray(y) > 0.0, np.log(one), np.log1p(-one))
-        return np.logaddexp(np.log(share) + likelihood.logpdf(y, m, v, theta), np.log1p(-share) + constant)
 
-    def probability(f: np.ndarray) -> np.ndarray:
-        return share * likelihood.predict(f, np.zeros_like(f), np.ones_like(f))[0] + (1.0 - share) * one
+@kernel
+def tilted(y, m, v, theta, logz, alpha, beta):
+    """Write log Phi(z), alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z).
 
-    return label_record(f"{likelihood.name}, beside a constant", logpdf, probability)
+    For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum.
+
+    Source: Minka (2008), EP: a quick reference, eqs 49-51.
+    """
+    for n in range(y.shape[0]):
+        beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
+    normal_cdf_parts(beta, logz, alpha)
+    for n in range(y.shape[0]):
+        r = alpha[n]
+        alpha[n] = y[n] * r / math.sqrt(1.0 + v[n])
+        beta[n] = r * beta[n] / (1.0 + v[n])
+
+
+@kernel
+def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
+    """Write what `tilted` does, and the second derivatives of alpha and beta in m, from r' = -r (z + r)."""
+    for n in range(y.shape[0]):
+        beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
+    normal_cdf_parts(beta, logz, alpha)
+    for n in range(y.shape[0]):
+        r, z_r, inv_s = alpha[n], beta[n], 1.0 / math.sqrt(1.0 + v[n])
+        r1 = -r * z_r
+        r2 = -r1 * z_r - r * (1.0 + r1)
+        r3 = -r2 * z_r - 2.0 * r1 * (1.0 + r1) - r * r2
+        alpha[n] = y[n] * r * inv_s
+        beta[n] = -r1 * inv_s**2
+        alpha2[n] = y[n] * r2 * inv_s**3
+        beta2[n] = -r3 * inv_s**4
+
+
+@kernel
+def loglik(y, f, theta, value, d1, d2):
+    """Write log Phi(y f) and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        d2[n] = y[n] * f[n]
+    normal_cdf_parts(d2, value, d1)
+    for n in range(y.shape[0]):
+        r = d1[n]
+        d1[n] = y[n] * r
+        d2[n] = -r * d2[n]
+
+
+@kernel
+def expected(y, f, square, theta, weight, target, spread, constant):
+    """Write the mean of the normal N(f, 1) that is known to have the sign y, and log Phi(y f) - target f + f^2 / 2."""
+    for n in range(y.shape[0]):
+        spread[n] = y[n] * f[n]
+    normal_cdf_parts(spread, constant, target)
+    for n in range(y.shape[0]):
+        weight[n], spread[n] = 1.0, 0.0
+        target[n] = f[n] + y[n] * target[n]
+        constant[n] += f[n] * (0.5 * f[n] - target[n])
+
+
+@block_kernel
+def drawn(first, last, y, used, f, theta, key, weight, target, s):
+    """target = a draw of the normal N(f, 1) that is known to have the sign y."""
+    for b in range(first, last):
+        start_stream(s, key[0], key[1], key[2] * (1 << 32) + b)
+        for lane in range(LANES):
+            if used[b, lane] > 0.0:
+                target[b, lane] = f[b, lane] + y[b, lane] * truncated_normal(s, -y[b, lane] * f[b, lane])
+
+
+@block_kernel
+def shares(f, one, zero):
+    """Write the means (n,) of Phi(f) and of Phi(-f) over the lines of f (S, n)."""
+    S, n = f.shape
+    one[:] = 0.0
+    zero[:] = 0.0
+    for first in range(0, n, TOGETHER):
+        last = min(first + TOGETHER, n)
+        p, q = one[first:last], zero[first:last]
+        for s in range(S):
+            line = f[s, first:last]
+            for i in range(line.shape[0]):
+                small = upper_tail(abs(line[i]), exp(-0.5 * line[i] * line[i]))
+                big = 1.0 - small
+                p[i] += big if line[i] > 0.0 else small
+                q[i] += small if line[i] > 0.0 else big
+        for i in range(p.shape[0]):
+            p[i] /= S
+            q[i] /= S
+
+
+@dataclass(frozen=True)
+class Probit(Labels):
+    """P(y = 1 | f) = Phi(f)."""
+
+    observes = "labels"
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        return np.asarray(ndtr(f))
+
+    def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return moments_of_points(shares, f)
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return y r ((z + r) (z + 2 r) - 1) with z = y f and r = phi(z) / Phi(z)."""
+        y, f, theta = aligned(y, f, theta)
+        _, slope, curve = log_density(loglik, y, f, theta)
+        r = y * slope
+        z_plus_r = np.divide(-curve, r, out=np.zeros_like(r), where=r > 0.0)
+        return np.asarray(y * r * (z_plus_r * (z_plus_r + r) - 1.0))
+
+
+# Source of the latent normal: Albert and Chib (1993), JASA 88.
+PROBIT = Probit("probit", tilted, loglik, normal=Augmentation(expected, drawn), tilted2=tilted2)
+
+
+@kernel
+def step_tilted(y, m, v, theta, logz, alpha, beta):
+    """Write log Z, alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z.
+
+    Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be
+    negative there.
+
+    Source: Minka (2008), EP: a quick reference, eqs 51-55.
+    """
+    for n in range(y.shape[0]):
+        beta[n] = y[n] * m[n] / math.sqrt(v[n] + TINY)
+    normal_cdf_parts(beta, logz, alpha)
+    for n in range(y.shape[0]):
+        s = math.sqrt(v[n] + TINY)
+        r, z_plus_r = alpha[n], beta[n]
+        if theta[n] > 0.0:
+            z = y[n] * m[n] / s
+            mass = theta[n] + (1.0 - 2.0 * theta[n]) * exp(logz[n])
+            r = (1.0 - 2.0 * theta[n]) * INV_SQRT_2PI * exp(-0.5 * z * z) / mass
+            z_plus_r = z + r
+            logz[n] = log(mass)
+        alpha[n] = y[n] * r / s
+        beta[n] = (r / s) * (z_plus_r / s)
+
+
+@dataclass(frozen=True)
+class Step(Labels):
+    """A label that says on which side of 0 f lies, up to the slack."""
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        """That without slack."""
+        return np.heaviside(f, 0.5)
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        y = super().sample(rng, f, theta)
+        return np.abs(y - (rng.random(y.shape) < np.asarray(theta)))
+
+
+# The log likelihood has no derivative at 0, so methods that need one (Laplace, power EP) do not apply.
+STEP = Step("step", step_tilted, default_theta=0.0)

@@ -7,7 +7,7 @@ variable omega ~ PG(n, f) makes it Gaussian: e^((y - n / 2) f) / (2 cosh(f / 2))
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,14 +20,12 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import REACH
 from tensorcep.likelihoods import negbinomial
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.counts import CountCDF, tails_of_counts
+from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.counts import CountCDF, Counts, in_chunks
 
 FLAT = negbinomial.FLAT
-# Nodes per unit of sqrt(1 + v n / 4), n / 4 being the largest curvature in f, at most so many, and cells at a time.
-NODES, MOST_NODES, CHUNK = 24.0, 512, 2048
+# Nodes per unit of sqrt(1 + v n / 4), n / 4 being the largest curvature in f, and at most so many.
+NODES, MOST_NODES = 24.0, 512
 
 
 @kernel
@@ -58,85 +56,6 @@ def loglik(y, f, theta, value, d1, d2):
     for i in range(y.shape[0]):
         value[i], d1[i], d2[i] = negbinomial.in_latent(y[i], theta[i] - y[i], f[i])
         value[i] += _log_choose(y[i], theta[i])
-
-
-def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean n E[p] and variance of a new number of successes."""
-    m, v, n = aligned(m, v, theta)
-    one, two = np.ones_like(m), np.full_like(m, 2.0)
-    p, square = np.exp(logpdf(one, m, v, one)), np.exp(logpdf(two, m, v, two))
-    return n * p, n * np.maximum(p - square, 0.0) + n * n * np.maximum(square - p * p, 0.0)
-
-
-def _cdf(m: np.ndarray, v: np.ndarray, n: np.ndarray) -> CountCDF:
-    """The distribution function of counts of n trials with f ~ N(m, v), each argument (n,)."""
-
-    def some(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        wanted = int(np.ceil(NODES * np.sqrt(1.0 + 0.25 * (v[rows] * n[rows]).max())))
-        u = np.linspace(-REACH, REACH, min(wanted, MOST_NODES)) if v[rows].any() else np.zeros(1)
-        weight = np.exp(-0.5 * u * u)
-        f = m[rows, None] + np.sqrt(v[rows, None]) * u
-        left = np.maximum(n[rows] - k, 0.5)[:, None]
-        below = betainc(left, k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
-        return np.where(k >= n[rows], 1.0, below)
-
-    def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        result = np.empty_like(k)
-        for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
-            if part.size:
-                result[part] = some(k[part], rows[part])
-        return result
-
-    return cdf
-
-
-def _bisected(q: float, n: np.ndarray, cdfs: Sequence[CountCDF]) -> np.ndarray:
-    """The smallest whole k with a mean of the distribution functions of at least q, (n,)."""
-    low, high = np.full(n.shape, -1.0), n.copy()
-    active = np.arange(len(n))
-    while active.size:
-        middle = np.floor(0.5 * (low[active] + high[active]))
-        enough = np.mean([cdf(middle, active) for cdf in cdfs], axis=0) >= q
-        high[active] = np.where(enough, middle, high[active])
-        low[active] = np.where(enough, low[active], middle)
-        active = active[high[active] - low[active] > 1.0]
-    return high
-
-
-def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the smallest count with a predictive probability of at least q of not being exceeded."""
-    m, v, n = aligned(m, v, theta)
-    return _bisected(check_fraction("q", q), n, [_cdf(m, v, n)])
-
-
-def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the quantile of the mixture of equally likely components, whose m, v and theta are (C, n)."""
-    cdfs = [_cdf(*aligned(*component)) for component in zip(m, v, theta, strict=True)]
-    return _bisected(check_fraction("q", q), np.array(theta[0], dtype=np.float64), cdfs)
-
-
-def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the log predictive mass."""
-    return tilted_moments(tilted, y, m, v, theta)[0]
-
-
-def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of a count of at most, and of at least, y."""
-    y, m, v, n = aligned(y, m, v, theta)
-    return tails_of_counts(y, _cdf(m, v, n))
-
-
-def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return a draw of y for each f."""
-    f, n = aligned(f, theta)
-    return rng.binomial(n.astype(np.int64), expit(f)).astype(np.float64)
-
-
-def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return -n p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f)."""
-    _, f, n = aligned(y, f, theta)
-    p = expit(f)
-    return np.asarray(-n * p * (1.0 - p) * (1.0 - 2.0 * p))
 
 
 def deviance(y: np.ndarray, mean: np.ndarray, n: np.ndarray, weights: np.ndarray) -> float:
@@ -175,21 +94,61 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[i] += _log_choose(y[i], theta[i])
 
 
-BINOMIAL = Likelihood(
+@dataclass(frozen=True)
+class Binomial(Counts):
+    """Successes of theta trials."""
+
+    extent = "trials"
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        m, v, n = aligned(m, v, theta)
+
+        def some(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            wanted = int(np.ceil(NODES * np.sqrt(1.0 + 0.25 * (v[rows] * n[rows]).max())))
+            u = np.linspace(-REACH, REACH, min(wanted, MOST_NODES)) if v[rows].any() else np.zeros(1)
+            weight = np.exp(-0.5 * u * u)
+            f = m[rows, None] + np.sqrt(v[rows, None]) * u
+            left = np.maximum(n[rows] - k, 0.5)[:, None]
+            below = betainc(left, k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
+            return np.where(k >= n[rows], 1.0, below)
+
+        return in_chunks(some)
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean n E[p] and variance of a new number of successes."""
+        m, v, n = aligned(m, v, theta)
+        one, two = np.ones_like(m), np.full_like(m, 2.0)
+        p, square = np.exp(self.logpdf(one, m, v, one)), np.exp(self.logpdf(two, m, v, two))
+        return n * p, n * np.maximum(p - square, 0.0) + n * n * np.maximum(square - p * p, 0.0)
+
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Return the smallest count with a probability of at least q of not being exceeded, by halves of all counts."""
+        cdfs, n = [self.cdf(*component) for component in zip(m, v, theta, strict=True)], theta[0]
+        low, high = np.full(n.shape, -1.0), np.array(n, dtype=np.float64)
+        q, active = check_fraction("q", q), np.arange(len(n))
+        while active.size:
+            middle = np.floor(0.5 * (low[active] + high[active]))
+            enough = np.mean([cdf(middle, active) for cdf in cdfs], axis=0) >= q
+            high[active] = np.where(enough, middle, high[active])
+            low[active] = np.where(enough, low[active], middle)
+            active = active[high[active] - low[active] > 1.0]
+        return high
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, n = aligned(f, theta)
+        return rng.binomial(n.astype(np.int64), expit(f)).astype(np.float64)
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return -n p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f)."""
+        _, f, n = aligned(y, f, theta)
+        p = expit(f)
+        return np.asarray(-n * p * (1.0 - p) * (1.0 - 2.0 * p))
+
+
+BINOMIAL = Binomial(
     "binomial",
-    1.0,
-    negbinomial.check_y,
     tilted,
     loglik,
-    predict,
-    quantile,
-    logpdf,
-    sample,
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, n: (n, y - 0.5 * n)),
     matched=Augmentation(matched, weighted=True, matched=True),
-    mixture_quantile=quantile_of_mixture,
-    third=third,
-    observes="counts",
-    tails=tails,
-    extent="trials",
 )

@@ -1,16 +1,23 @@
-"""Distribution functions, quantiles and draws of counts whose latent value is normal."""
+"""Counts: what their likelihoods share, distribution functions, quantiles and draws; and structural zeros."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
+from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.compile import kernel
 from tensorcep.kernels.special import DROP, REACH, exp
+from tensorcep.likelihoods.base import Likelihood, aligned
+from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, with_zeros
 
-CHUNK = 2048  # entries at a time, so that the table of nodes stays small
+CHUNK = 2048  # entries at a time
 # Above this the count's own noise moves a quantile by less than 1 part in 1e7 and floats no longer hold every integer.
 CONTINUOUS_FROM = 2.0**52
 # Draws with a rate above e^41 are normal to 1 part in 1e9, and beyond the sampler's range from e^43.6.
@@ -71,11 +78,6 @@ def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
     return result
 
 
-def mixture_cdf_of(m: np.ndarray, v: np.ndarray) -> CountCDF:
-    """Return `mixture_cdf` of counts with moments m and v (n,), in some rows."""
-    return lambda k, rows: mixture_cdf(k, m[rows], v[rows])
-
-
 def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.ndarray, np.ndarray]:
     """Return whole numbers low < high with P(y <= low) < q <= P(y <= high); -1 stands for no count at all."""
     z = ndtri(q)
@@ -122,13 +124,17 @@ def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> n
     return np.where(np.isnan(result), result, np.floor(result))
 
 
-def quantile_of_components(q: float, m: np.ndarray, v: np.ndarray, cdfs: Sequence[CountCDF]) -> np.ndarray:
-    """As `mixture_quantile`, of equally likely components with m and v (C, n) and one distribution function each."""
+def in_chunks(some: CountCDF) -> CountCDF:
+    """The same distribution function, of so few entries at a time that the table of nodes stays small."""
 
     def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return np.mean([one(k, rows) for one in cdfs], axis=0)
+        result = np.empty_like(k)
+        for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
+            if part.size:
+                result[part] = some(k[part], rows[part])
+        return result
 
-    return mixture_quantile(q, m.mean(axis=0), v.mean(axis=0) + m.var(axis=0), cdf)
+    return cdf
 
 
 def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:
@@ -142,22 +148,7 @@ def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:
         f = m[rows, None] + np.sqrt(v[rows, None]) * u
         return betainc(r[rows, None], k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
 
-    def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        result = np.empty_like(k)
-        for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
-            if part.size:
-                result[part] = some(k[part], rows[part])
-        return result
-
-    return cdf
-
-
-def tails_of_counts(y: np.ndarray, cdf: CountCDF) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of a count of at most, and of at least, y (n,)."""
-    lower, upper = cdf(y, np.arange(len(y))), np.ones_like(y)
-    some = np.flatnonzero(y > 0.0)
-    upper[some] = 1.0 - cdf(y[some] - 1.0, some)
-    return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+    return in_chunks(some)
 
 
 def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
@@ -170,3 +161,148 @@ def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
         spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
         draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
     return draws
+
+
+@dataclass(frozen=True)
+class Counts(Likelihood):
+    """Counts 0, 1, 2, ..., by their distribution function."""
+
+    observes: ClassVar[str | None] = "counts"
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        """The distribution function of counts with f ~ N(m, v), each argument (n,)."""
+        raise NotImplementedError
+
+    def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """About the moments of the log of the rate, from which the search of a quantile starts, in the shape of m."""
+        return m, v
+
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        return check_counts("y", check_values(y, name="y"))
+
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Return the smallest count with a probability of at least q of not being exceeded."""
+        cdfs = [self.cdf(*component) for component in zip(m, v, theta, strict=True)]
+        centre, spread = self.log_rate(m, v, theta)
+
+        def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return np.mean([one(k, rows) for one in cdfs], axis=0)
+
+        return mixture_quantile(
+            check_fraction("q", q), centre.mean(axis=0), spread.mean(axis=0) + centre.var(axis=0), cdf
+        )
+
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        y, m, v, theta = aligned(y, m, v, theta)
+        cdf = self.cdf(m, v, theta)
+        lower, upper = cdf(y, np.arange(len(y))), np.ones_like(y)
+        some = np.flatnonzero(y > 0.0)
+        upper[some] = 1.0 - cdf(y[some] - 1.0, some)
+        return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+    @property
+    def zeros(self) -> ZeroInflation | None:
+        return next((one for one in self.parameters if isinstance(one, ZeroInflation)), None)
+
+    def as_fitted(self, theta: np.ndarray) -> Likelihood:
+        return self if self.parameter is None else replace(self, default_theta=float(np.exp(np.log(theta).mean())))
+
+    def by_component(self, values: np.ndarray) -> Likelihood:
+        """Of counts with structural zeros, whose lines of values are dispersion and share."""
+        dispersion = np.full(len(values), self.default_theta) if self.parameter is None else values[:, 0]
+        others = replace(self, parameters=tuple(one for one in self.parameters if one is not self.zeros))
+        lines = dispersion, values[:, -1]
+        loglik = partial(_loglik_with_zeros, others, lines)
+        return InflatedCounts(self.name, None, loglik, others.parameters, self.default_theta, of=others, lines=lines)
+
+
+# Counts with structural zeros (`parameters.zero_inflation`): what is learned of them, and predictions of new ones.
+
+
+def zero_inflated(counts: Likelihood, zeros: ZeroInflation) -> Likelihood:
+    """Return the likelihood of counts some of which are structural zeros.
+
+    Its kernels are those of the other counts: methods that know of `zeros` weigh entries. The numbers that are learned
+    of all entries together are the dispersion, of no meaning where it is given or there is none, and the share.
+
+    Parameters
+    ----------
+    counts : Likelihood
+        "poisson" or "negbinomial".
+    zeros : ZeroInflation
+    """
+    return replace(counts, parameters=(*counts.parameters, replace(zeros, loglik=counts.loglik)))
+
+
+def _loglik_with_zeros(counts: Likelihood, lines: tuple[np.ndarray, ...], *args: np.ndarray) -> None:
+    """`Likelihood.loglik` whose theta is the number of a line of dispersions and shares; of no derivatives."""
+    y, f, theta, value, *unused = args
+    r, p = (part[theta.astype(np.int64)] for part in lines)
+    counts.loglik(y, f, r, value, *unused)
+    value[:] = with_zeros(y, value, p)
+
+
+@dataclass(frozen=True)
+class InflatedCounts(Counts):
+    """Predictions of counts some of which are structural zeros; theta is the number of a line (see `by_component`).
+
+    Parameters
+    ----------
+    of : Counts
+        The other counts.
+    lines : tuple of (C,) float64
+        Dispersions and shares.
+    """
+
+    of: Any = None
+    lines: tuple[np.ndarray, ...] = ()
+    extent = "exposure"
+
+    def _parts(self, theta: np.ndarray) -> list[np.ndarray]:
+        line = np.asarray(theta).astype(np.int64)
+        return [part[line] for part in self.lines]
+
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        y, m, v, theta = aligned(y, m, v, theta)
+        r, p = self._parts(theta)
+        return with_zeros(y, self.of.logpdf(y, m, v, r), p)
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        m, v, theta = aligned(m, v, theta)
+        r, p = self._parts(theta)
+        mean, variance = self.of.predict(m, v, r)
+        with np.errstate(over="ignore"):
+            return (1.0 - p) * mean, (1.0 - p) * (variance + p * mean * mean)
+
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        y, m, v, theta = aligned(y, m, v, theta)
+        r, p = self._parts(theta)
+        lower, upper = self.of.tails(y, m, v, r)
+        return p + (1.0 - p) * lower, np.where(y > 0.0, (1.0 - p) * upper, 1.0)
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, theta = aligned(f, theta)
+        r, p = self._parts(theta)
+        return np.where(rng.random(f.shape) < p, 0.0, self.of.sample(rng, f, r))
+
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """The q-quantile is that at (q - p) / (1 - p) of what is left when the mean share p of zeros is taken away."""
+        q = check_fraction("q", q)
+        m, v, r, share = (np.array(part, dtype=np.float64) for part in (m, v, *self._parts(theta)))
+        cdfs = [self.of.cdf(*component) for component in zip(m, v, r, strict=True)]
+        p = share.mean(axis=0)
+        result = np.zeros(m.shape[1])
+        rate, own_spread = self.of.log_rate(m, v, r)
+        centre, spread = rate.mean(axis=0), own_spread.mean(axis=0) + rate.var(axis=0)
+        for own in np.unique(p):
+            if own >= q:
+                continue
+            rows = np.flatnonzero(p == own)
+
+            def cdf(k: np.ndarray, some: np.ndarray, rows: np.ndarray = rows, own: float = own) -> np.ndarray:
+                at = rows[some]
+                each = [s[at] + (1.0 - s[at]) * one(k, at) for s, one in zip(share, cdfs, strict=True)]
+                return np.asarray((np.mean(each, axis=0) - own) / (1.0 - own))
+
+            result[rows] = mixture_quantile((q - own) / (1.0 - own), centre[rows], spread[rows], cdf)
+        return result

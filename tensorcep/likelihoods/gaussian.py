@@ -1,20 +1,23 @@
-"""Gaussian likelihood: y ~ N(level + f, 1 / theta), with theta the noise precision of the entry."""
+"""Gaussian likelihood: y ~ N(level + f, 1 / theta), with theta the noise precision of the entry; or of a power of y.
+
+What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences from
+the level.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import boxcox, inv_boxcox, ndtr, ndtri
 
-from tensorcep.core.checks import check_fraction, check_values
+from tensorcep.core.checks import check_fraction, check_values, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.kernels.products import moments_over
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, newton_or_middle, upper_tail
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.parameters.precision import NoisePrecision
 
 # Halley's steps stop below this fraction of the narrowest component: the error left is about its cube.
@@ -43,18 +46,6 @@ def loglik(y, f, theta, value, d1, d2):
         value[n] = 0.5 * log(theta[n]) - LOG_SQRT_2PI - 0.5 * residual * residual * theta[n]
         d1[n] = residual * theta[n]
         d2[n] = -theta[n]
-
-
-def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of a new observation."""
-    m, v, theta = aligned(m, v, theta)
-    return m, v + 1.0 / theta
-
-
-def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the q-quantile of a new observation."""
-    mean, variance = predict(m, v, theta)
-    return mean + ndtri(check_fraction("q", q)) * np.sqrt(variance)
 
 
 @kernel
@@ -145,71 +136,108 @@ def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) 
     return x
 
 
-def of_points(f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance (n,) of a new observation under equally likely latent values (S, n)."""
-    mean, variance = np.empty(f.shape[1]), np.empty(f.shape[1])
-    moments_over(np.ascontiguousarray(f), mean, variance)
-    noise = 1.0 / _lines(theta)
-    return mean, variance + noise.mean(axis=1)
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """y ~ N(level + f, 1 / theta)."""
 
+    level: float = 0.0
+    observes = "values"
 
-def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the log predictive density."""
-    return tilted_moments(tilted, y, m, v, theta)[0]
+    def back(self, z: np.ndarray) -> np.ndarray:
+        """Values as they are observed, of values as kernels take them."""
+        return self.level + z
 
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        return check_values(y, name="y") - self.level
 
-def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of an observation of at most, and of at least, y."""
-    y, m, v, theta = aligned(y, m, v, theta)
-    z = (y - m) / np.sqrt(v + 1.0 / theta)
-    return ndtr(z), ndtr(-z)
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        m, v, theta = aligned(m, v, theta)
+        return self.level + m, v + 1.0 / theta
 
+    def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        m, v, theta = aligned(m, v, theta)
+        return self.back(m + ndtri(check_fraction("q", q)) * np.sqrt(v + 1.0 / theta))
 
-def gaussian_about(level: float) -> Likelihood:
-    """Return the record of y ~ N(level + f, 1 / theta).
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        return self.back(mixture_quantile(q, m, v, theta))
 
-    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
-    from the level.
-    """
+    def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = np.empty(f.shape[1]), np.empty(f.shape[1])
+        moments_over(np.ascontiguousarray(f), mean, variance)
+        noise = 1.0 / _lines(theta)
+        return self.level + mean, variance + noise.mean(axis=1)
 
-    def check_y(y: ArrayLike) -> np.ndarray:
-        return check_values(y, name="y") - level
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        y, m, v, theta = aligned(y, m, v, theta)
+        z = (y - m) / np.sqrt(v + 1.0 / theta)
+        return ndtr(z), ndtr(-z)
 
-    def predict_about(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = predict(m, v, theta)
-        return level + mean, variance
-
-    def quantile_about(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return level + quantile(q, m, v, theta)
-
-    def mixture_quantile_about(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        return level + mixture_quantile(q, m, v, theta)
-
-    def of_points_about(f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = of_points(f, theta)
-        return level + mean, variance
-
-    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f, theta = aligned(f, theta)
-        return level + (f + rng.standard_normal(f.shape) / np.sqrt(theta))
-
-    return Likelihood(
-        "gaussian",
-        1.0,
-        check_y,
-        tilted,
-        loglik,
-        predict_about,
-        quantile_about,
-        logpdf,
-        sample,
-        parameters=(NoisePrecision(),),
-        normal=Augmentation(),
-        mixture_quantile=mixture_quantile_about,
-        observes="values",
-        tails=tails,
-        of_points=of_points_about,
-    )
+        return self.back(f + rng.standard_normal(f.shape) / np.sqrt(theta))
 
 
-GAUSSIAN = gaussian_about(0.0)
+GAUSSIAN = Gaussian("gaussian", tilted, loglik, (NoisePrecision(),), normal=Augmentation())
+
+
+# A power of y: g(y) ~ N(level + f, 1 / theta), g(y) = (y^p - 1) / p, and log y for p = 0.
+#
+# For positive values whose noise grows with their level. Kernels take z = g(y) - level and are those of the Gaussian;
+# means, quantiles and draws are of y. Densities of z are those of y but for the slope of g, which `log_slopes` tells.
+#
+# Source: Box and Cox (1964), J. R. Statist. Soc. B 26. What the Gaussian says of powers below 0, where no y lies,
+# counts as y = 0.
+
+# Logarithms of y stay below this, so that squares of what is predicted are finite.
+LARGEST_LOG = 300.0
+# Nodes of the mean over the Gaussian: exact for the squares that p = 1/2 asks for.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class GaussianPower(Gaussian):
+    """Positive values whose power, from 0 to below 1, is Gaussian about the level."""
+
+    power: float = 1.0
+    is_curved = True
+    of_points = None  # type: ignore[assignment]
+
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        y, power = check_values(y, name="y"), self.power
+        if len(y) and not y.min() > 0.0:
+            fail_value(
+                f"power={power:g} is for positive values; got {y.min():g}; add a constant to all, or use power=1."
+            )
+        return np.asarray(boxcox(y, power)) - self.level
+
+    def back(self, z: np.ndarray) -> np.ndarray:
+        if self.power == 0.0:
+            return np.exp(np.minimum(self.level + z, LARGEST_LOG))
+        return np.asarray(inv_boxcox(np.maximum(self.level + z, -1.0 / self.power), self.power))
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        m, v, theta = aligned(m, v, theta)
+        variance = v + 1.0 / theta
+        if self.power == 0.0:
+            mean = np.exp(np.minimum(self.level + m + 0.5 * variance, LARGEST_LOG))
+            return mean, mean * mean * np.expm1(np.minimum(variance, LARGEST_LOG))
+        sd, first, square = np.sqrt(variance), np.zeros_like(m), np.zeros_like(m)
+        for node, weight in zip(NODES, WEIGHTS, strict=True):
+            y = self.back(m + node * sd)
+            first += weight * y
+            square += weight * y * y
+        return first, np.maximum(square - first * first, 0.0)
+
+    def log_slopes(self, y: np.ndarray) -> np.ndarray:
+        # g'(y) = y^(p - 1), and y^p = 1 + p g
+        log_y = self.level + y if self.power == 0.0 else np.log1p(self.power * (self.level + y)) / self.power
+        return (self.power - 1.0) * log_y
+
+
+def of_power(power: float, level: float) -> Gaussian:
+    """Return the likelihood of positive values a power of which, 0 to 1, is Gaussian about a level; of all for 1."""
+    if power == 1.0:
+        return replace(GAUSSIAN, level=level)
+    learned, normal = (NoisePrecision(),), Augmentation()
+    return GaussianPower("gaussian", tilted, loglik, learned, normal=normal, level=level, power=power)

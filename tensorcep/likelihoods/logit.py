@@ -16,6 +16,7 @@ A Polya-Gamma variable omega ~ PG(1, f) makes a label Gaussian: e^(y f / 2) / (2
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,18 +28,14 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.products import TOGETHER
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import GAUSS_STEP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, log, log1p_unit
-from tensorcep.likelihoods.arrays import aligned
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.binary import binary_likelihood
+from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.binary import Labels, moments_of_points
 
 LOG_2 = math.log(2.0)
 # Up to this standard deviation the Gaussian limits the spacing; above it the poles of the logistic function at +-i pi
 # do, which let an error of 1e-17 through at a frequency of about POLE + pi / (2 s^2), in units of f.
 NARROW = 0.36
 POLE = 13.0
-# The rule of the CEP paper's experiments: nine Gauss-Hermite nodes.
-NINE_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
-NINE_LOG_WEIGHTS = np.log(_WEIGHTS / _WEIGHTS.sum())
 MACKAY_SLOPE = math.pi / 8.0
 
 
@@ -106,7 +103,7 @@ def tilted(y, m, v, theta, logz, alpha, beta):
 
 
 @kernel
-def _node(f, log_g):
+def node(f, log_g):
     """Return w = g q and p at a node f, without underflow of q."""
     e = exp(-abs(f))
     big = 1.0 / (1.0 + e)
@@ -114,7 +111,7 @@ def _node(f, log_g):
 
 
 @kernel
-def _derivatives(y, w0, w1, w2, w3, w4):
+def derivatives(y, w0, w1, w2, w3, w4):
     """Return alpha, beta and their second derivatives in m from the sums of w p^k; q' = q p and p' = -p q."""
     e1, e2, e3, e4 = w1 / w0, w2 / w0, w3 / w0, w4 / w0
     z2 = 2.0 * e2 - e1
@@ -140,44 +137,14 @@ def tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
         w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(nodes):
             u = (j + 0.5) * h - REACH
-            w, p = _node(mean + s * u, -0.5 * u * u - shift)
+            w, p = node(mean + s * u, -0.5 * u * u - shift)
             w0 += w
             w1 += w * p
             w2 += w * (p * p)
             w3 += w * (p * p * p)
             w4 += w * (p * p) * (p * p)
         logz[n] = shift + log(h * w0) - LOG_SQRT_2PI
-        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
-
-
-@kernel
-def nine_tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2):
-    """Write log E[q], alpha, beta and their second derivatives in m by Gauss-Hermite nodes at the cavity.
-
-    Good to five digits for a variance near 1, to three at 9 and to none at 100: for published numbers, not for use.
-
-    Source: Wang and Zhe, Conditional Expectation Propagation, supplement 8.2.
-    """
-    for n in range(y.shape[0]):
-        mean, s = y[n] * m[n], math.sqrt(v[n])
-        shift = min(mean, 0.0)
-        w0, w1, w2, w3, w4 = 0.0, 0.0, 0.0, 0.0, 0.0
-        for j in range(NINE_NODES.shape[0]):
-            w, p = _node(mean + s * NINE_NODES[j], NINE_LOG_WEIGHTS[j] - shift)
-            w0 += w
-            w1 += w * p
-            w2 += w * (p * p)
-            w3 += w * (p * p * p)
-            w4 += w * (p * p) * (p * p)
-        logz[n] = shift + log(w0)
-        alpha[n], beta[n], alpha2[n], beta2[n] = _derivatives(y[n], w0, w1, w2, w3, w4)
-
-
-@kernel
-def nine_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log E[q], alpha and beta by Gauss-Hermite nodes at the cavity."""
-    unused = np.empty_like(y)
-    nine_tilted2(y, m, v, theta, logz, alpha, beta, unused, unused)
+        alpha[n], beta[n], alpha2[n], beta2[n] = derivatives(y[n], w0, w1, w2, w3, w4)
 
 
 @kernel
@@ -254,17 +221,32 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 weight[b, lane], target[b, lane] = draw_pg(s, n, f[b, lane]), 0.5 * n * y[b, lane]
 
 
-def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return -p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f), whatever the label is."""
-    p = expit(aligned(y, f, theta)[1])
-    return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
+@dataclass(frozen=True)
+class LogisticLabels(Labels):
+    """P(y = 1 | f) = 1 / (1 + e^-f), by approximate moments."""
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(f))
 
 
-LOGIT = binary_likelihood("logit", tilted, loglik, expit, tilted2, shares)._replace(
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)),
-    f_is_log_odds=True,
-    third=third,
-    observes="labels",
+@dataclass(frozen=True)
+class Logit(LogisticLabels):
+    """The same, by exact moments."""
+
+    observes = "labels"
+    f_is_log_odds = True
+
+    def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return moments_of_points(shares, f)
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return -p (1 - p) (1 - 2 p) with p = 1 / (1 + e^-f), whatever the label is."""
+        p = expit(aligned(y, f, theta)[1])
+        return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
+
+
+POLYA_GAMMA = Augmentation(
+    expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)
 )
-LOGIT_MACKAY = binary_likelihood("logit_mackay", tilted_mackay, loglik, expit)
-LOGIT_NINE = binary_likelihood("logit_nine", nine_tilted, loglik, expit, nine_tilted2)
+LOGIT = Logit("logit", tilted, loglik, pg=POLYA_GAMMA, tilted2=tilted2)
+LOGIT_MACKAY = LogisticLabels("logit_mackay", tilted_mackay, loglik)

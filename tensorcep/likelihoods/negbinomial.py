@@ -13,26 +13,18 @@ the first is used where the count says more than the cavity, elsewhere the secon
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, count_nodes, exp, log, logistic, newton_or_middle
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.counts import (
-    dispersed_cdf,
-    mixture_quantile,
-    poisson_draws,
-    quantile_of_components,
-    tails_of_counts,
-)
+from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.counts import CountCDF, Counts, dispersed_cdf, poisson_draws
 from tensorcep.likelihoods.parameters.dispersion import DispersionParameter, expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
 
@@ -185,52 +177,6 @@ def loglik(y, f, theta, value, d1, d2):
         value[n] += _log_constant(y[n], theta[n])
 
 
-def check_y(y: ArrayLike) -> np.ndarray:
-    """Return counts as (n,) float64."""
-    return check_counts("y", check_values(y, name="y"))
-
-
-def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean r exp(m + v/2) and variance of a new count; inf where they exceed the range of float64."""
-    m, v, r = aligned(m, v, theta)
-    with np.errstate(over="ignore"):
-        mean = r * np.exp(m + 0.5 * v)
-        # E[mu] + E[mu^2] / r + Var[mu] with mu = r e^f
-        return mean, mean + mean * mean * (np.exp(v) / r + np.expm1(v))
-
-
-def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the smallest count with a predictive probability of at least q of not being exceeded."""
-    m, v, r = aligned(m, v, theta)
-    # a Gamma(r) variable times e^f is the rate of a Poisson count; the bracket starts from its log's moments
-    return mixture_quantile(check_fraction("q", q), m + np.log(r), v + 1.0 / r, dispersed_cdf(m, v, r))
-
-
-def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the quantile of the mixture of equally likely components, whose m, v and theta are (C, n)."""
-    cdfs = [dispersed_cdf(*component) for component in zip(m, v, theta, strict=True)]
-    return quantile_of_components(check_fraction("q", q), m + np.log(theta), v + 1.0 / theta, cdfs)
-
-
-def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the log predictive mass."""
-    return tilted_moments(tilted, y, m, v, theta)[0]
-
-
-def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of a count of at most, and of at least, y."""
-    y, m, v, r = aligned(y, m, v, theta)
-    return tails_of_counts(y, dispersed_cdf(m, v, r))
-
-
-def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return a draw of y for each f: a Poisson count whose rate is a Gamma(r) draw times e^f."""
-    f, r = aligned(f, theta)
-    rate = rng.gamma(r)
-    log_rate = f + np.log(np.maximum(rate, np.finfo(np.float64).tiny))
-    return poisson_draws(rng, log_rate)
-
-
 @kernel
 def expected(y, f, square, theta, weight, target, spread, constant):
     """Write the mean of omega ~ PG(y + r, xi) with xi^2 = square, and what it adds to the bound."""
@@ -269,22 +215,41 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[i] = y[i] * f[i] - n * soft - target[i] * f[i] + 0.5 * weight[i] * square[i]
 
 
-NEGBINOMIAL = Likelihood(
+@dataclass(frozen=True)
+class NegativeBinomial(Counts):
+    """Counts of dispersion theta."""
+
+    extent = "exposure"
+    is_dispersed = True
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        return dispersed_cdf(m, v, theta)
+
+    def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """That of a Gamma(r) variable times e^f, which is the rate of a Poisson count."""
+        return m + np.log(theta), v + 1.0 / theta
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean r exp(m + v/2) and variance of a new count; inf where they exceed the range of float64."""
+        m, v, r = aligned(m, v, theta)
+        with np.errstate(over="ignore"):
+            mean = r * np.exp(m + 0.5 * v)
+            # E[mu] + E[mu^2] / r + Var[mu] with mu = r e^f
+            return mean, mean + mean * mean * (np.exp(v) / r + np.expm1(v))
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return Poisson counts whose rates are Gamma(r) draws times e^f."""
+        f, r = aligned(f, theta)
+        rate = rng.gamma(r)
+        return poisson_draws(rng, f + np.log(np.maximum(rate, np.finfo(np.float64).tiny)))
+
+
+NEGBINOMIAL = NegativeBinomial(
     "negbinomial",
-    1.0,
-    check_y,
     tilted,
     loglik,
-    predict,
-    quantile,
-    logpdf,
-    sample,
-    parameters=(DispersionParameter(),),
-    observes="counts",
+    (DispersionParameter(),),
     pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
     matched=Augmentation(matched, weighted=True, matched=True),
-    mixture_quantile=quantile_of_mixture,
-    tails=tails,
-    extent="exposure",
     in_f=in_f,
 )

@@ -8,7 +8,9 @@ Source: McCullagh (1980), JRSS B 42; Albert and Chib (1993), JASA 88, sec. 4, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +18,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from tensorcep.core.arrays import leaves
 from tensorcep.core.checks import check_fraction, check_values, fail_value
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, tilted_moments
 from tensorcep.likelihoods.parameters.thresholds import (
     Levels,
     ThresholdParameter,
@@ -36,7 +36,7 @@ FEWEST, MOST = 2, 20
 
 
 def ordinal(link: str, shares: ArrayLike, values: Sequence[float] | None = None) -> Likelihood:
-    """Return the record of L ordered levels.
+    """Return the likelihood of L ordered levels.
 
     What goes in and comes out (observations, quantiles, draws) are the levels 0 to L - 1; means are of their values.
 
@@ -55,7 +55,10 @@ def ordinal(link: str, shares: ArrayLike, values: Sequence[float] | None = None)
     below = np.cumsum(share / share.sum())[:-1]
     places = logit(below) if link == "logit" else ndtri(below)
     levels = Levels(L, places[1:] - places[0], link == "logit")
-    return _record(link, levels, worth, levels.start[None])
+    kernels = (logistic_tilted, logistic_loglik) if link == "logit" else (normal_tilted, normal_loglik)
+    normal = None if link == "logit" else Augmentation(normal_expected, normal_drawn)
+    learned, cuts = (ThresholdParameter(levels),), levels.cuts(levels.start)[None]
+    return Ordinal(f"ordinal_{link}", *kernels, learned, 0.0, normal, worth=worth, cuts=cuts)
 
 
 def constant_of(link: str, shares: ArrayLike) -> float:
@@ -73,92 +76,89 @@ def shares_of(y: np.ndarray, L: int, weight: np.ndarray | None = None) -> np.nda
     return counts + 0.5
 
 
-def _record(link: str, levels: Levels, worth: np.ndarray, thresholds: np.ndarray) -> Likelihood:
-    """The record whose theta is the number of a line of the thresholds (C, L - 2)."""
-    L, logistic = levels.n, levels.logistic
-    cuts = np.stack([levels.cuts(line) for line in thresholds])
-    tilted = logistic_tilted if logistic else normal_tilted
-    above = _exceeding(cuts, logistic)
+@dataclass(frozen=True)
+class Ordinal(Likelihood):
+    """Ordered levels; theta is the number of a line of cuts.
 
-    def check_y(y: ArrayLike) -> np.ndarray:
-        level = check_values(y, name="y")
+    Parameters
+    ----------
+    worth : (L,) float64
+        What each level is worth, in growing order.
+    cuts : (C, L + 1) float64
+        All cuts of equally likely components, minus infinity and infinity among them.
+    """
+
+    worth: Any = None
+    cuts: Any = None
+    observes = "levels"
+
+    @property
+    def levels(self) -> Levels:
+        (own,) = self.parameters
+        return own.levels  # type: ignore[attr-defined]
+
+    def as_fitted(self, theta: np.ndarray) -> Likelihood:
+        return self.with_parameter(ThresholdParameter(self.levels._replace(start=theta)))
+
+    def by_component(self, values: np.ndarray) -> Likelihood:
+        """Of thresholds (C, L - 2), the first left out."""
+        return replace(self, cuts=np.stack([self.levels.cuts(line) for line in values]))
+
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        level, L = check_values(y, name="y"), len(self.worth)
         wrong = (level != np.rint(level)) | (level < 0.0) | (level >= L)
         if wrong.any():
             fail_value(f"y must hold whole levels from 0 to {L - 1}; got {level[wrong][0]:g}; code them in order.")
         return level
 
-    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
         y, m, v, theta = aligned(y, m, v, theta)
         line, level = theta.astype(np.int64), y.astype(np.int64)
-        return tilted_moments(tilted, cuts[line, level], m, v, cuts[line, level + 1])[0]
+        return tilted_moments(self.tilted, self.cuts[line, level], m, v, self.cuts[line, level + 1])[0]
 
-    def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        m, v, theta = aligned(m, v, theta)
-        first, square = np.zeros_like(m), np.zeros_like(m)
-        from_least = worth - worth[0]
-        for j in range(1, L):
-            p = above(j, m, v, theta)
-            first += (worth[j] - worth[j - 1]) * p
-            square += (from_least[j] ** 2 - from_least[j - 1] ** 2) * p
-        return worth[0] + first, np.maximum(square - first * first, 0.0)
-
-    def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return mixture_quantile(q, *(part[None] for part in aligned(m, v, theta)))
-
-    def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        check_fraction("q", q)
-        exceeded = [above(j, m, v, theta).mean(axis=0) > 1.0 - q for j in range(1, L)]
-        return np.sum(exceeded, axis=0).astype(np.float64)
-
-    def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        y, m, v, theta = aligned(y, m, v, theta)
-        lower, upper = np.ones_like(m), np.ones_like(m)
-        for j in range(1, L):
-            p = above(j, m, v, theta)
-            upper = np.where(y == j, p, upper)
-            lower = np.where(y == j - 1, 1.0 - p, lower)
-        return lower, upper
-
-    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        f, theta = aligned(f, theta)
-        noise = rng.logistic(size=f.shape) if logistic else rng.standard_normal(f.shape)
-        return np.asarray((f + noise)[:, None] > cuts[theta.astype(np.int64), 1:-1]).sum(axis=1).astype(np.float64)
-
-    parts = (check_y, tilted, logistic_loglik if logistic else normal_loglik, predict, quantile, logpdf, sample)
-    return Likelihood(
-        f"ordinal_{link}",
-        0.0,
-        *parts,
-        normal=None if logistic else Augmentation(normal_expected, normal_drawn),
-        mixture_quantile=mixture_quantile,
-        observes="levels",
-        tails=tails,
-        parameters=(ThresholdParameter(levels),),
-        by_component=lambda values: _record(link, levels, worth, values),
-    )
-
-
-def _exceeding(cuts: np.ndarray, logistic: bool) -> Callable[..., np.ndarray]:
-    """``above(j, m, v, theta)``: the probability of level j or a higher one for f ~ N(m, v)."""
-
-    def above(j: int, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        cut = cuts[theta.astype(np.int64), j]
-        if not logistic:
+    def above(self, j: int, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """The probability of level j or a higher one for f ~ N(m, v), in the shape of m."""
+        cut = self.cuts[theta.astype(np.int64), j]
+        if not self.levels.logistic:
             return np.asarray(ndtr((m - cut) / np.sqrt(1.0 + v)))
         if not np.any(v):
             return np.asarray(expit(m - cut))
         flat = (np.ascontiguousarray(part).ravel() for part in (cut, m, v, np.full(m.shape, np.inf)))
-        return np.exp(tilted_moments(logistic_tilted, *flat)[0]).reshape(m.shape)
+        return np.exp(tilted_moments(self.tilted, *flat)[0]).reshape(m.shape)
 
-    return above
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        m, v, theta = aligned(m, v, theta)
+        worth, first, square = self.worth, np.zeros_like(m), np.zeros_like(m)
+        from_least = worth - worth[0]
+        for j in range(1, len(worth)):
+            p = self.above(j, m, v, theta)
+            first += (worth[j] - worth[j - 1]) * p
+            square += (from_least[j] ** 2 - from_least[j - 1] ** 2) * p
+        return worth[0] + first, np.maximum(square - first * first, 0.0)
 
+    def probabilities(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Probabilities (n, L) of the levels under equally likely components, whose m, v and theta are (C, n)."""
+        flat = [part.ravel() for part in (m, v, theta)]
+        # P(y <= k) of every level but the last
+        below = [self.tails(np.full(m.size, k), *flat)[0] for k in range(len(self.worth) - 1)]
+        cdf = np.stack([part.reshape(m.shape).mean(axis=0) for part in below], axis=1)
+        return np.maximum(np.diff(cdf, axis=1, prepend=0.0, append=1.0), 0.0)
 
-def probabilities_of_levels(likelihood: Likelihood, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Probabilities (n, L) of the levels under equally likely components, whose m, v and theta are (C, n)."""
-    levels = likelihood.levels
-    if levels is None:
-        raise TypeError(f"the likelihood {likelihood.name!r} has no levels.")
-    # P(y <= k) of every level but the last
-    below = [likelihood.tails(np.full(m.size, k), *(x.ravel() for x in (m, v, theta)))[0] for k in range(levels.n - 1)]  # type: ignore[misc]
-    cdf = np.stack([part.reshape(m.shape).mean(axis=0) for part in below], axis=1)
-    return np.maximum(np.diff(cdf, axis=1, prepend=0.0, append=1.0), 0.0)
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        check_fraction("q", q)
+        exceeded = [self.above(j, m, v, theta).mean(axis=0) > 1.0 - q for j in range(1, len(self.worth))]
+        return np.sum(exceeded, axis=0).astype(np.float64)
+
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        y, m, v, theta = aligned(y, m, v, theta)
+        lower, upper = np.ones_like(m), np.ones_like(m)
+        for j in range(1, len(self.worth)):
+            p = self.above(j, m, v, theta)
+            upper = np.where(y == j, p, upper)
+            lower = np.where(y == j - 1, 1.0 - p, lower)
+        return lower, upper
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, theta = aligned(f, theta)
+        noise = rng.logistic(size=f.shape) if self.levels.logistic else rng.standard_normal(f.shape)
+        return np.asarray((f + noise)[:, None] > self.cuts[theta.astype(np.int64), 1:-1]).sum(axis=1).astype(np.float64)

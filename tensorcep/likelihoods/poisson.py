@@ -1,4 +1,4 @@
-"""Poisson likelihood with log link: y ~ Poisson(e^f), for counts 0, 1, 2, ...
+"""Poisson likelihoods of counts 0, 1, 2, ...: y ~ Poisson(e^f); below with the square link, f^2, and with softplus.
 
 Tilted moments come from the adapted trapezoidal rule of `kernels.special`, centred on the mode of
 (likelihood x cavity). Around it, with d = f - mode and rate = e^mode, the log density falls by
@@ -13,25 +13,29 @@ elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import dawsn, digamma, gammaincc, gammaln, logsumexp
 
-from tensorcep.core.checks import check_counts, check_fraction, check_values
 from tensorcep.core.compile import kernel
-from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, exp_parts, log, log1p_unit
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.counts import (
-    mixture_cdf_of,
-    mixture_quantile,
-    poisson_draws,
-    poisson_in_f,
-    quantile_of_components,
-    tails_of_counts,
+from tensorcep.kernels.special import (
+    DROP,
+    LOG_SQRT_2PI,
+    REACH,
+    SMALLEST,
+    TINY,
+    count_nodes,
+    exp,
+    exp_parts,
+    log,
+    log1p_unit,
 )
+from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws, poisson_in_f
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
@@ -214,84 +218,245 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[n] = y[n] * f[n] - rate - target[n] * f[n] + 0.5 * weight[n] * square[n] - math.lgamma(y[n] + 1.0)
 
 
-def check_y(y: ArrayLike) -> np.ndarray:
-    """Return counts as (n,) float64."""
-    return check_counts("y", check_values(y, name="y"))
+@dataclass(frozen=True)
+class Poisson(Counts):
+    """y ~ Poisson(e^f)."""
+
+    extent = "exposure"
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        return lambda k, rows: mixture_cdf(k, m[rows], v[rows])
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean exp(m + v/2) and variance of a new count; inf where they exceed the range of float64."""
+        m, v, theta = aligned(m, v, theta)
+        with np.errstate(over="ignore", divide="ignore"):
+            mean = np.exp(m + 0.5 * v)
+            log_spread = v + np.log(-np.expm1(-v))  # log(e^v - 1)
+            return mean, mean + np.exp(log_spread + 2.0 * m + v)
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return -e^f."""
+        return np.asarray(-np.exp(aligned(y, f, theta)[1]))
+
+    def averaged(
+        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the mean of y f - e^f - log y! and its derivatives in m, by E[e^f] = e^(m + v / 2)."""
+        y, m, v, _ = aligned(y, m, v, theta)
+        with np.errstate(over="ignore"):
+            rate = np.exp(m + 0.5 * v)
+        return y * m - rate - gammaln(y + 1.0), y - rate, -rate
+
+    def rough(self, y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return Gaussians around log y of the precision y, with half a count more, so that 0 has a place."""
+        y, _ = aligned(y, theta)
+        return y + 0.5, (y + 0.5) * np.log(y + 0.5)
 
 
-def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean exp(m + v/2) and variance of a new count; inf where they exceed the range of float64."""
-    m, v, theta = aligned(m, v, theta)
-    with np.errstate(over="ignore", divide="ignore"):
-        mean = np.exp(m + 0.5 * v)
-        log_spread = v + np.log(-np.expm1(-v))  # log(e^v - 1)
-        return mean, mean + np.exp(log_spread + 2.0 * m + v)
+MATCHED = Augmentation(matched, weighted=True, matched=True)
+POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=poisson_in_f)
 
 
-def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the smallest count with a predictive probability of at least q of not being exceeded."""
-    m, v, theta = aligned(m, v, theta)
-    return mixture_quantile(check_fraction("q", q), m, v, mixture_cdf_of(m, v))
+# With square link: y ~ Poisson(f^2).
+#
+# The Gaussian N(f; m, v) times e^(-f^2) is a Gaussian in g of mean mu = |m| / (1 + 2 v) and variance w = v / (1 + 2 v),
+# times a constant; so the moments are those of powers of g, p_n = E[g^n], whose recursion p_n = mu p_(n-1) + (n - 1) w
+# p_(n-2) has no negative term. The likelihood is even in f: a prior mean away from 0 says which sign is meant.
+
+# Moments are scaled by this when they leave the range where their products are safe.
+LARGE, SMALL = 1e150, 1e-150
+# Nodes per standard deviation of f for a distribution function, at least, and per unit of f.
+NODES_PER_SD, NODES_PER_UNIT, MAX_NODES = 6.0, 10.0, 4096
+# E[log f^2] by an integral up to this mean, in units of sqrt(2) standard deviations, and by its series beyond.
+FAR, DAWSON_NODES = 12.0, 96
 
 
-def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the quantile of the mixture of equally likely components, whose m and v are (C, n)."""
-    cdfs = [mixture_cdf_of(*component) for component in zip(m, v, strict=True)]
-    return quantile_of_components(check_fraction("q", q), m, v, cdfs)
+@kernel
+def _powers(n, mu, w):
+    """Return p_n's logarithm, p_(n-1) / p_n and p_(n-2) / p_n."""
+    before, last, now, log_scale = 0.0, 0.0, 1.0, 0.0
+    for j in range(1, n + 1):
+        before, last, now = last, now, mu * now + (j - 1) * w * last
+        top = max(last, now)
+        if top > LARGE or top < SMALL:
+            before, last, now = before / top, last / top, now / top
+            log_scale += math.log(top)
+    return math.log(now) + log_scale, last / now, before / now
 
 
-def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the log predictive mass."""
-    return tilted_moments(tilted, y, m, v, theta)[0]
+@kernel
+def square_tilted(y, m, v, theta, logz, alpha, beta):
+    """Write logz, alpha and beta; the time grows with the counts.
+
+    Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation, eqs 53-59, as a recursion.
+    """
+    for i in range(y.shape[0]):
+        if not v[i] >= 0.0:
+            logz[i], alpha[i], beta[i] = np.nan, np.nan, np.nan
+            continue
+        shrink = 1.0 / (1.0 + 2.0 * v[i])
+        count = int(y[i])
+        log_power, q1, q2 = _powers(2 * count, abs(m[i]) * shrink, v[i] * shrink)
+        logz[i] = log_power - m[i] * m[i] * shrink + 0.5 * math.log(shrink) - math.lgamma(y[i] + 1.0)
+        side = 1.0 if m[i] >= 0.0 else -1.0
+        alpha[i] = 2.0 * shrink * (side * y[i] * q1 - m[i])
+        beta[i] = 2.0 * shrink * (1.0 - y[i] * shrink * ((2.0 * y[i] - 1.0) * q2 - 2.0 * y[i] * q1 * q1))
 
 
-def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of a count of at most, and of at least, y."""
-    y, m, v = aligned(y, m, v)
-    return tails_of_counts(y, mixture_cdf_of(m, v))
+@kernel
+def square_loglik(y, f, theta, value, d1, d2):
+    """Write log p(y | f) = 2 y log |f| - f^2 - log y! and its first two derivatives in f."""
+    for i in range(y.shape[0]):
+        value[i] = -f[i] * f[i] - math.lgamma(y[i] + 1.0)
+        d1[i], d2[i] = -2.0 * f[i], -2.0
+        if y[i] > 0.0:
+            value[i] += 2.0 * y[i] * math.log(abs(f[i]))
+            d1[i] += 2.0 * y[i] / f[i]
+            d2[i] -= 2.0 * y[i] / (f[i] * f[i])
 
 
-def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return a draw of y for each f."""
-    return poisson_draws(rng, np.atleast_1d(np.asarray(f, dtype=np.float64)))
+def _mean_log_square(z: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """E[log f^2]."""
+    node, weight = legendre.leggauss(DAWSON_NODES)
+    near = np.minimum(np.abs(z), FAR)
+    inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
+    close = np.log(2.0 * v) + digamma(0.5) + 4.0 * inner
+    w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
+    series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
+    away = 2.0 * np.log(np.maximum(np.abs(m), TINY)) - series
+    return np.where(np.abs(z) < FAR, close, away)
 
 
-def third(y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return -e^f."""
-    return np.asarray(-np.exp(aligned(y, f, theta)[1]))
+@dataclass(frozen=True)
+class SquarePoisson(Counts):
+    """y ~ Poisson(f^2)."""
+
+    observes = None
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            s = np.sqrt(v[rows])
+            n_nodes = 2.0 * REACH * min(NODES_PER_SD + NODES_PER_UNIT * s.max(initial=0.0), MAX_NODES / (2.0 * REACH))
+            u = np.linspace(-REACH, REACH, int(n_nodes) + 1)
+            weight = np.exp(-0.5 * u * u)
+            below = gammaincc(k[:, None] + 1.0, (m[rows, None] + s[:, None] * u) ** 2)
+            return np.asarray(below @ (weight / weight.sum()))
+
+        return cdf
+
+    def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rate = np.maximum(m * m + v, 1e-300)
+        return np.log(rate), 2.0 * v * (2.0 * m * m + v) / rate**2
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a new count: E[f^2], and that plus Var[f^2]."""
+        m, v, _ = aligned(m, v, theta)
+        mean = m * m + v
+        return mean, mean + 2.0 * v * (2.0 * m * m + v)
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return rng.poisson(np.atleast_1d(np.asarray(f, dtype=np.float64)) ** 2).astype(np.float64)
+
+    def third(self, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        """Return 4 y / f^3."""
+        y, f, _ = aligned(y, f, theta)
+        return np.divide(4.0 * y, f**3, out=np.zeros_like(f), where=y > 0.0)
+
+    def averaged(
+        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2.
+
+        E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of
+        the curve, 1 / f^2, does not exist.
+
+        Source: Lloyd, Gunter, Osborne, Roberts (2015), Variational inference for Gaussian process modulated Poisson
+        processes, as an integral.
+        """
+        counts, mean, var, _ = aligned(y, m, v, theta)
+        var = np.maximum(var, TINY)
+        z = mean / np.sqrt(2.0 * var)
+        slope = 2.0 * np.sqrt(2.0 / var) * dawsn(z)
+        curve = 2.0 / var * (1.0 - 2.0 * z * dawsn(z))
+        value = counts * _mean_log_square(z, mean, var) - (mean * mean + var) - gammaln(counts + 1.0)
+        return value, counts * slope - 2.0 * mean, counts * curve - 2.0
+
+    def rough(self, y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return Gaussians around sqrt(y), whose precision is about 4 whatever y is."""
+        y, _ = aligned(y, theta)
+        return np.full_like(y, 4.0), 4.0 * np.sqrt(y + 0.25)
 
 
-def averaged(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean of y f - e^f - log y! and its derivatives in m, by E[e^f] = e^(m + v / 2)."""
-    y, m, v, _ = aligned(y, m, v, theta)
-    with np.errstate(over="ignore"):
-        rate = np.exp(m + 0.5 * v)
-    return y * m - rate - gammaln(y + 1.0), y - rate, -rate
+# Its log predictive mass is exact (the paper's eq. 54).
+POISSON_SQUARE = SquarePoisson("poisson_square", square_tilted, square_loglik)
 
 
-def rough(y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return Gaussians around log y of the precision y, with half a count more, so that 0 has a place."""
-    y, _ = aligned(y, theta)
-    return y + 0.5, (y + 0.5) * np.log(y + 0.5)
+# With softplus link: y ~ Poisson(log(1 + e^f)).
+#
+# Its log likelihood has a curvature that is bounded, which that with a log link has not: for Boehning's bound. It has
+# no moments for message passing.
+
+# E[g(f)] for f ~ N(m, v) as a weighted sum over m + sqrt(v) z; 20 Gauss-Hermite nodes are exact to 1e-6 for v < 10.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 
-POISSON = Likelihood(
-    "poisson",
-    1.0,
-    check_y,
-    tilted,
-    loglik,
-    predict,
-    quantile,
-    logpdf,
-    sample,
-    matched=Augmentation(matched, weighted=True, matched=True),
-    mixture_quantile=quantile_of_mixture,
-    third=third,
-    averaged=averaged,
-    rough=rough,
-    observes="counts",
-    tails=tails,
-    extent="exposure",
-    in_f=poisson_in_f,
-)
+@kernel
+def softplus_loglik(y, f, theta, value, d1, d2):
+    """Write log p(y | f) and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        e = exp(-abs(f[n]))
+        big = 1.0 / (1.0 + e)
+        slope = big if f[n] > 0.0 else e * big  # of the rate
+        rate = (f[n] if f[n] > 0.0 else 0.0) + log1p_unit(e)
+        rate = rate if rate > SMALLEST else SMALLEST
+        excess = y[n] / rate - 1.0
+        value[n] = y[n] * log(rate) - rate - math.lgamma(y[n] + 1.0)
+        d1[n] = excess * slope
+        d2[n] = excess * slope * (1.0 - slope) - y[n] * (slope / rate) ** 2
+
+
+def _rate(f: np.ndarray) -> np.ndarray:
+    return np.maximum(np.logaddexp(0.0, f), SMALLEST)
+
+
+def _expected(g: Callable[[np.ndarray], np.ndarray], m: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """E[g(f)] for f ~ N(m, v)."""
+    sd, total = np.sqrt(v), np.zeros(m.shape)
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        total += weight * g(m + sd * node)
+    return total
+
+
+@dataclass(frozen=True)
+class SoftplusPoisson(Counts):
+    """y ~ Poisson(log(1 + e^f)); it is of matrices alone."""
+
+    def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
+        return lambda k, rows: _expected(lambda f: gammaincc(k + 1.0, _rate(f)), m[rows], v[rows])
+
+    def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = self.predict(m, v, theta)
+        spread = np.log1p((variance - mean) / mean**2)
+        return np.log(mean) - 0.5 * spread, spread
+
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        m, v, _ = aligned(m, v, theta)
+        mean = _expected(lambda f: np.logaddexp(0.0, f), m, v)
+        square = _expected(lambda f: np.logaddexp(0.0, f) ** 2, m, v)
+        return mean, mean + square - mean**2
+
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        y, m, v, _ = aligned(y, m, v, theta)
+        rate = _rate(m + np.sqrt(v) * NODES[:, None])
+        return np.asarray(logsumexp(y * np.log(rate) - rate, axis=0, b=WEIGHTS[:, None]) - gammaln(y + 1.0))
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return rng.poisson(_rate(np.atleast_1d(np.asarray(f, dtype=np.float64)))).astype(np.float64)
+
+
+SOFTPLUS_POISSON = SoftplusPoisson("softplus poisson", loglik=softplus_loglik)

@@ -17,6 +17,7 @@ Source of the odds: Prentice and Pyke (1979), Logistic disease incidence models 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from tensorcep.kernels.special import BLOCK, GAUSS_STEP, LOG_SQRT_2PI, MAX_BLOCKS, REACH, TINY
-from tensorcep.likelihoods.arrays import aligned
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.binary import label_record
+from tensorcep.likelihoods.base import Likelihood, aligned
+from tensorcep.likelihoods.binary import Labels
 
 # exp(-POLE_NATS) is the error that a pole at its distance from the real line lets through.
 POLE_NATS = 30.0
@@ -52,23 +52,45 @@ def for_population(likelihood: Likelihood, zero_rate: float) -> Likelihood:
     """
     if zero_rate == 1.0:
         return likelihood
-    shift = math.log(zero_rate)
-    name = f"{likelihood.name}, zeros sampled"
+    shift, name = math.log(zero_rate), f"{likelihood.name}, zeros sampled"
     if likelihood.f_is_log_odds:
-
-        def shifted(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-            return likelihood.logpdf(y, np.asarray(m) + shift, v, theta)
-
-        record = label_record(name, shifted, lambda f: expit(f + shift))
-        at = likelihood.of_points
-        return record if at is None else record._replace(of_points=lambda f, theta: at(f + shift, theta))
+        return ShiftedLogOdds(name, of=likelihood, shift=shift)
     centre = float(brentq(lambda f: log_odds(likelihood, np.array([f]))[0] + shift, -LARGEST_F, LARGEST_F))
+    return SampledZeros(name, of=likelihood, shift=shift, centre=centre)
 
-    def logpdf(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+
+@dataclass(frozen=True)
+class ShiftedLogOdds(Labels):
+    """Predictions of labels of which f is the log odds, but for a shift."""
+
+    of: Any = None
+    shift: float = 0.0
+
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        return np.asarray(self.of.logpdf(y, np.asarray(m) + self.shift, v, theta))
+
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(f + self.shift))
+
+    def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = self.of.of_points(f + self.shift, theta)
+        return mean, variance
+
+
+@dataclass(frozen=True)
+class SampledZeros(Labels):
+    """Predictions of labels whose log odds are those of a symmetric link, but for a shift; they are even at centre."""
+
+    of: Any = None
+    shift: float = 0.0
+    centre: float = 0.0
+
+    def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
         y, m, v, _ = aligned(y, m, v, theta)
-        return _log_expected(likelihood, y * m, v, y * shift, y * centre)
+        return _log_expected(self.of, y * m, v, y * self.shift, y * self.centre)
 
-    return label_record(name, logpdf, lambda f: expit(log_odds(likelihood, f) + shift))
+    def probability(self, f: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(log_odds(self.of, f) + self.shift))
 
 
 def share_in_population(p: float, zero_rate: float) -> float:

@@ -1,8 +1,9 @@
 """Tobit likelihood: y = max(0, t) with t ~ N(f, 1 / theta), theta the noise precision; y <= 0 says only that t <= 0.
 
 Values that pile up at a lower limit (detection limits, log(1 + count), durations) are such observations once the limit
-is subtracted: `censored_at`. At an upper limit (saturated sensors, full scores) y = min(0, t), and y >= 0 says only
-that t >= 0: the same with every sign turned round, for which kernels have the `side` of measured values as a constant.
+is subtracted (`censored_at`); a value beyond the limit counts as one at the limit. At an upper limit (saturated
+sensors, full scores) y = min(0, t), and y >= 0 says only that t >= 0: the same with every sign turned round, for which
+kernels have the `side` of measured values as a constant.
 
 Source: Tobin (1958), Econometrica 26; Chib (1992), J. Econometrics 51, for the latent normal of censored values.
 """
@@ -10,6 +11,7 @@ Source: Tobin (1958), Econometrica 26; Chib (1992), J. Econometrics 51, for the 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,9 +22,7 @@ from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.core.random import start_stream, truncated_normal
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
-from tensorcep.likelihoods.arrays import aligned, tilted_moments
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameters.precision import NoisePrecision
 
@@ -147,91 +147,71 @@ def drawn_above(first, last, y, used, f, theta, key, weight, target, s):
     _drawn(UPPER, first, last, y, used, f, theta, key, target, s)
 
 
-def predict(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of max(0, t), t ~ N(m, v + 1 / theta).
+@dataclass(frozen=True)
+class Tobit(Likelihood):
+    """y = max(limit, t), t ~ N(limit + f, 1 / theta), of a lower limit; min of an upper one.
 
-    With x = |m| / s, a = E[max(0, n - x)] and b = E[max(0, n - x)^2] of a standard normal n, mean and variance are
-    s a and s^2 (b - a^2) for m < 0, and m + s a and s^2 (1 - b - 2 x a - a^2) otherwise: no digits are lost far out.
+    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
+    from the limit.
     """
-    m, v, theta = aligned(m, v, theta)
-    s = np.sqrt(v + 1.0 / theta)
-    x = np.abs(m) / s
-    log_tail, ratio, excess = np.empty_like(x), np.empty_like(x), -x
-    normal_cdf_parts(excess, log_tail, ratio)
-    tail = np.exp(log_tail)
-    a, b = tail * excess, tail * (1.0 - x * excess)
-    below = m < 0.0
-    variance = np.where(below, b - a * a, 1.0 - b - 2.0 * x * a - a * a)
-    return np.where(below, 0.0, m) + s * a, s * s * np.maximum(variance, 0.0)
 
+    limit: float = 0.0
 
-def quantile(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-    """Return the q-quantile of a new observation."""
-    m, v, theta = aligned(m, v, theta)
-    return np.maximum(0.0, m + ndtri(check_fraction("q", q)) * np.sqrt(v + 1.0 / theta))
+    def back(self, z: np.ndarray) -> np.ndarray:
+        """Values as they are observed, of values as kernels take them."""
+        return self.limit + self.side * np.maximum(0.0, self.side * z)
 
+    def check_y(self, y: ArrayLike) -> np.ndarray:
+        return self.side * np.maximum(self.side * (check_values(y, name="y") - self.limit), 0.0)
 
-def tails(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of an observation of at most, and of at least, y; all are at least the limit."""
-    y, m, v, theta = aligned(y, m, v, theta)
-    z = (y - m) / np.sqrt(v + 1.0 / theta)
-    return ndtr(z), np.where(y > 0.0, ndtr(-z), 1.0)
+    def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return limit and side times the mean of max(0, t), t ~ N(side m, v + 1 / theta), and its variance.
+
+        With x = |m| / s, a = E[max(0, n - x)] and b = E[max(0, n - x)^2] of a standard normal n, mean and variance are
+        s a and s^2 (b - a^2) for side m < 0, and side m + s a and s^2 (1 - b - 2 x a - a^2) otherwise: no digits are
+        lost far out.
+        """
+        m, v, theta = aligned(self.side * np.asarray(m), v, theta)
+        s = np.sqrt(v + 1.0 / theta)
+        x = np.abs(m) / s
+        log_tail, ratio, excess = np.empty_like(x), np.empty_like(x), -x
+        normal_cdf_parts(excess, log_tail, ratio)
+        tail = np.exp(log_tail)
+        a, b = tail * excess, tail * (1.0 - x * excess)
+        below = m < 0.0
+        variance = np.where(below, b - a * a, 1.0 - b - 2.0 * x * a - a * a)
+        return self.limit + self.side * (np.where(below, 0.0, m) + s * a), s * s * np.maximum(variance, 0.0)
+
+    def _on_side(self, q: float) -> float:
+        return check_fraction("q", q) if self.side == LOWER else 1.0 - check_fraction("q", q)
+
+    def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        m, v, theta = aligned(self.side * np.asarray(m), v, theta)
+        t = m + ndtri(self._on_side(q)) * np.sqrt(v + 1.0 / theta)
+        return self.limit + self.side * np.maximum(0.0, t)
+
+    def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        t = mixture_quantile(self._on_side(q), self.side * np.asarray(m), v, theta)
+        return self.limit + self.side * np.maximum(0.0, t)
+
+    def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probabilities of an observation of at most, and of at least, y; none is beyond the limit."""
+        y, m, v, theta = aligned(self.side * np.asarray(y), self.side * np.asarray(m), v, theta)
+        z = (y - m) / np.sqrt(v + 1.0 / theta)
+        tails = ndtr(z), np.where(y > 0.0, ndtr(-z), 1.0)
+        return tails if self.side == LOWER else tails[::-1]
+
+    def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
+        f, theta = aligned(f, theta)
+        return self.back(f + rng.standard_normal(f.shape) / np.sqrt(theta))
 
 
 def censored_at(limit: float, side: float = LOWER) -> Likelihood:
-    """Return the record of y = max(limit, t), t ~ N(limit + f, 1 / theta); with side=UPPER of the minimum.
-
-    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
-    from the limit; a value beyond the limit counts as one at the limit.
-    """
-
-    def check_y(y: ArrayLike) -> np.ndarray:
-        return side * np.maximum(side * (check_values(y, name="y") - limit), 0.0)
-
-    def predict_within(m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = predict(side * np.asarray(m), v, theta)
-        return limit + side * mean, variance
-
-    def on_side(q: float) -> float:
-        return check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)
-
-    def quantile_within(q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return limit + side * quantile(on_side(q), side * np.asarray(m), v, theta)
-
-    def quantile_of_mixture(q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        return limit + side * np.maximum(0.0, mixture_quantile(on_side(q), side * np.asarray(m), v, theta))
-
-    def tails_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        found = tails(side * np.asarray(y), side * np.asarray(m), v, theta)
-        return found if side == LOWER else found[::-1]
-
-    def logpdf_within(y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        return tilted_moments(kernels[0], y, m, v, theta)[0]
-
-    def sample(rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        f, theta = aligned(f, theta)
-        t = f + rng.standard_normal(f.shape) / np.sqrt(theta)
-        return limit + side * np.maximum(0.0, side * t)
-
+    """Return the likelihood of values with this limit, a lower one or, with side=UPPER, an upper one."""
     lower, upper = (tilted, loglik, expected, drawn), (tilted_above, loglik_above, expected_above, drawn_above)
     kernels = lower if side == LOWER else upper
     normal = Augmentation(*kernels[2:], hides=lambda y: side * y <= 0.0)
-    return Likelihood(
-        "tobit",
-        1.0,
-        check_y,
-        *kernels[:2],
-        predict_within,
-        quantile_within,
-        logpdf_within,
-        sample,
-        parameters=(NoisePrecision(),),
-        normal=normal,
-        mixture_quantile=quantile_of_mixture,
-        limit=limit,
-        side=side,
-        tails=tails_within,
-    )
+    return Tobit("tobit", *kernels[:2], (NoisePrecision(),), normal=normal, limit=limit, side=side)
 
 
 TOBIT = censored_at(0.0)

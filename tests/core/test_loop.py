@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.cases import each
@@ -120,6 +122,6 @@ def test_get_method_lists_what_exists():
 
 
 def test_get_method_names_the_missing_part_and_what_would_do():
-    lame = get_likelihood("gaussian")._replace(name="lame", tilted=None)
+    lame = replace(get_likelihood("gaussian"), name="lame", tilted=None)
     with pytest.raises(ValueError, match=r"method 'cep' needs tilted, which the likelihood 'lame' does not have; use"):
         get_method("cep", lame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -319,5 +320,5 @@ def test_results_keep_the_gamma_law_of_any_theta_that_is_learned():
     law = Gamma(np.array([3.0]), np.array([2.0]))
     found = results([Own()], [law])["dispersion"]
     assert (found.mode, found.theta(0).values.tolist()) == (None, [[1.5]])
-    record = get_likelihood("poisson")._replace(parameters=(Own(),))
+    record = replace(get_likelihood("poisson"), parameters=(Own(),))
     assert record.parameter is record.parameters[0]

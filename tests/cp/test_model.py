@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,7 +286,7 @@ def test_log_likelihoods_are_zero_in_padding_lanes_whatever_the_density_of_nothi
             d1[:] = d2[:] = 1.0 / y
 
     _, _, p = problem(rng, n=30)
-    p = p._replace(likelihood=p.likelihood._replace(loglik=loglik))
+    p = p._replace(likelihood=replace(p.likelihood, loglik=loglik))
     found = log_likelihoods(p, np.zeros(p.entries.y.shape), 1.0, ThreadExecutor(1))
     padding = p.entries.weight == 0.0
     assert padding.any()

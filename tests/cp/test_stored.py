@@ -19,7 +19,7 @@ from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.gaussian import gaussian_about
+from tensorcep.likelihoods.gaussian import of_power
 from tensorcep.likelihoods.parameters import base, dispersion
 
 SHAPES = {2: (50, 40), 3: (40, 30, 20), 4: (9, 8, 7, 6)}
@@ -45,7 +45,7 @@ def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool =
     start = rng.standard_normal((sum(shape), R))
     start = start if free is None else np.where(np.repeat(free, shape, axis=0), start, 1.0)
     problem = problems.build(coords, raw - level, shape, R, start=start)
-    problem = problem._replace(likelihood=gaussian_about(level), free=free)
+    problem = problem._replace(likelihood=of_power(1.0, level), free=free)
     packed = memmap.pack_stored(*memmap.spill(coords, raw - level, Scratch(folder)), shape)
     return problem, problem._replace(entries=packed)
 

@@ -15,7 +15,7 @@ from tensorcep.ep.gaussian import GaussianEP
 from tensorcep.ep.projections import Tilted, deviations_by_table, project, standard_deviations
 from tensorcep.ep.sweep import Terms
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 from tensorcep.linear.settings import EP
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "gp.json").read_text())["qp"]

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.arrays import log_density, tilted_moments
+from tensorcep.likelihoods.base import log_density, tilted_moments
 from tensorcep.likelihoods.binomial import BINOMIAL, deviance
 from tensorcep.likelihoods.logit import LOGIT
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 from tensorcep.likelihoods.tobit import LOWER, UPPER, censored_at
 
 TOBIT = get_likelihood("tobit")

@@ -7,8 +7,8 @@ import pytest
 from helpers.cases import each
 from scipy.special import ndtr
 
-from tensorcep.likelihoods.ordinal import constant_of, ordinal, probabilities_of_levels, shares_of
-from tensorcep.likelihoods.probit import PROBIT
+from tensorcep.likelihoods.binary import PROBIT
+from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 
 SHARES = np.array([1.0, 2.0, 4.0, 3.0])
 VALUES = [1.0, 2.0, 3.0, 7.0]
@@ -35,7 +35,7 @@ def test_all_that_is_predicted_belongs_together(link, v, rng):
     p = masses(record, m, variance)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-12)
     rows = np.zeros((1, 30))
-    np.testing.assert_allclose(probabilities_of_levels(record, m[None], variance[None], rows), p, atol=1e-12)
+    np.testing.assert_allclose(record.probabilities(m[None], variance[None], rows), p, atol=1e-12)
     mean, spread = record.predict(m, variance, 0.0)
     np.testing.assert_allclose(mean, p @ VALUES, rtol=1e-10)
     np.testing.assert_allclose(spread, p @ np.square(VALUES) - (p @ VALUES) ** 2, rtol=1e-8, atol=1e-10)
@@ -63,7 +63,7 @@ def test_thresholds_of_components_are_looked_up_by_number(rng):
     f, lines = np.array([0.3, 0.3]), np.array([0.0, 1.0])
     found = np.exp(bound.logpdf(1.0, f, np.zeros(2), lines))
     np.testing.assert_allclose(found, ndtr(each[:, 0] - 0.3) - ndtr(-0.3), rtol=1e-12)
-    mixed = probabilities_of_levels(bound, f[:, None], np.zeros((2, 1)), lines[:, None])
+    mixed = bound.probabilities(f[:, None], np.zeros((2, 1)), lines[:, None])
     np.testing.assert_allclose(mixed[0, 1], found.mean(), rtol=1e-12)
 
 

@@ -9,7 +9,7 @@ from scipy import integrate
 from scipy.stats import norm, poisson
 
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import log_density, tilted_moments
+from tensorcep.likelihoods.base import log_density, tilted_moments
 
 SQUARE = get_likelihood("poisson_square")
 

@@ -7,8 +7,7 @@ import pytest
 from helpers.cases import each
 from scipy import integrate, stats
 
-from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.likelihoods.powers import of_power
+from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power
 
 LEVEL, THETA = 1.3, 9.0
 
@@ -46,7 +45,7 @@ def test_the_density_of_observations_integrates_to_1(power):
 
 def test_a_power_of_1_is_the_gaussian_and_others_want_positive_values():
     plain = of_power(1.0, LEVEL)
-    assert plain.log_slope is None
+    assert not plain.is_curved
     np.testing.assert_array_equal(plain.check_y([-1.0]), [-1.0 - LEVEL])
     assert GAUSSIAN.log_slopes(np.ones(2)) == 0.0
     with pytest.raises(ValueError, match=r"power=0.5 is for positive values; got -1; add a constant to all"):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.softplus import SOFTPLUS_POISSON as SOFTPLUS
+from tensorcep.likelihoods.base import log_density
+from tensorcep.likelihoods.poisson import SOFTPLUS_POISSON as SOFTPLUS
 
 
 def test_softplus_log_likelihood_and_derivatives(rng):

@@ -10,7 +10,7 @@ import numpy as np
 from helpers.cases import each
 
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tilted.json").read_text())
 

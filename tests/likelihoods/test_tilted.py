@@ -15,7 +15,7 @@ from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 
 STORED = json.loads((Path(__file__).parents[1] / "oracles" / "tilted.json").read_text())
 EVERY = each("name", CASES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,8 +11,8 @@ from scipy.integrate import quad
 
 from tensorcep.cp.posterior.components import EntryTheta, join_thetas
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.counts import zero_inflated
 from tensorcep.likelihoods.parameters.zero_inflation import Beta, ZeroInflation, presence, with_zeros
-from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 R, SHARE, F = 1.7, 0.3, 0.8
 KINDS = {"poisson": stats.poisson(np.exp(F)), "negbinomial": stats.nbinom(R, 1.0 / (1.0 + np.exp(F)))}
@@ -66,7 +68,7 @@ def test_draws_have_the_mass(name):
 
 
 def test_given_dispersion_is_kept_whatever_stands_beside_the_share():
-    given = get_likelihood("negbinomial")._replace(default_theta=R, parameters=())
+    given = replace(get_likelihood("negbinomial"), default_theta=R, parameters=())
     found = zero_inflated(given, ZeroInflation()).by_component(np.array([[99.0, SHARE]]))
     np.testing.assert_array_equal(
         found.logpdf([0.0, 4.0], [F, F], [0.1, 0.1], [0.0, 0.0]),

@@ -11,10 +11,11 @@ from scipy import integrate, sparse, stats
 from scipy.special import expit, ndtr
 from threadpoolctl import threadpool_limits
 
+from scripts.papers.reproduce_glm import LOGIT_NINE
 from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
-from tensorcep.likelihoods.logit import LOGIT, LOGIT_NINE
+from tensorcep.likelihoods.base import tilted_moments
+from tensorcep.likelihoods.logit import LOGIT
 from tensorcep.linear.factorised import GLMBuffers, laplace_modes
 from tensorcep.linear.glm import fit_glm
 from tensorcep.linear.problem import GLMProblem, as_csr

@@ -184,8 +184,8 @@ LIKELIHOODS = (
     Mutant(
         "gaussian-predictive-variance",
         "tensorcep/likelihoods/gaussian.py",
-        "return m, v + 1.0 / theta",
-        "return m, 0.0 * v + 1.0 / theta",
+        "return self.level + m, v + 1.0 / theta",
+        "return self.level + m, 0.0 * v + 1.0 / theta",
         "The predictive variance lacks the variance of the latent value.",
         "tests/likelihoods/test_likelihoods.py",
         "gaussian",
@@ -193,7 +193,7 @@ LIKELIHOODS = (
     Mutant(
         "censored-upper-quantile",
         "tensorcep/likelihoods/tobit.py",
-        'return check_fraction("q", q) if side == LOWER else 1.0 - check_fraction("q", q)',
+        'return check_fraction("q", q) if self.side == LOWER else 1.0 - check_fraction("q", q)',
         'return check_fraction("q", q)',
         "Under an upper limit the lower quantile is the upper one.",
         "tests/likelihoods/test_censored.py",
@@ -228,7 +228,7 @@ LIKELIHOODS = (
     ),
     Mutant(
         "probit-curvature",
-        "tensorcep/likelihoods/probit.py",
+        "tensorcep/likelihoods/binary.py",
         "beta[n] = r * beta[n] / (1.0 + v[n])",
         "beta[n] = r * beta[n] / math.sqrt(1.0 + v[n])",
         "The second derivative of a label's evidence is divided by the standard deviation.",

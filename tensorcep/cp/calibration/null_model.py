@@ -146,12 +146,7 @@ LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 def can_shrink(likelihood: Likelihood) -> bool:
     """Whether predictions can be shrunk: of labels, levels and values, and of counts without structural zeros."""
-    return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or is_of_rates(likelihood)
-
-
-def is_of_rates(likelihood: Likelihood) -> bool:
-    """Whether it is of counts whose mean is e^f, or a multiple of it."""
-    return likelihood.extent == "exposure" and likelihood.zeros is None
+    return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or likelihood.is_of_rates
 
 
 def calibrated(
@@ -186,7 +181,7 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     likelihood = problem.likelihood
     if likelihood.levels is not None:
         return _beside_levels(held, likelihood.levels, problem)
-    if likelihood.observes == "labels" or likelihood.censored or is_of_rates(likelihood):
+    if likelihood.observes == "labels" or likelihood.censored or likelihood.is_of_rates:
         law = _law_of_others(held, problem)
         return held if law is None else _beside_law(held, law, problem)
     law = ConstantLaw(0.0, 1.0 / max(_square_about_constant(held, problem), np.finfo(float).tiny))
@@ -216,7 +211,7 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     if _main_column(problem.free) is None:
         return None
     likelihood, (others, exposure) = problem.likelihood, telling_values(problem, held.place)
-    if is_of_rates(likelihood):
+    if likelihood.is_of_rates:
         return _law_of_rates(likelihood, others, exposure)
     if likelihood.observes != "labels":
         return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
@@ -244,14 +239,14 @@ def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
 
 
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
-    nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if is_of_rates(problem.likelihood) else None)
+    nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
     chosen = 0 if equal else int(np.count_nonzero(own) + np.count_nonzero(held.beside)) - 1
     held = _with_doubt(held, law, MOST_DOUBT / law.theta if problem.noise_prior is not None else np.inf)
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
     share = mean_share(evidence_of_shares(held.score, nothing), chosen, before)
-    if is_of_rates(problem.likelihood):  # the next one may be one that nothing but the constant expects
+    if problem.likelihood.is_of_rates:  # the next one may be one that nothing but the constant expects
         most = 1.0 - 1.0 / (len(held.y) + 1.0)
         return _mix(held, min(share, most), nothing, law, most)
     if problem.likelihood.censored:
@@ -259,7 +254,7 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     return _mix(held, share, nothing, law)
 
 
-def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood) -> float:
+def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Any) -> float:
     """The share of what is predicted beside the constant's prediction that counts, where a limit cuts values off.
 
     Log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal. 1
@@ -269,9 +264,7 @@ def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Likelihood)
     noise = float(np.average(held.noise, weights=own))
     mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
     nothing, _ = likelihood.predict(np.full(n, law.f), np.zeros(n), np.full(n, law.theta))
-    limit = float(likelihood.limit or 0.0)
-    y = likelihood.side * np.maximum(likelihood.side * held.y, 0.0)
-    y, mean = y + limit - nothing, mean - nothing
+    y, mean = likelihood.back(held.y) - nothing, mean - nothing
     gain = y**2 - (y - mean) ** 2
     return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 

@@ -71,11 +71,6 @@ def is_judged_by_score(likelihood: Likelihood) -> bool:
     return likelihood.observes in ("labels", "counts")
 
 
-def learns_dispersion(likelihood: Likelihood) -> bool:
-    """Whether the constant has a dispersion of its own."""
-    return likelihood.observes == "counts" and likelihood.parameter is not None
-
-
 def _log_mass(
     likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
 ) -> np.ndarray:
@@ -165,7 +160,7 @@ class Standing(NamedTuple):
         if likelihood.observes == "values":
             apart, before = (values - (self.mean if self.seen else mean)) ** 2, self.seen if self.spread else 0
             found = found._replace(spread=(before * self.spread + float(apart.sum())) / (before + len(values)))
-        if learns_dispersion(likelihood):
+        if likelihood.learns_dispersion:
             found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
         gain = None
         if predicted is not None and self.seen:
@@ -233,7 +228,7 @@ class Standing(NamedTuple):
             p = self.share_of_ones
             return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))
         if likelihood.observes == "counts":
-            r = np.exp(self.dispersion.mean) if learns_dispersion(likelihood) else likelihood.default_theta
+            r = np.exp(self.dispersion.mean) if likelihood.learns_dispersion else likelihood.default_theta
             return _log_mass(likelihood, values, max(self.mean, 0.5 / self.seen), float(r), extent)
         spread = max(self.spread, LEAST_SPREAD)
         return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (values - self.mean) ** 2 / spread))

@@ -163,13 +163,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def dispersion_(self) -> float | np.ndarray | None:
         """Posterior mean of r, or the number that was given; None for Poisson and binomial counts."""
         theta, likelihood = self._result.belief.theta, self._result.likelihood
-        if likelihood.name != "negbinomial":
+        if not likelihood.is_dispersed:
             return None
-        if theta is None:
+        if theta is None or likelihood.parameter is None:
             return float(likelihood.default_theta)
-        if theta.mode is not None:
-            return np.asarray(theta.values.mean(axis=0))
-        return float(theta.values[:, 0].mean()) if likelihood.parameter is not None else float(likelihood.default_theta)
+        return float(theta.values[:, 0].mean()) if theta.mode is None else np.asarray(theta.values.mean(axis=0))
 
     @property
     def dispersion_std_(self) -> float | np.ndarray | None:

@@ -19,7 +19,6 @@ from tensorcep.cp.calibration.null_model import (
     ConstantLaw,
     constant_law,
     evidence_of_shares,
-    is_of_rates,
     mean_share,
     slope_of,
 )
@@ -99,7 +98,7 @@ def _about_constant(law: ConstantLaw, problem: Problem, otherwise: float) -> flo
     likelihood = problem.likelihood
     if likelihood.observes == "labels":
         return np.pi**2 / 3.0 if likelihood.f_is_log_odds else 1.0
-    if likelihood.parameter is not None or not is_of_rates(likelihood):
+    if likelihood.parameter is not None or not likelihood.is_of_rates:
         return otherwise
     place = places_telling(problem)
     y, f = problem.entries.y.ravel()[place], np.full(len(place), law.f) + known_at(problem, place)

@@ -6,7 +6,7 @@ several of them beside their chains (`tensorcep.cp.fit.chains`); another method 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,6 @@ from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
 QUICK_SWEEPS, REFIT_SWEEPS = 40, 10
@@ -81,7 +80,7 @@ class FromQuickFit(MultiStart):
         found = None if quick is None else run_quick_fit(of_logs(in_memory(quick)), plan)
         if quick is None or found is None:
             return super().run(plan)
-        if found.quick.problem.likelihood.name == plan.problem.likelihood.name:  # not one of logs
+        if found.quick.problem.likelihood.observes == plan.problem.likelihood.observes:  # not one of logs
             plan = plan._replace(problem=from_dispersion(plan.problem, found.belief))
         alone = not any(clock is not None for clock in plan.problem.prior.clocks)
         if not plan.engine.method.capabilities.quick and alone:
@@ -340,12 +339,11 @@ def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *wat
 
 def from_dispersion(problem: Problem, belief: Components) -> Problem:
     """The problem whose dispersion, if it learns one, starts where a fit found it: rows that go on go with it."""
-    parameter = problem.likelihood.parameter
-    if not isinstance(parameter, DispersionParameter) or belief.theta is None:
+    if not problem.likelihood.is_dispersed or belief.theta is None:
         return problem
     values = belief.theta.values[0]
     found = float(values[0] if belief.theta.mode is None else values.mean())
-    return problem._replace(likelihood=problem.likelihood.with_parameter(replace(parameter, start=found)))
+    return problem._replace(likelihood=problem.likelihood.starting_at(found))
 
 
 def _in_use(quick: QuickFit) -> QuickFit:
@@ -362,13 +360,10 @@ def of_logs(quick: QuickFit) -> QuickFit:
     """
     problem = quick.problem
     entries, likelihood = problem.entries, problem.likelihood
-    if likelihood.zeros is not None:  # their logs say nothing
+    of_rates = likelihood.extent == "exposure" and likelihood.zeros is None  # whose logs say nothing
+    if not of_rates or quick.engine.method.lacks(GAUSSIAN) or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
         return quick
-    of_rates = likelihood.extent == "exposure" and not quick.engine.method.lacks(GAUSSIAN)
-    if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
-        return quick
-    start = None if likelihood.parameter is None else likelihood.parameter.start
-    logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
+    logs = np.log(entries.y + 0.5) - np.log(likelihood.first_theta)
     logs = logs - entries.known if len(entries.known) else logs
     y = np.where(entries.weight > 0, logs, 0.0)
     told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]

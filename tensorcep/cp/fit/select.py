@@ -112,7 +112,7 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
     if draft.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
         some |= {"cp": parts | {"main": 0, "pair": 0}, "main": parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
-        if few and likelihood.name == "negbinomial" and parts["pair"]:
+        if few and likelihood.is_dispersed and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
 
     def problem(of_fit: dict[str, int]) -> Problem:

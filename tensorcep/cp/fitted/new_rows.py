@@ -43,8 +43,7 @@ from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posteri
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.arrays import log_density, tilted_moments
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters.zero_inflation import presence
 
 

@@ -40,7 +40,6 @@ from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.kernels.products import moments_over
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.ordinal import probabilities_of_levels
 from tensorcep.likelihoods.parameters.scale_mixture import NODES, strata, student_logpdf
 from tensorcep.likelihoods.parameters.scale_mixture import nodes as nodes_of
 from tensorcep.priors.deviations import drawn, moments
@@ -220,7 +219,7 @@ def observed_moments(
             m, v, theta = with_factors(likelihood, (m, v, theta), factors_of(shape), shape)
         elif shape is not None:
             theta = theta * (shape - 1.0) / shape  # 1 over the mean variance
-        if likelihood.log_slope is not None:  # long tails of a power may have no mean: that of normal ones as wide
+        if likelihood.is_curved:  # long tails of a power may have no mean: that of normal ones as wide
             theta = np.broadcast_to(1.0 / np.mean(1.0 / theta, axis=0), theta.shape)
         if belief.points and likelihood.of_points is not None:
             mean[part], variance[part] = likelihood.of_points(m, theta)
@@ -281,22 +280,19 @@ def observed_tails(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
     likelihood, parameter = with_parameter(likelihood, belief.theta)
-    tails = likelihood.tails
-    if tails is None:
-        raise TypeError(f"the likelihood {likelihood.name!r} has no tails.")
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
         shape = parameter.shape_of(rows[part])
         if shape is None:
-            each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+            each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
             lower[part], upper[part] = (side.mean(axis=0) for side in each)
             return
         factors, log_weight = nodes_of(shape)
         m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
         share = np.exp(log_weight.reshape(m.shape)) / belief.size
-        each = _each(tails, np.broadcast_to(y[part], m.shape), m, v, t)
+        each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
         lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
 
     _in_blocks(write, belief, len(rows), ALONE, COPIES * width_of(belief))
@@ -345,11 +341,12 @@ def observed_levels(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
 ) -> np.ndarray:
     """Probabilities (n, L) of the levels of a new observation at packed rows (n, K)."""
-    likelihood, parameter = with_parameter(likelihood, belief.theta)
-    out = np.empty((len(rows), 0 if likelihood.levels is None else likelihood.levels.n))
+    levels: Any
+    levels, parameter = with_parameter(likelihood, belief.theta)
+    out = np.empty((len(rows), levels.levels.n))
 
     def write(part: slice) -> None:
-        out[part] = probabilities_of_levels(likelihood, *given_at(likelihood, parameter, belief, rows, part=part))
+        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, part=part))
 
     _in_blocks(write, belief, len(rows), executor, COPIES)
     return out

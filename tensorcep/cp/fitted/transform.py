@@ -156,7 +156,7 @@ def _folded(model: FittedModel, likelihood: Likelihood, entries: NewEntries, exe
             drawn_rows(belief, c, likelihood, entries, prior, says, seed, executor) for c, prior in enumerate(priors)
         ]
     estimate = isinstance(model.fit.posterior, PointEstimate)
-    if estimate and likelihood.name != "gaussian":
+    if estimate and not likelihood.is_gaussian:
         fail_value(f"transform of a fit by {method!r} needs real values without a limit; use method='vmp'.")
     rows = [in_all(new_rows(belief, c, likelihood, entries, prior, executor), free) for c, prior in enumerate(priors)]
     return [moments(part, executor)[0] for part in rows] if estimate else rows

@@ -46,8 +46,7 @@ from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Augmentation, Likelihood
 from tensorcep.likelihoods.parameters.base import DrawStage, Parameter, RowPrecision
 from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_modes, of_mode, per_row
 from tensorcep.priors.coupled import fill_gaps

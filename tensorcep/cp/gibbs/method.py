@@ -62,7 +62,7 @@ from tensorcep.cp.model.rows import augmentation_in_use, train_score
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters.base import (
     DrawKey,
     EntryStats,

@@ -28,8 +28,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import per_entry
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import exp
-from tensorcep.likelihoods.augmentation import Augmentation
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Augmentation, Likelihood
 
 # What a chain remembers in the burn-in is the last one of so many parts of its past; then it forgets no more.
 PARTS = 10.0

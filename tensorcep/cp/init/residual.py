@@ -19,9 +19,6 @@ from tensorcep.cp.model.rows import ENTRIES_AT_A_TIME
 from tensorcep.cp.model.subsets import of_telling
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
-from tensorcep.likelihoods.parameters.thresholds import ThresholdParameter
 
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3
@@ -101,7 +98,9 @@ def with_more_components(
         return None
     first, old = entries.offsets, strengths(problem, start)
     columns = columns[np.argsort(old[columns], kind="stable")]
-    told = of_telling(problem._replace(likelihood=_as_fitted(fitted, problem.likelihood)))
+    likelihood, theta = problem.likelihood, fitted.theta
+    likelihood = likelihood if theta is None else likelihood.as_fitted(theta.values[0])
+    told = of_telling(problem._replace(likelihood=likelihood))
     rest, coords = _left_over(told, start, executor), _in_modes(all_coords(told.entries), every)
     sizes = [problem.shape[k] for k in every]
     for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
@@ -122,18 +121,6 @@ def _sizes(N: int, K: int) -> tuple[int, ...]:
     A component that is hardly stronger than noise is spread over many of them.
     """
     return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
-
-
-def _as_fitted(fitted: Components, likelihood: Likelihood) -> Likelihood:
-    """The likelihood of ordered levels or counts as a fit left its thresholds or dispersion; any other as it is."""
-    theta, levels = fitted.theta, likelihood.levels
-    if theta is None:
-        return likelihood
-    if levels is not None:
-        return likelihood.with_parameter(ThresholdParameter(levels._replace(start=theta.values[0])))
-    if isinstance(likelihood.parameter, DispersionParameter):
-        return likelihood._replace(default_theta=float(np.exp(np.log(theta.values[0]).mean())))
-    return likelihood
 
 
 def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:

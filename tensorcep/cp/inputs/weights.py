@@ -19,7 +19,6 @@ from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.tables import column_apart
-from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
 
 MOST_ENTRIES = 2**31
 WHOLE_REVISITED = (
@@ -89,9 +88,8 @@ def check_power(name: str, problem: Problem) -> None:
     likelihood, whole = problem.likelihood, "whole numbers, each counting as so many entries"
     cannot = f"cannot take weights of {likelihood.name!r} entries that are no whole numbers"
     refuse_unable(name, "weights", cannot, likelihood, problem, instead=whole)
-    learned = isinstance(likelihood.parameter, DispersionParameter)
     for is_so, where, instead in (
-        (learned, "where a dispersion is learned", "give dispersion=, or likelihood='poisson'"),
+        (likelihood.learns_dispersion, "where a dispersion is learned", "give dispersion=, or likelihood='poisson'"),
         (likelihood.zeros is not None, "with zero_inflation=True", "round them, or use zero_inflation=False"),
         (problem.uneven is not None, "where noise differs", "use noise='one'"),
     ):

@@ -67,7 +67,7 @@ from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters.base import EntryStats, ExpectedSquares, PrecisionStats
 
 # Of fewer entries, rows have too few for variances that change slowly, and a sweep takes little time.

@@ -30,7 +30,7 @@ from tensorcep.cp.model.rows import (
 )
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.priors.base import of_mode
 

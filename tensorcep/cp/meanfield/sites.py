@@ -20,7 +20,7 @@ from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
 
 

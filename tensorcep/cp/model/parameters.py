@@ -17,10 +17,8 @@ from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import DrawStage, Gamma, Groups, Parameter
-from tensorcep.likelihoods.parameters.dispersion import DispersionLaw, DispersionParameter
-from tensorcep.likelihoods.parameters.precision import KnownTheta, NoisePrecision
+from tensorcep.likelihoods.parameters.precision import KnownTheta
 from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
-from tensorcep.likelihoods.parameters.thresholds import ThresholdLaw
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
 # Blocks of entries whose coordinates are copied at a time.
@@ -51,7 +49,7 @@ def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: f
     if known is None:
         return likelihood
     law = Gamma(known.a, known.b)
-    return likelihood._replace(parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
+    return replace(likelihood, parameters=tuple(one.after(law, weight) for one in likelihood.parameters))
 
 
 def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
@@ -68,16 +66,16 @@ def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[
     return tuple(found)
 
 
-def _of_problem(one: Parameter[Any], problem: Problem, options: Any, drawn: bool) -> Parameter[Any] | None:
+def _of_problem(one: Any, problem: Problem, options: Any, drawn: bool) -> Parameter[Any] | None:
     """A parameter with its prior and groups; None for a precision whose prior the problem does not give."""
     noise, uneven = problem.noise_prior, problem.uneven
-    if isinstance(one, NoisePrecision):
+    if one.is_precision:
         if noise is None or uneven is None:
             return None if noise is None else replace(one, prior=(noise.a, noise.b))
         by_sums = uneven.mode is not None and not drawn and not problem.is_fixed(uneven.mode)
         keeps = drawn and uneven.mode is None
         return ScaleMixture((noise.a, noise.b), groups_of(problem, uneven.mode), by_sums, keeps)
-    if not isinstance(one, DispersionParameter):
+    if not one.of_rows:
         return one
     mode, prior = getattr(options, f"{one.name}_mode", None), getattr(options, f"{one.name}_prior", one.prior)
     if uneven is not None and mode is not None:
@@ -134,25 +132,16 @@ def marginals_of_rows(
     return marginals
 
 
+# What a `Posterior` holds in fields that are called so.
+RECORDS: dict[str, Callable[..., Any]] = {"noise": GammaNoise, "uneven": UnevenNoise, "dispersion": Dispersion}
+RECORDS |= {"thresholds": Thresholds, "zeros": Beta}
+
+
 def results(parameters: Sequence[Parameter[Any]], laws: Sequence[Any]) -> dict[str, Any]:
     """What a `Posterior` has of these laws, by the names of its fields."""
     fields: dict[str, Any] = {"noise": None}
     for parameter, law in zip(parameters, laws, strict=True):
-        if isinstance(law, Beta):
-            fields["zeros"] = law
-        elif isinstance(law, ThresholdLaw):
-            fields |= {"thresholds": Thresholds(*law)} if parameter.learned else {}
-        elif isinstance(law, DispersionLaw):
-            common: dict[str, Any] = (
-                {} if law.pool is None else {"mean": law.pool.found.tau, "shape": law.pool.found.alpha}
-            )
-            fields["dispersion"] = Dispersion(parameter.mode, *law.law, **common)
-        elif parameter.is_precision:
-            fields["noise"] = GammaNoise(*(float(part[0]) for part in (law.noise if parameter.uneven else law)))
-            if parameter.uneven:
-                fields["uneven"] = UnevenNoise(parameter.mode, law.found.alpha, *law.law)
-        elif parameter.is_theta:
-            fields["dispersion"] = Dispersion(parameter.mode, *law)
+        fields |= {name: RECORDS[name](*parts) for name, parts in parameter.results(law).items()}
     return fields
 
 
@@ -165,6 +154,6 @@ def with_parameter(likelihood: Likelihood, theta: EntryTheta | None) -> tuple[Li
     """The likelihood and its parameter of one number per entry, whatever was learned of it in each component."""
     if theta is None:
         return likelihood, EntryTheta(np.array([[likelihood.default_theta]]))
-    if likelihood.by_component is None:
+    if all(one.is_theta for one in likelihood.parameters):
         return likelihood, theta
     return likelihood.by_component(theta.values), EntryTheta(np.arange(len(theta.values), dtype=float)[:, None])

@@ -14,7 +14,7 @@ from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_divergences, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.priors.base import (
     Conditional,
     Coupled,

@@ -117,7 +117,7 @@ def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
         )
     if place.room is None:
         return entries
-    place.room.check_free(scratch_bytes(n, len(shape), spec.asked.name != "gaussian"))
+    place.room.check_free(scratch_bytes(n, len(shape), not spec.asked.is_gaussian))
     columns, values = (coords, values) if stored else spill(coords, values, place.room)
     return columns, values, shape, labels  # type: ignore[return-value]
 

@@ -24,9 +24,8 @@ from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.dispersion import DispersionParameter
+from tensorcep.likelihoods.counts import zero_inflated
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, presence
-from tensorcep.likelihoods.zero_inflated import zero_inflated
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")
@@ -154,13 +153,7 @@ def with_dispersion(name: str, fixed: float | None) -> Likelihood:
     record = get_likelihood(name)
     if fixed is None or record.parameter is None:
         return record
-    return record._replace(default_theta=fixed, parameters=())
-
-
-def log_dispersion(likelihood: Likelihood) -> float:
-    """Log of the dispersion that a fit starts with; 0 for Poisson counts."""
-    start = None if likelihood.parameter is None else likelihood.parameter.start
-    return 0.0 if likelihood.name != "negbinomial" else float(np.log(start or likelihood.default_theta))
+    return replace(record, default_theta=fixed, parameters=())
 
 
 def with_zeros(likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
@@ -312,15 +305,13 @@ class CountTarget(Target):
             name = "negbinomial" if varies else "poisson"
             if METHODS[chosen.method].lacks(get_likelihood(name)):
                 name = self.asked(chosen.method).name
-        if name == "poisson" and fixed is not None:
+        if fixed is not None and not get_likelihood(name).is_dispersed:
             warn_user(
                 f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
                 "say likelihood='negbinomial' to keep it.",
                 UserWarning,
             )
-        record = with_dispersion(name, fixed)
-        if isinstance(record.parameter, DispersionParameter):
-            record = record.with_parameter(replace(record.parameter, start=found.r))
+        record = with_dispersion(name, fixed).starting_at(found.r)
         if has_wild_count(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
@@ -352,13 +343,14 @@ class CountTarget(Target):
             return float(logit(weighted_mean(y, weight)))
         n = len(y) if weight is None else weight.sum()
         present = 1.0 if likelihood.zeros is None else 1.0 - likelihood.zeros.start
-        return float(np.log(max(weighted_mean(y, weight), 0.5 / n) / present)) - log_dispersion(likelihood)
+        mean = max(weighted_mean(y, weight), 0.5 / n) / present
+        return float(np.log(mean)) - float(np.log(likelihood.first_theta))
 
     def latent_guess(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> np.ndarray:
         """Their logs, with half a count more; of shares of successes their log odds."""
         if likelihood.extent == "trials":
             return np.asarray(logit(y))
-        shift = log_dispersion(likelihood)
+        shift = float(np.log(likelihood.first_theta))
         return fill_by_parts(empty_near(y), lambda at: np.log(y[at] + 0.5) - shift)
 
     def for_batches(self) -> Target:
@@ -400,7 +392,7 @@ class CountTarget(Target):
         """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
         (coords, values, shape, labels), power, extents = weighted
         asked = self.likelihoods()
-        if extents is None or power is not None or len(asked) > 1 or asked[0].name != "poisson" or asked[0].zeros:
+        if extents is None or power is not None or len(asked) > 1 or not asked[0].sums_up:
             return weighted
         values = self.checked(values, asked[0])
         cells, total = merge_duplicates(coords, values, shape, "sum")

@@ -13,8 +13,7 @@ from tensorcep.core.arrays import empty_near, fill_by_parts, leaves
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, warn_user
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
-from tensorcep.likelihoods.arrays import log_density
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density
 from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
 
 

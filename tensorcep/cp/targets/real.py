@@ -28,8 +28,7 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.gaussian import GAUSSIAN, gaussian_about
-from tensorcep.likelihoods.powers import of_power
+from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power
 from tensorcep.likelihoods.tobit import LOWER, TOBIT, UPPER, censored_at
 
 # A spike at the least value: its share of all values, and how many times as frequent it is as any other value.
@@ -280,7 +279,7 @@ class RealTarget(Target):
             level = weighted_mean(y, weight)
         elif self.fit_intercept == "auto" and chosen.from_least and chosen.has_positive_rows and chosen.random:
             level = float(np.min(y[telling(weight)]))
-        return gaussian_about(level), {**decided, "level_": level}
+        return of_power(1.0, level), {**decided, "level_": level}
 
     def has_intercept(self, chosen: Chosen) -> bool:
         """Whether the mean is subtracted before the fit."""

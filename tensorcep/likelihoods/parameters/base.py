@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
@@ -26,6 +26,9 @@ ENOUGH = 10_000
 # The same of those that the entries of one row share: to about 1 part in 30.
 ENOUGH_OF_ROW = 1000
 S = TypeVar("S")
+# Two arrays; and places (n,) of entries, None for all of them.
+Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
+Places: TypeAlias = "np.ndarray | None"
 
 
 class Gamma(NamedTuple):
@@ -41,8 +44,8 @@ class Gamma(NamedTuple):
 
     @property
     def theta(self) -> np.ndarray:
-        """The numbers that stand for it, (m,)."""
-        return self.mean
+        """The numbers that stand for it, (m,): the means."""
+        return self.a / self.b
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
@@ -296,7 +299,11 @@ class Parameter(Protocol[S]):
         Whether it is a precision with factors, of rows or of entries, whose law has their means.
     is_theta : bool
         Whether it is the theta of the likelihood's kernels, as results keep it: a precision of noise, or one that has
-        Gamma laws, and where it starts as `start`.
+        Gamma laws.
+    of_rows : bool
+        Whether rows of a mode may have one each, as settings of methods say; it has groups then.
+    start : float or None
+        Where a theta starts; None of noise, which begins at that of the data.
     """
 
     name: ClassVar[str] = ""
@@ -304,25 +311,23 @@ class Parameter(Protocol[S]):
     is_precision: ClassVar[bool] = False
     uneven: ClassVar[bool] = False
     is_theta: ClassVar[bool] = False
+    of_rows: ClassVar[bool] = False
+    start: float | None = None
 
     @property
     def learned(self) -> bool:
-        """Whether there is."""
         return True
 
     @property
     def by_latent(self) -> bool:
-        """Whether there is."""
         return self.learned and self.stage < DrawStage.RESIDUAL
 
     @property
     def weighs(self) -> bool:
-        """Whether they have."""
         return False
 
     @property
     def mode(self) -> int | None:
-        """None, where all entries share it."""
         return None
 
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
@@ -339,13 +344,12 @@ class Parameter(Protocol[S]):
         """The parameter with what is known of it, a share `weight` of that, as the prior and the start."""
         return self
 
-    def theta(
-        self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """What kernels take as y and theta of all entries, in the lanes, or of those at some places (n,).
 
         They would otherwise take these `y` and `theta`.
         """
+        return y, theta
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
         """The theta that all entries share, and the cuts between levels; they would otherwise be these."""
@@ -353,14 +357,13 @@ class Parameter(Protocol[S]):
 
     def expect(self, state: S, stats: Any, step: float | None = None) -> S:
         """The law given `EntryStats`, `ResidualStats` or `PrecisionStats`; or a share `step` of the way there."""
+        return state
 
     def shift(self, before: S, after: S) -> np.ndarray | float:
         """By what latent values will move after a change of the law."""
         return 0.0
 
-    def weigh_expected(
-        self, state: S, y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], parts: tuple[np.ndarray, ...]
-    ) -> np.ndarray | None:
+    def weigh_expected(self, state: S, y: np.ndarray, moments: Pair, parts: tuple[np.ndarray, ...]) -> Any:
         """Weigh what entries say, in place, by the probability that they tell of f, which is returned if that differs.
 
         `moments` are E[f] and E[f^2], `parts` weight, target, spread and constant of `Augmentation.expected`.
@@ -369,9 +372,11 @@ class Parameter(Protocol[S]):
 
     def draw(self, state: Any, stats: Any, key: DrawKey) -> tuple[Any, Any]:
         """A draw given `EntryStats` or `ResidualStats`; and these, as what is drawn next needs them."""
+        return state, stats
 
     def bound(self, state: S) -> float:
         """What the law adds to a lower bound."""
+        return 0.0
 
     def log_normaliser(self, n: float) -> float:
         """What else n entries add to a bound that the law maximises."""
@@ -380,6 +385,10 @@ class Parameter(Protocol[S]):
     def mixed(self, state: Any, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
         """The log density of observations by that of the kernels: of all kinds of entries, where there are some."""
         return log_density
+
+    def results(self, law: Any) -> dict[str, tuple[Any, ...]]:
+        """What posteriors keep of a law: by the name of their field, the parts of what it holds."""
+        return {"dispersion": (self.mode, *law)} if self.is_theta else {}
 
     # Of noise alone: what it says of the weights of entries.
 
@@ -396,10 +405,7 @@ class Parameter(Protocol[S]):
         return theta
 
     def factors(self, state: Any, place: np.ndarray) -> tuple[np.ndarray, float]:
-        """What multiplies the precision of entries at these places (n,), and the shape of its law where that is all.
-
-        The shape is otherwise infinite.
-        """
+        """What multiplies the precision of entries at these places (n,), and the shape of its law, or infinity."""
         return np.ones(len(place)), np.inf
 
     def follow(

@@ -20,8 +20,10 @@ from tensorcep.likelihoods.parameters.base import (
     EntryStats,
     Gamma,
     Groups,
+    Pair,
     Parameter,
     ParameterDraw,
+    Places,
     gammas,
     room_for_stream,
 )
@@ -305,29 +307,23 @@ class DispersionParameter(Parameter[DispersionLaw]):
     has_pool: bool = False
     counts: tuple[np.ndarray, ...] = ()
     name = "dispersion"
-    is_theta = True
+    is_theta = of_rows = True
 
     @property
     def mode(self) -> int | None:
-        """The mode whose rows have one each."""
         return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw | FactorDraw:
-        """All at the start."""
         theta = np.full(self.groups.size, self.start)
         return FactorDraw.even(theta, self.start, self.groups.size) if self.has_pool else ParameterDraw(theta)
 
     def first_law(self, n: int = 0) -> DispersionLaw:
-        """All at the start."""
         size = self.groups.size
         pool = first_pool(self.prior, self.start) if self.has_pool else None
         a = (self.prior if pool is None else pool.law)[0]
         return DispersionLaw(Gamma(np.full(size, a), np.full(size, a / self.start)), pool)
 
-    def theta(
-        self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The dispersion as theta."""
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         return y, self.groups.at(state.theta, place)
 
     def draw(self, state: Any, stats: EntryStats, key: DrawKey) -> tuple[Any, EntryStats]:
@@ -429,6 +425,10 @@ class DispersionParameter(Parameter[DispersionLaw]):
         constant = log_constant(y, _typical(state.law)[group])
         common = 0.0 if state.pool is None else state.pool.log_prior
         return float((multiplicity * constant).sum()) + state.law.bound(self.prior_of(state)) + common
+
+    def results(self, law: DispersionLaw) -> dict[str, tuple[Any, ...]]:
+        common = () if law.pool is None else (law.pool.found.tau, law.pool.found.alpha)
+        return {"dispersion": (self.mode, *law.law, *common)}
 
 
 def draw_pooled(

@@ -17,8 +17,10 @@ from tensorcep.likelihoods.parameters.base import (
     DrawStage,
     EntryStats,
     Gamma,
+    Pair,
     Parameter,
     ParameterDraw,
+    Places,
     PrecisionStats,
     ResidualStats,
 )
@@ -36,30 +38,18 @@ class KnownTheta(Parameter[Gamma]):
     learned = False
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
-        """The value."""
         return ParameterDraw(np.full(1, self.value))
 
     def first_law(self, n: int = 0) -> Gamma:
         """A law of this mean."""
         return Gamma(np.full(1, self.value), np.ones(1))
 
-    def theta(
-        self, state: ParameterDraw | Gamma, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """That of the entries, if they have one, or the value."""
         return y, alike(y, float(state.theta[0])) if theta is None else theta
 
-    def expect(self, state: Gamma, stats: Any, step: float | None = None) -> Gamma:
-        """The same."""
-        return state
-
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
-        """The same."""
         return state, scored(float(state.theta[0]), stats)
-
-    def bound(self, state: Gamma) -> float:
-        """Nothing."""
-        return 0.0
 
 
 @dataclass(frozen=True)
@@ -79,20 +69,15 @@ class NoisePrecision(Parameter[Gamma]):
     stage = DrawStage.RESIDUAL
     is_precision = True
     is_theta = True
-    start = None
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
         """That of the data."""
         return ParameterDraw(np.full(1, 1.0 / spread))
 
     def first_law(self, n: int = 0) -> Gamma:
-        """The prior."""
         return Gamma(np.full(1, self.prior[0]), np.full(1, self.prior[1]))
 
-    def theta(
-        self, state: ParameterDraw | Gamma, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The precision as theta."""
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         return y, alike(y, float(state.theta[0]))
 
     def precision(self, state: ParameterDraw | Gamma, power: float = 1.0) -> float:
@@ -102,7 +87,6 @@ class NoisePrecision(Parameter[Gamma]):
         return power * float(state.theta[0])
 
     def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
-        """The best law."""
         a, b = self.prior
         a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
         if step is not None:
@@ -124,6 +108,9 @@ class NoisePrecision(Parameter[Gamma]):
     def log_normaliser(self, n: float) -> float:
         """That of n Gaussians of precision 1."""
         return -0.5 * n * math.log(2.0 * math.pi)
+
+    def results(self, law: Gamma) -> dict[str, tuple[Any, ...]]:
+        return {"noise": (float(law.a[0]), float(law.b[0]))}
 
 
 def alike(y: np.ndarray, theta: float) -> np.ndarray:

@@ -33,7 +33,9 @@ from tensorcep.likelihoods.parameters.base import (
     ExpectedSquares,
     Gamma,
     Groups,
+    Pair,
     Parameter,
+    Places,
     ResidualStats,
     RowPrecision,
     room_for_stream,
@@ -359,12 +361,10 @@ class ScaleMixture(Parameter[MixtureLaw]):
 
     @property
     def weighs(self) -> bool:
-        """Whether entries have weights."""
         return not self.by_sums
 
     @property
     def mode(self) -> int | None:
-        """The mode whose rows have a factor."""
         return self.groups.mode
 
     @property
@@ -384,9 +384,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
         start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
         return MixtureLaw(noise, start, law, np.ones(self.groups.of_entry.shape), -np.inf)
 
-    def theta(
-        self, state: Any, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """The precision as theta: of a row; of entries without their factor in a draw, and with its mean in a law."""
         if isinstance(state, MixtureLaw):
             return y, alike(y, float(state.theta[0])) * np.where(state.mean > 0.0, state.mean, 1.0)
@@ -512,8 +510,11 @@ class ScaleMixture(Parameter[MixtureLaw]):
         return MixtureLaw(noise, found, law, mean, evidence)
 
     def bound(self, state: MixtureLaw) -> float:
-        """What entries and factors add."""
         return state.evidence
+
+    def results(self, law: MixtureLaw) -> dict[str, tuple[Any, ...]]:
+        uneven = (self.mode, law.found.alpha, *law.law)
+        return {"noise": (float(law.noise.a[0]), float(law.noise.b[0])), "uneven": uneven}
 
 
 def _with_shape(state: FactorDraw, stats: ResidualStats, values: np.ndarray, key: DrawKey) -> FactorDraw:

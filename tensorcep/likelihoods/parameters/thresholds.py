@@ -28,7 +28,7 @@ from tensorcep.kernels.special import (
     mills_excess,
     newton_or_middle,
 )
-from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Parameter, ParameterDraw
+from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Pair, Parameter, ParameterDraw, Places
 
 # What is known of a latent value f when f plus standard noise lies between two cuts, a < b, either of them infinite.
 #
@@ -355,11 +355,6 @@ class Levels(NamedTuple):
         cuts, level = self.cuts(thresholds), y.astype(np.int64)
         return cuts[level], cuts[level + 1]
 
-    def first_law(self) -> ThresholdLaw:
-        """The law to begin with: the thresholds `start`, without uncertainty."""
-        m = self.n - 2
-        return ThresholdLaw(np.log(np.diff(self.start, prepend=0.0)), np.zeros((m, m)))
-
 
 class Said(NamedTuple):
     """What entries and prior say of thresholds somewhere: log density, slopes (m,), minus second derivatives (m, m)."""
@@ -483,7 +478,6 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     @property
     def learned(self) -> bool:
-        """Whether there is one to learn."""
         return self.levels.learned
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
@@ -496,11 +490,10 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     def first_law(self, n: int = 0) -> ThresholdLaw:
         """Those that the levels start with, without uncertainty."""
-        return self.levels.first_law()
+        start = self.levels.start
+        return ThresholdLaw(np.log(np.diff(start, prepend=0.0)), np.zeros((len(start), len(start))))
 
-    def theta(
-        self, state: ParameterDraw | ThresholdLaw, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """The lower and the upper cut."""
         cuts = state.theta
         if place is not None:
@@ -512,7 +505,6 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         return both
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
-        """All cuts."""
         return theta, self.levels.cuts(state.theta)
 
     def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
@@ -533,5 +525,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         return ParameterDraw(draw_thresholds(self.levels, state.theta, entries, rng, stats.executor)), stats
 
     def bound(self, state: ThresholdLaw) -> float:
-        """The log density of the prior."""
         return prior_of_thresholds(self.levels, state.thresholds).value
+
+    def results(self, law: ThresholdLaw) -> dict[str, tuple[Any, ...]]:
+        return {"thresholds": tuple(law)} if self.learned else {}

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import betaln, digamma, entr, expit
 
 from tensorcep.core.random import RandomStream
-from tensorcep.likelihoods.parameters.base import DrawKey, DrawStage, EntryStats, Parameter, ParameterDraw
+from tensorcep.likelihoods.parameters.base import DrawKey, DrawStage, EntryStats, Pair, Parameter, ParameterDraw
 
 
 class Beta(NamedTuple):
@@ -81,22 +81,14 @@ class ZeroInflation(Parameter[Beta]):
     stage = DrawStage.PRESENCE
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
-        """Its start."""
         return ParameterDraw(np.full(1, self.start))
 
     def first_law(self, n: int = 0) -> Beta:
-        """The law to begin with, of n entries."""
         return self.law_of(n * self.start, n * (1.0 - self.start))
 
     def law_of(self, n_structural: float, n_others: float) -> Beta:
         """The law given how many entries are structural zeros, and how many are not."""
         return Beta(self.prior[0] + n_structural, self.prior[1] + n_others)
-
-    def theta(
-        self, state: ParameterDraw | Beta, y: np.ndarray, theta: Any, place: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the other counts."""
-        return y, theta
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
         """Those of the other counts."""
@@ -124,9 +116,7 @@ class ZeroInflation(Parameter[Beta]):
         """Of structural zeros and others."""
         return with_zeros(y, log_density, float(state.theta[0]))
 
-    def weigh_expected(
-        self, state: Beta, y: np.ndarray, moments: tuple[np.ndarray, np.ndarray], parts: tuple[np.ndarray, ...]
-    ) -> np.ndarray:
+    def weigh_expected(self, state: Beta, y: np.ndarray, moments: Pair, parts: tuple[np.ndarray, ...]) -> np.ndarray:
         """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
 
         To the constant is added what the indicators add to a lower bound: their entropy and their expected log
@@ -144,6 +134,9 @@ class ZeroInflation(Parameter[Beta]):
     def bound(self, state: Beta) -> float:
         """Minus the divergence from its prior."""
         return -state.divergence(self.prior)
+
+    def results(self, law: Beta) -> dict[str, tuple[Any, ...]]:
+        return {"zeros": tuple(law)}
 
 
 def with_zeros(y: np.ndarray, log_mass: np.ndarray, share: float | np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from tensorcep.cp.cep.update import cep_slots, first_order, first_order_message
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.arrays import tilted_moments
+from tensorcep.likelihoods.base import tilted_moments
 
 NAMES = ["gaussian", "probit", "logit", "poisson"]
 

@@ -16,7 +16,7 @@ from tensorcep.cp.gibbs import chains as _chains
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
-from tensorcep.likelihoods.augmentation import Augmentation
+from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters import dispersion
 from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.likelihoods.parameters.precision import NoisePrecision
@@ -123,7 +123,7 @@ def test_samplers_with_a_planted_bug_fail_the_joint_test(monkeypatch, part, bug,
     record = LIKELIHOODS[likelihood]
     augmentation = getattr(record, part)
     wrong = augmentation._replace(drawn=bug(augmentation.drawn))
-    monkeypatch.setitem(LIKELIHOODS, likelihood, record._replace(**{part: wrong}))
+    monkeypatch.setitem(LIKELIHOODS, likelihood, replace(record, **{part: wrong}))
     z = geweke_z(METHODS[method], settings(method), likelihood, n=1500)
     assert np.abs(z).max() > LIMIT, z
 
