@@ -16,7 +16,6 @@ import pandas as pd
 
 from tensorcep.core.checks import check_columns, fail_value
 from tensorcep.core.cluster import Cluster
-from tensorcep.entries.convert import labels_of_column
 from tensorcep.entries.labels import Labels
 
 WHAT = "read"
@@ -103,7 +102,7 @@ def _labels_of_part(column: pd.Series, name: Any) -> tuple[Labels, np.ndarray]:
         column = column.astype(object)
     if not len(column):
         return Labels([], name=name), np.zeros(0, dtype=np.int64)
-    return labels_of_column(column, name)
+    return Labels.from_column(column, name)
 
 
 def _labels_of(part: Coded) -> tuple[pd.Index, ...]:

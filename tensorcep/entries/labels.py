@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_choice, check_mode_count, fail_value
+from tensorcep.core.checks import check_choice, check_columns, check_mode_count, fail_value
 
 # The order of labels: of text that of the numbers in it, so that "6h" comes before "12h".
 
@@ -305,7 +305,7 @@ class Labels:
         Raises
         ------
         ValueError
-            If a label is missing.
+            If a label is missing, or is none, such as a list.
 
         Examples
         --------
@@ -316,21 +316,24 @@ class Labels:
         """
         series = pd.Series(column)
         name = series.name if name is None else name
-        missing = series.isna().to_numpy()
+        where, missing = "the column" if name is None else f"column {name!r}", series.isna().to_numpy()
         if missing.any():
-            where, n = "the column" if name is None else f"column {name!r}", int(missing.sum())
+            n = int(missing.sum())
             fail_value(f"{where} has {n} missing labels, the first at entry {missing.argmax()}; drop these entries.")
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)
         found: Any
-        if index.dtype == object:  # pandas would try to make one level of each part of a tuple
-            codes, found = pd.factorize(index.to_numpy())
-            with contextlib.suppress(TypeError):
-                order = sorted(range(len(found)), key=found.__getitem__)
-                codes, found = in_natural_order(np.argsort(order)[codes], found[order])
-        else:
-            codes, found = dense_codes(index) or _sorted_codes(index)
+        try:
+            if index.dtype == object:  # pandas would try to make one level of each part of a tuple
+                codes, found = pd.factorize(index.to_numpy())
+                with contextlib.suppress(TypeError):
+                    order = sorted(range(len(found)), key=found.__getitem__)
+                    codes, found = in_natural_order(np.argsort(order)[codes], found[order])
+            else:
+                codes, found = dense_codes(index) or _sorted_codes(index)
+        except TypeError as error:  # a list or a dict
+            raise ValueError(f"{where} must hold labels, such as numbers, text or dates ({error}).") from error
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 
@@ -340,6 +343,56 @@ def check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
         return (None,) * order
     check_mode_count(labels, order, "labels must have")
     return tuple(item if item is None or isinstance(item, Labels) else Labels(item) for item in labels)
+
+
+def mode_names(labels: Sequence[Labels | None]) -> list[Any]:
+    """What the modes are called, None where there is no name."""
+    return [None if found is None else found.name for found in labels]
+
+
+def column_names(names: Sequence[Any], value: Any) -> list[Any]:
+    """Return one distinct column name per mode: the labels' names where there are, else mode_0, mode_1, ..."""
+    found = [f"mode_{k}" if name is None else name for k, name in enumerate(names)]
+    if len({*found, value}) != len(found) + 1:
+        fail_value(f"column names must be distinct; got {[*found, value]}; pass modes= and value=.")
+    return found
+
+
+def check_names(columns: Sequence[Any], where: str) -> None:
+    """Refuse columns that are named by a missing value, such as NaN, which equals no name that one could ask for."""
+    unnamed = [at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)]
+    if unnamed:
+        at = unnamed[0]
+        fail_value(f"the columns of {where} must have names; got none for the column at position {at}; name it.")
+
+
+def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any, where: str) -> list[Any]:
+    """Return the modes as a list, if they and the value are different columns and each is there once."""
+    check_mode_count(modes, what=f"{where} must have")
+    chosen = list(modes)
+    check_names(columns, where)
+    wanted = chosen if value is None else [*chosen, value]
+    check_columns(columns, wanted, where)
+    twice = [name for name in wanted if list(columns).count(name) > 1]
+    if twice:
+        fail_value(f"{where} has more than one column {twice[0]!r}; rename one.")
+    if len(set(wanted)) != len(wanted):
+        fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
+    return chosen
+
+
+# Seconds since 1970 of about 1990 to 2100, as they are or in milli-, micro- or nanoseconds.
+EPOCHS, UNITS = (6.3e8, 4.1e9), (1.0, 1e3, 1e6, 1e9)
+
+
+def are_epochs(numbers: Any) -> bool:
+    """Whether all of some numbers (N,) are whole and of the size of times since 1970."""
+    found = np.asarray(numbers)
+    if found.dtype.kind not in "iuf" or not found.size or not np.isfinite(found).all():
+        return False
+    low, high = float(found.min()), float(found.max())
+    sized = any(EPOCHS[0] * unit <= low and high <= EPOCHS[1] * unit for unit in UNITS)
+    return sized and bool((found == np.floor(found)).all())
 
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tensorcep.core.checks import check_choice, check_columns, check_not_empty, check_unmasked, fail_value, warn_user
-from tensorcep.entries.convert import are_epochs, check_mode_columns, check_names
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.labels import Labels, are_epochs, check_mode_columns, check_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.splitting import held_out, way_of
 

@@ -27,7 +27,6 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
 from tensorcep.entries.batch import Chunk, ChunkReader, as_objects, as_texts
-from tensorcep.entries.convert import column_names, labels_of_column
 from tensorcep.entries.coo import check_counting, merge_duplicates
 from tensorcep.entries.io.chunks import LINES, MatrixReader, open_chunks
 from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
@@ -47,8 +46,8 @@ from tensorcep.entries.io.schema import (
     written_format,
 )
 from tensorcep.entries.io.text import open_text
-from tensorcep.entries.labels import Labels, numbers_of, pack_labels, unpack_labels
-from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.labels import Labels, mode_names, numbers_of, pack_labels, unpack_labels
+from tensorcep.entries.sparse_tensor import SparseTensor, frame_of
 
 # Tensors in npz archives: plain arrays and a JSON header, nothing pickled.
 
@@ -156,7 +155,7 @@ def write_tensor(
     if kind == "parquet":
         optional_module("pyarrow", "writing parquet files")
         with atomic_write(text) as handle:
-            frame = _to_frame(tensor, slice(None), index_base, True, value)
+            frame = frame_of(tensor, mode_names(tensor.labels), value, base=index_base)
             frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
         return
     with text_file(text) as handle:
@@ -188,16 +187,6 @@ def _escaped(cell: Any) -> Any:
     return f"'{cell}" if is_formula else cell
 
 
-def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool, value: str) -> pd.DataFrame:
-    columns: dict[Any, Any] = {}
-    names = column_names([None if found is None else found.name for found in tensor.labels], value)
-    for k, name in enumerate(names):
-        found = tensor.labels[k] if labelled else None
-        at = tensor.coords[part, k]
-        columns[name] = at + base if found is None else found.index.take(at)
-    return pd.DataFrame({**columns, value: tensor.values[part]})
-
-
 def _write_lines(
     tensor: SparseTensor,
     handle: BinaryIO,
@@ -216,7 +205,7 @@ def _write_lines(
     named = kind == "csv" and header
     with tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose) as bar:
         for start in range(0, max(tensor.nnz, 1), CHUNK):
-            frame = _to_frame(tensor, slice(start, start + CHUNK), base, kind == "csv", value)
+            frame = frame_of(tensor, mode_names(tensor.labels), value, slice(start, start + CHUNK), base, kind == "csv")
             frame = escaped(frame) if safe and kind == "csv" else frame
             frame.to_csv(
                 handle, sep=separator, header=named and start == 0, index=False, lineterminator="\n", mode="wb"
@@ -363,7 +352,7 @@ def _assembled(
                 np.subtract(codes, reader.base, out=coords[first : first + len(codes), k])
                 first += len(codes)
         else:
-            found, coords[:, k] = labels_of_column(_joined(columns[k], reader.is_text), name)
+            found, coords[:, k] = Labels.from_column(_joined(columns[k], reader.is_text), name)
             counted.append(len(found))
             labels.append(found)
         columns[k].clear()

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
-from tensorcep.entries.convert import are_epochs, check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
     NOT_TEXT,
@@ -26,6 +25,7 @@ from tensorcep.entries.io.lines import (
     split_line,
     translated,
 )
+from tensorcep.entries.labels import are_epochs, check_mode_columns
 
 # What a file is, by its name.
 
