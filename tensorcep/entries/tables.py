@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -12,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tensorcep.core.checks import check_choice, check_columns, check_not_empty, check_unmasked, fail_value, warn_user
+from tensorcep.core.cluster import Cluster
 from tensorcep.entries.labels import Labels, are_epochs, check_mode_columns, check_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.splitting import held_out, way_of
@@ -338,6 +341,110 @@ def train_test_split(
     parts = held_out(way_of(by, mode, times, column_of), len(table), test_size, random_state)
     train, test = (table.iloc[rows] for rows in parts)
     return train, test
+
+
+# Tables of Dask: their lines as a frame of codes, made on the workers, whose labels do not depend on files or workers.
+# Every partition codes its lines by labels of its own. These are merged two by two, and sorted; then the codes of every
+# partition are told the places of its labels among all. Nothing but labels and codes comes to the client.
+
+
+def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bool, cluster: Cluster) -> pd.DataFrame:
+    """The lines of a table of Dask, modes as categories: all sorted labels of the table, text by the numbers in it.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    modes : sequence of column names or None
+        None takes all columns but the value.
+    value : column name
+        Of no meaning unless `named`.
+    cluster : Cluster
+        Who reads.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or there is no line.
+    """
+    if isinstance(modes, str):
+        fail_value(f"modes must be a list of column names; got {modes!r}.")
+    columns = list(frame.columns)
+    modes = [name for name in columns if not named or name != value] if modes is None else list(modes)
+    check_columns(columns, [*modes, value] if named else modes, "X")
+    delayed = importlib.import_module("dask").delayed
+    own = frame[[*modes, value] if named else modes]
+    coded = [delayed(_coded, pure=True)(part, modes, value, named) for part in own.to_delayed()]
+    level = [part[0] for part in coded]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [delayed(_merged, pure=True)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    told = [delayed(_recoded, pure=True)(part, level[0]) for part in coded]
+    labels, *parts = cluster.results([level[0], *told], "read")
+    cluster.client.run(_give_back)
+    if not any(len(codes) for codes, _ in parts):
+        fail_value("X must have at least one line; got none.")
+    found: dict[Any, Any] = {}
+    for k, name in enumerate(modes):
+        codes = np.concatenate([codes[:, k] for codes, _ in parts])
+        found[name] = pd.Categorical.from_codes(codes, labels[k], ordered=False)
+    if named:
+        found[value] = pd.concat([values for _, values in parts], ignore_index=True)
+    return pd.DataFrame(found, copy=False)
+
+
+def _give_back() -> None:
+    """Give the system the memory that was needed to read files."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+
+
+def _coded(
+    part: pd.DataFrame, modes: list[Any], value: Any, named: bool
+) -> tuple[tuple[pd.Index, ...], np.ndarray, Any]:
+    """The labels of each mode in a partition, codes (n, K), and values, if a column has them."""
+    labels, codes = list[pd.Index](), np.empty((len(part), len(modes)), dtype=np.int32)
+    for k, name in enumerate(modes):
+        column = part[name]
+        if isinstance(column.dtype, pd.CategoricalDtype):  # categories count as their values
+            column = column.astype(column.cat.categories.dtype)
+        if isinstance(column.dtype, pd.StringDtype):  # text is objects for labels, as in a frame that is read here
+            column = column.astype(object)
+        found = Labels([], name=name)
+        if len(column):
+            found, codes[:, k] = Labels.from_column(column, name)
+        labels.append(_bare(found))
+    return tuple(labels), codes, part[value].reset_index(drop=True) if named else None
+
+
+def _bare(labels: Labels) -> pd.Index:
+    """The labels without the table by which pandas finds them, which is several times as large and stays with them."""
+    made: Any = labels.index.__reduce__()
+    index: pd.Index = made[0](*made[1])
+    return index
+
+
+def _merged(one: tuple[pd.Index, ...], other: tuple[pd.Index, ...]) -> tuple[pd.Index, ...]:
+    """All labels of both, sorted."""
+    merged = []
+    for a, b in zip(one, other, strict=True):
+        if len(a) and len(b):
+            both = pd.concat([pd.Series(a), pd.Series(b)], ignore_index=True)
+            merged.append(_bare(Labels.from_column(both, name=a.name)[0]))
+        else:
+            merged.append(a if len(a) else b)
+    return tuple(merged)
+
+
+def _recoded(
+    part: tuple[tuple[pd.Index, ...], np.ndarray, Any], labels: tuple[pd.Index, ...]
+) -> tuple[np.ndarray, Any]:
+    """The codes of a partition among all labels, and its values."""
+    known, old, values = part
+    codes = np.empty_like(old)
+    for k, own in enumerate(known):
+        codes[:, k] = Labels(labels[k]).rows(own)[old[:, k]] if len(own) else 0
+    return codes, values
 
 
 # Matrices and views.
