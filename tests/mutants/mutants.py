@@ -347,8 +347,8 @@ FILES = (
     Mutant(
         "read-parquet-resumed",
         "tensorcep/entries/io/parquet.py",
-        "self._part(self._block, left)",
-        "self._position = start",
+        "left, skip = frame.iloc[skip:], max(skip - len(frame), 0)",
+        "left = frame",
         "Reading a parquet file on begins with rows that were read before.",
         "tests/entries/test_io_batches.py",
     ),

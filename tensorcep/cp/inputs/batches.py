@@ -21,8 +21,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
-from tensorcep.entries.batch import Batch
-from tensorcep.entries.io import read_batches
+from tensorcep.entries.io import Batch, read_batches
 from tensorcep.entries.labels import Labels, check_mode_columns, check_same_zones, spelled_as
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import check_columns_not_in_index

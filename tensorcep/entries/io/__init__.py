@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tensorcep.entries.batch import Batch as Batch
-from tensorcep.entries.batch import Chunk as Chunk
-from tensorcep.entries.batch import Position as Position
+from tensorcep.entries.io.chunks import Batch as Batch
 from tensorcep.entries.io.chunks import Files as Files
 from tensorcep.entries.io.chunks import are_files as are_files
 from tensorcep.entries.io.chunks import files_of as files_of
@@ -29,6 +27,8 @@ from tensorcep.entries.io.lines import rows as rows
 from tensorcep.entries.io.schema import FORMATS as FORMATS
 from tensorcep.entries.io.schema import LAST as LAST
 from tensorcep.entries.io.schema import MISSING as MISSING
+from tensorcep.entries.io.schema import Chunk as Chunk
+from tensorcep.entries.io.schema import Position as Position
 from tensorcep.entries.io.schema import Schema as Schema
 from tensorcep.entries.io.schema import chosen_columns as chosen_columns
 from tensorcep.entries.io.schema import format_of as format_of

@@ -14,24 +14,34 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.io import mmread
 
 from tensorcep.core.checks import check_choice, check_file, check_int, check_shape, check_sizes, fail_value, reason_of
-from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse, rows_of
 from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, open_binary
 from tensorcep.entries.io.parquet import OF_STREAM, ROWS, ParquetReader
 from tensorcep.entries.io.schema import (
     LAST,
+    MOST_ROWS,
+    START,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
     Schema,
+    as_texts,
     check_defaults,
     check_schema,
     format_of,
     is_of_entries,
     layout_of,
+    refuse,
+    rows_of,
 )
-from tensorcep.entries.io.text import MOST_ROWS, TextReader, open_text
+from tensorcep.entries.io.text import TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 # Lines that are read at a time.
 LINES = 1 << 17
@@ -68,9 +78,6 @@ class MatrixReader(ChunkReader):
         chunk = Chunk(codes, (None, None), values.astype(np.float64), {}).part(start.line, len(values))
         if len(chunk.values):
             self._set(chunk, len(chunk.values))
-
-    def _load(self, count: int | None) -> bool:
-        return False
 
 
 @contextlib.contextmanager
@@ -153,6 +160,47 @@ def read_chunks(
 
 
 # Streams.
+
+
+class Batch(NamedTuple):
+    """N entries that are learned together.
+
+    Attributes
+    ----------
+    coords : (N, K) int64
+        Rows counted from 0; zeros in modes with keys.
+    keys : tuple of list or None
+        Per mode the label of each entry, or None where the mode has indices.
+    names : tuple
+        Names of the modes, None where there is none.
+    values : (N,) float64
+    time : float or None
+        When it was observed, if that is known.
+    tensor : SparseTensor or None
+        What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
+    position : Position or None
+        Of a batch from files: where the next one begins.
+    classes : list or None
+        The two labels that the values 0 and 1 stand for, if they do.
+    weights : (N,) float64 or None
+        How much each entry counts; None where all count once.
+    extents : (N,) float64 or None
+        Exposures or numbers of trials of the entries; None where they have none.
+    column : str or None
+        The column that these came from, if there was one.
+    """
+
+    coords: NDArray[np.int64]
+    keys: tuple[list[Any] | None, ...]
+    names: tuple[Any, ...]
+    values: NDArray[np.float64]
+    time: float | None = None
+    tensor: SparseTensor | None = None
+    position: Position | None = None
+    classes: list[Any] | None = None
+    weights: NDArray[np.float64] | None = None
+    extents: NDArray[np.float64] | None = None
+    column: str | None = None
 
 
 def read_batches(
@@ -397,7 +445,7 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
             keys = as_texts(chunk.keys[k]) if texts else chunk.keys[k]
-            rows = rows_of(chunk.codes[k], reader.base) if known is None else known.of(keys)
+            rows = chunk.codes[k] if known is None else known.of(keys)
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()

@@ -26,7 +26,6 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
-from tensorcep.entries.batch import Chunk, ChunkReader, as_objects, as_texts
 from tensorcep.entries.coo import check_counting, merge_duplicates
 from tensorcep.entries.io.chunks import LINES, MatrixReader, open_chunks
 from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
@@ -35,8 +34,12 @@ from tensorcep.entries.io.schema import (
     LAST,
     MOST_COMMENTS,
     VALUES,
+    Chunk,
+    ChunkReader,
     Schema,
     TextLayout,
+    as_objects,
+    as_texts,
     check_defaults,
     check_schema,
     chosen_columns,
@@ -345,12 +348,9 @@ def _assembled(
     labels, counted = list[Labels | None](), list[int]()
     for k, name in _modes(reader):
         if name is None:
-            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1 - reader.base)
+            np.concatenate(columns[k], out=coords[:, k])
+            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1)
             labels.append(None)
-            first = 0
-            for codes in columns[k]:
-                np.subtract(codes, reader.base, out=coords[first : first + len(codes), k])
-                first += len(codes)
         else:
             found, coords[:, k] = Labels.from_column(_joined(columns[k], reader.is_text), name)
             counted.append(len(found))
@@ -435,8 +435,7 @@ def read_tables(
             reader: ChunkReader = MatrixReader(path, how)
         else:
             reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
-        base = how.index_base - (reader.base if lines is None else 0)  # what was not taken off
-        frames = (_frame_of(chunk, reader, base) for chunk in iter(lambda: reader.take(lines), None))
+        frames = (_frame_of(chunk, reader, how.index_base) for chunk in iter(lambda: reader.take(lines), None))
         first = next(frames, None)
         if first is None:
             _fail_empty(path)

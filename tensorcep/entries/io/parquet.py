@@ -16,10 +16,21 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, optional_module, reason_of
-from tensorcep.entries.batch import BadLine, Chunk, ChunkReader, Position, as_objects, chunk_of, rows_of
 from tensorcep.entries.io.lines import number_in
-from tensorcep.entries.io.schema import MISSING, Schema, chosen_columns
-from tensorcep.entries.io.text import MOST_ROWS, TOO_MANY
+from tensorcep.entries.io.schema import (
+    MISSING,
+    MOST_ROWS,
+    TOO_MANY,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
+    Schema,
+    as_objects,
+    chosen_columns,
+    chunk_of,
+    rows_of,
+)
 
 ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
 
@@ -60,8 +71,10 @@ class ParquetFile:
             self._data = parquet.ParquetFile(path)
             self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
-    def frames(self, columns: Sequence[Any] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
-        """Yield all columns, or some, of so many rows at a time, or of all.
+    def frames(
+        self, columns: Sequence[Any] | None = None, rows: int | None = None, skip: int = 0
+    ) -> Iterator[pd.DataFrame]:
+        """Yield all columns, or some, of so many rows at a time, or of all, without those at the beginning to `skip`.
 
         Raises
         ------
@@ -78,29 +91,24 @@ class ParquetFile:
                     return
                 part = part.read(chosen) if rows is None else part
                 frame = _flat(part.to_pandas(split_blocks=True))
-            if len(frame) or rows is None:
-                yield frame
+            left, skip = frame.iloc[skip:], max(skip - len(frame), 0)
+            if len(left) or rows is None:
+                yield left
 
 
 class ParquetReader(ChunkReader):
     """The entries of a parquet file from a position on."""
 
     def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
-        super().__init__(Position(start.file, 0))
+        super().__init__(start)
         self._path, self._bad_line, self._how = path, bad_line, how
         file = ParquetFile(path)
         modes, self.value_name = chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._frames = file.frames(self._columns, rows)
-        self._names, self.is_log, self.base = modes, self.value_name is None, how.index_base
+        self._frames = file.frames(self._columns, rows, start.line)
+        self._names, self.is_log = modes, self.value_name is None
         self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
-        while (left := start.line - self._position.line) > 0 and (self._block is not None or self._load(0)):
-            if self._block is not None:
-                self._part(self._block, left)
-            else:
-                n = sum(1 for _ in itertools.islice(self._rows, left))
-                self._position = self._position._replace(line=self._position.line + n)
 
     def _load(self, count: int | None) -> bool:
         frame = next(self._frames, None)
@@ -134,7 +142,7 @@ class ParquetReader(ChunkReader):
                 return None
             if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
                 return None
-            codes[k] = rows_of(found, how.index_base) if objects else found
+            codes[k] = rows_of(found, how.index_base)
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
         if how.words and self.value_name is not None:
@@ -173,7 +181,7 @@ class ParquetReader(ChunkReader):
                 entries.append([*codes, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return chunk_of(entries, self.mode_names, how, self._position, count is None)
+        return chunk_of(entries, self.mode_names, how, self._position)
 
 
 def _are_labels(column: pd.Series) -> bool:

@@ -1,4 +1,4 @@
-"""What a file is, by its name and its first lines, and where in it indices or labels, values and extras stand."""
+"""What a file is, by its name and its first lines, where in it the entries stand, and the chunks that they come in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import itertools
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
 from tensorcep.entries.io.lines import (
@@ -401,3 +405,143 @@ def check_defaults(
                 "can be learned of it; name the columns that are meant by modes= and value=.",
                 UserWarning,
             )
+
+
+# The entries of a file, some lines at a time.
+
+MOST_ROWS = 2**31
+TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
+# Takes a malformed line: path, number from 1, what is wrong with it, its text.
+BadLine = Callable[[str, int, str, str], None]
+
+
+def refuse(path: str, number: int, problem: str, text: str) -> None:
+    """Raise ValueError for a malformed line."""
+    fail_value(f"line {number} of '{path}' {problem}.")
+
+
+class Position(NamedTuple):
+    """How far files have been read: `file` of them whole, and `line` lines (of parquet, rows) of the next one."""
+
+    file: int = 0
+    line: int = 0
+
+
+START = Position()
+
+
+class Chunk(NamedTuple):
+    """N entries of a file, column by column.
+
+    Attributes
+    ----------
+    codes : tuple of (N,) int32 or None
+        Per mode the rows, counted from 0; None where it has labels.
+    keys : tuple of (N,) array or None
+        Per mode the labels: of text files text, of parquet what the column holds; None where it has indices.
+    values : (N,) float64, or object where they are words
+    extras : dict of (N,) float64
+        Further numbers, by their columns.
+    position : Position
+        Where the next chunk begins.
+    lines : (N,) int or None
+        Which of the lines that were read each entry was on, from 0; None where each was one.
+    """
+
+    codes: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    values: Any
+    extras: dict[Any, NDArray[np.float64]]
+    position: Position = START
+    lines: NDArray[np.int64] | None = None
+
+    def part(self, first: int, last: int) -> Chunk:
+        """Return the entries of the lines from one to before another."""
+        if self.lines is not None:
+            first, last = np.searchsorted(self.lines, (first, last)).tolist()
+        at = slice(first, last)
+        codes, keys = (tuple(None if item is None else item[at] for item in each) for each in (self.codes, self.keys))
+        return Chunk(codes, keys, self.values[at], {name: found[at] for name, found in self.extras.items()})
+
+
+def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, position: Position) -> Chunk:
+    """Return entries, each the row or label of every mode, then its extras and its value, as a chunk.
+
+    `names` are those of the modes, None where there are rows.
+    """
+    columns = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
+    codes: list[Any] = [None] * len(names)
+    keys: list[Any] = [None] * len(names)
+    for k, name in enumerate(names):
+        if name is None:
+            codes[k] = np.array(columns[k], np.int32)
+        else:
+            keys[k] = np.fromiter(columns[k], dtype=object, count=len(columns[k]))
+    extras = {name: np.array(columns[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
+    values = np.array(columns[-1], dtype=object if how.words else np.float64)
+    return Chunk(tuple(codes), tuple(keys), values, extras, position)
+
+
+class ChunkReader:
+    """Takes the entries of one file some lines at a time: blocks of good lines together, others one by one."""
+
+    mode_names: tuple[Any, ...]  # None where there are indices
+    value_name: Any = None
+    shape: tuple[int, ...] | None = None  # of the modes, where the caller or the file says it
+    is_log: bool = False  # lines hold no value: each is an event
+    is_text: bool = False  # labels are text, some of which may be spellings of numbers
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._block: Chunk | None = None
+        self._n_lines, self._n_taken = 0, 0  # of the block
+
+    def take(self, count: int | None) -> Chunk | None:
+        """Return the entries of the next `count` lines or fewer (None: as many as are read together); None at the end.
+
+        Labels are objects, but where `count` is None: then they are as pandas has read them.
+        """
+        while self._block is None:
+            chunk = self._one_by_one(count)
+            if chunk is not None:
+                return chunk
+            if not self._load(count):
+                return None
+        block, first = self._block, self._n_taken
+        last = self._n_lines if count is None else min(first + count, self._n_lines)
+        self._n_taken, self._block = last, None if last == self._n_lines else block
+        self._position = self._position._replace(line=self._position.line + last - first)
+        part = block if last - first == self._n_lines else block.part(first, last)
+        return part._replace(position=self._position)
+
+    def _one_by_one(self, count: int | None) -> Chunk | None:
+        """Return the entries of the next lines that are looked at one by one; None where there are none such."""
+        return None
+
+    def _load(self, count: int | None) -> bool:
+        """Read a block, or lines to be looked at one by one, of which so many are wanted; False at the end."""
+        return False
+
+    def _set(self, block: Chunk, n_lines: int) -> None:
+        self._block, self._n_lines, self._n_taken = block, n_lines, 0
+
+
+def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
+    """Indices that count from `base`, of which there are fewer than 2**31, as rows that count from 0."""
+    rows = indices.astype(np.int32)
+    if base:
+        rows -= base
+    return rows
+
+
+def as_objects(column: Any) -> NDArray[Any]:
+    """Labels as an array whose `tolist` gives those of Python."""
+    return column.to_numpy(dtype=object) if isinstance(column, pd.Series) else np.asarray(column)
+
+
+def as_texts(column: Any) -> Any:
+    """Integers that were read of text as that text; other labels as they are."""
+    if getattr(column, "dtype", None) != np.int64:
+        return column
+    codes, distinct = pd.factorize(np.asarray(column))
+    return np.array(list(map(str, distinct.tolist())), dtype=object)[codes]

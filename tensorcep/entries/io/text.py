@@ -24,18 +24,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import INT64_MAX
-from tensorcep.entries.batch import (
-    START,
-    BadLine,
-    Chunk,
-    ChunkReader,
-    Position,
-    as_objects,
-    as_texts,
-    chunk_of,
-    refuse,
-    rows_of,
-)
 from tensorcep.entries.io.lines import (
     BLANKS,
     LONG_FIELD,
@@ -53,7 +41,24 @@ from tensorcep.entries.io.lines import (
     split_line,
     translated,
 )
-from tensorcep.entries.io.schema import MISSING, Schema, TextLayout, fail_promise
+from tensorcep.entries.io.schema import (
+    MISSING,
+    MOST_ROWS,
+    START,
+    TOO_MANY,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
+    Schema,
+    TextLayout,
+    as_objects,
+    as_texts,
+    chunk_of,
+    fail_promise,
+    refuse,
+    rows_of,
+)
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 OF_STREAM = 2  # of so many parts of a block streams, which keep less in memory, read one at a time
@@ -62,8 +67,6 @@ MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it
 FEW = 250  # lines that are read one by one in less time than a call of pandas takes
 MANY = 1 << 16  # lines looked at together
 MOST_SPANNED = 1000  # lines of a quoted field
-MOST_ROWS = 2**31
-TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
 MARK = b"\xef\xbb\xbf"
 FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
@@ -100,7 +103,7 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 return _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return Block(chunk_of([], layout.mode_names, layout.how, Position(), False), 0)
+            return Block(chunk_of([], layout.mode_names, layout.how, START), 0)
         except PARSE_ERRORS:
             continue
     return None
@@ -168,8 +171,7 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
         keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
         keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
     else:
-        codes = [_indices(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
-        codes = [rows_of(found, layout.how.index_base) for found in codes] if objects else codes
+        codes = [_rows(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     if layout.how.words and layout.value is not None:
@@ -187,13 +189,13 @@ def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int64]:
+def _rows(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int32]:
     base = layout.how.index_base
     if len(column):
         low, high = int(column.min()) - base, int(column.max()) - base
         if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
             raise RefusedError
-    return column
+    return rows_of(column, base)
 
 
 def _labels(
@@ -396,7 +398,7 @@ class TextReader(ChunkReader):
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
         self._n_filled = 0  # only counted where the header promises a number
         self.mode_names, self.value_name = layout.mode_names, layout.value_name
-        self.shape, self.is_log, self.base = layout.shape, layout.value is None, layout.how.index_base
+        self.shape, self.is_log = layout.shape, layout.value is None
         self._skip(layout.skip)
         self._count_filled(self._skip(self._position.line - layout.skip))
 
@@ -474,7 +476,7 @@ class TextReader(ChunkReader):
                 entries.append(entry)
             n += used
         self._position = self._position._replace(line=first - 1 + n)
-        return chunk_of(entries, layout.mode_names, layout.how, self._position, count is None)
+        return chunk_of(entries, layout.mode_names, layout.how, self._position)
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
