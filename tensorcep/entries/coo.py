@@ -120,13 +120,7 @@ def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], polic
 
 
 def check_sampled(sampled: Any, values: Values) -> NDArray[np.bool_] | None:
-    """Return which entries (N,) are sampled zeros, None where none is.
-
-    Raises
-    ------
-    ValueError
-        If these are not as many truth values as there are entries, or one is no zero.
-    """
+    """Return which entries (N,) are sampled zeros, None where none is."""
     if sampled is None:
         return None
     marks = np.asarray(sampled)
@@ -269,13 +263,7 @@ def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tupl
 
 
 def stored_cells(matrix: Any, tell: bool = True) -> Any:
-    """Return a scipy.sparse matrix as a coo_array of its observed cells, each once: those listed twice are summed.
-
-    Raises
-    ------
-    ValueError
-        If it has not two dimensions.
-    """
+    """Return a scipy.sparse matrix as a coo_array of its observed cells, each once: those listed twice are summed."""
     if matrix.ndim != 2:
         fail_value(f"a matrix must have 2 dimensions; got {matrix.ndim}.")
     coords, values, shape = scipy_parts(matrix, tell=tell)

@@ -396,13 +396,7 @@ def are_epochs(numbers: Any) -> bool:
 
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled.
-
-    Raises
-    ------
-    ValueError
-        On a label, or a name of the mode, that cannot be stored.
-    """
+    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled."""
     index, dtype = labels.index, labels.index.dtype
     if not (labels.name is None or isinstance(labels.name, (str, int))):
         fail_value(f"the name of mode {k} must be text or an integer to be stored in a file; got {labels.name!r}.")
@@ -522,12 +516,7 @@ def _as_index(values: Any) -> pd.Index:
 
 
 def check_same_zones(known: Any, given: Any, where: str = "") -> None:
-    """Refuse times without a time zone among labels that have one, or the other way round: none can equal another.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse times without a time zone among labels that have one, or the other way round: none can equal another."""
     (first, mine), (other, theirs) = _zoned(known), _zoned(given)
     if None not in (mine, theirs) and mine != theirs:
         fail_value(
@@ -574,13 +563,7 @@ class StoredLabels(NamedTuple):
 
 
 def stored_labels(labels: Sequence[Labels | None]) -> StoredLabels:
-    """What a file holds of the labels of every mode.
-
-    Raises
-    ------
-    ValueError
-        On labels that cannot be stored.
-    """
+    """What a file holds of the labels of every mode."""
     arrays: dict[str, np.ndarray] = {}
     described = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(labels)]
     return StoredLabels(tuple(described), arrays)

@@ -54,14 +54,7 @@ from tensorcep.entries.splitting import FOLD_ROWS, Folds, held_out, way_of
 def frame_entries(
     frame: pd.DataFrame, modes: Sequence[Any], value: Any, labels: Any
 ) -> tuple[Coords, Values, tuple[Labels, ...]]:
-    """Return coordinates, values and labels of the lines of a long frame; see `SparseTensor.from_pandas`.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing or there twice, or is two modes, or a mode and the value; if there are no lines; if there
-        is no label, or what cannot be one.
-    """
+    """Return coordinates, values and labels of the lines of a long frame; see `SparseTensor.from_pandas`."""
     check_mode_count(modes)
     modes = check_mode_columns(list(frame.columns), modes, value, "the DataFrame")
     check_not_empty(len(frame), "the DataFrame")

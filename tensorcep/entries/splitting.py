@@ -43,13 +43,7 @@ class SplitWay(NamedTuple):
 
 
 def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
-    """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column.
-
-    Raises
-    ------
-    ValueError
-        If something is missing, or not used.
-    """
+    """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column."""
     check_choice("by", by, WAYS)
     if by in ("row", "group") and mode is None:
         fail_value(f"by={by!r} needs mode=, the mode whose rows are meant, such as the user; give its name.")
@@ -107,13 +101,7 @@ def _moments_of(column: pd.Series) -> pd.Series | None:
 
 
 def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[Rows, Rows]:
-    """Ascending positions of the entries to train on and of those to test on.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If `test_size` is not allowed, or one of both would be empty.
-    """
+    """Ascending positions of the entries to train on and of those to test on."""
     from sklearn.model_selection import train_test_split
 
     if way.by == "entry":
@@ -178,13 +166,7 @@ def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_sta
 
 
 def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: bool) -> list[tuple[Rows, Rows]]:
-    """Positions of the entries to train on and to test on, for each fold.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer times, rows or entries than folds need.
-    """
+    """Positions of the entries to train on and to test on, for each fold."""
     from sklearn.model_selection import KFold, TimeSeriesSplit
 
     seed = splitter_seed(random_state) if shuffle else None

@@ -362,13 +362,7 @@ def are_files(source: Any) -> bool:
 
 
 def files_of(source: Any) -> list[str]:
-    """The files that a path, a folder, a pattern such as data/*.parquet, or a list of these names, in order of names.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    """
+    """The files that a path, a folder, a pattern such as data/*.parquet, or a list of these names, sorted by names."""
     items = source if isinstance(source, (list, tuple)) else [source]
     found: list[str] = []
     for item in map(os.fspath, items):
@@ -420,13 +414,6 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
         .tns, csv and parquet files of the same columns: a path, folder, pattern or list of them.
     growing : callable
         Makes an array of a dtype that grows, on scratch for instance.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        On a malformed or damaged file, or where a value is not a finite number.
     """
     files, how = files_of(given.source), check_schema(given.how)
     if how.value is None:

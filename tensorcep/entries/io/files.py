@@ -379,11 +379,6 @@ def read_tables(
     Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
     csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
     asks for them, the values.
-
-    Raises
-    ------
-    ValueError
-        On a malformed line or a damaged file, or one without lines.
     """
     how = check_schema(schema)._replace(shape=None, drop_missing=False)
     kind = format_of(path, how.format)

@@ -92,13 +92,7 @@ def unpacked(plain: Any, packer: str, name: str, stack: contextlib.ExitStack) ->
 
 
 def only_member(source: Any, name: str) -> str:
-    """Return the name of the one file in a zip file.
-
-    Raises
-    ------
-    ValueError
-        If it holds none or several, or if a password is needed.
-    """
+    """Return the name of the one file in a zip file."""
     with zipfile.ZipFile(source) as archive:
         found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
     if len(found) != 1:

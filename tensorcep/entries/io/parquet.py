@@ -48,10 +48,7 @@ def _explained(path: str) -> Iterator[None]:
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the named levels of its index as columns, as its writer saw them.
 
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If a text is no text: pandas may decode it much later.
+    A text that is no text is refused: pandas may decode it much later.
     """
     named = [name for name in frame.index.names if name is not None]
     frame = frame.reset_index(named) if named else frame
@@ -74,13 +71,7 @@ class ParquetFile:
     def frames(
         self, columns: Sequence[Any] | None = None, rows: int | None = None, skip: int = 0
     ) -> Iterator[pd.DataFrame]:
-        """Yield all columns, or some, of so many rows at a time, or of all, without those at the beginning to `skip`.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged.
-        """
+        """Yield all columns, or some, of so many rows at a time, or of all, without the first ones that `skip` says."""
         stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
         chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
         parts = iter([self._data]) if rows is None else self._data.iter_batches(rows, columns=chosen)

@@ -140,13 +140,7 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
 
 
 def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block:
-    """Return the entries that the parser makes of a block.
-
-    Raises
-    ------
-    ValueError
-        If some line may not hold a good entry.
-    """
+    """Return the entries that the parser makes of a block, of which each line holds a good one; else a ValueError."""
     frame = _parsed(block, dialect)
     n_rows, n_fields, last = len(frame), len(layout.names), len(layout.names) - 1
     if frame.shape[1] != n_fields:
