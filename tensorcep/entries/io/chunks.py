@@ -354,11 +354,10 @@ class ColumnEntries(NamedTuple):
 
 def are_files(source: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
-    if isinstance(source, Files):
+    if isinstance(source, (str, os.PathLike, Files)):
         return True
-    if isinstance(source, (list, tuple)):
-        return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
-    return isinstance(source, (str, os.PathLike))
+    is_list = isinstance(source, (list, tuple)) and len(source) > 0
+    return is_list and all(isinstance(item, (str, os.PathLike)) for item in source)
 
 
 def files_of(source: Any) -> list[str]:
@@ -398,22 +397,24 @@ class _Numbers:
             fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
         return numbers[codes]
 
-    def sorted(self, texts: bool) -> tuple[Labels, np.ndarray]:
-        """The labels in their order, and the row of each number; `texts` may be spellings of numbers."""
-        column = pd.Series(list(self._known), dtype=None if texts else self._dtype)
-        labels, rows = Labels.from_column(numbers_of(column) if texts else column, name=self._name)
-        return labels, rows.astype(np.int32)
+    def in_order(self, column: np.ndarray, texts: bool) -> Labels:
+        """The labels in their order; the numbers in a column are changed to their rows, in place.
+
+        Labels that are `texts` may be spellings of numbers.
+        """
+        known = pd.Series(list(self._known), dtype=None if texts else self._dtype)
+        labels, found = Labels.from_column(numbers_of(known) if texts else known, name=self._name)
+        rows = found.astype(np.int32)
+        for first in range(0, len(column), LINES):
+            part = slice(first, first + LINES)
+            column[part] = rows[column[part]]
+        return labels
 
 
 def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = GrowingInMemory) -> ColumnEntries:
-    """Read the entries of files as columns.
+    """Read the entries of .tns, csv and parquet files of the same columns as columns.
 
-    Parameters
-    ----------
-    given : Files
-        .tns, csv and parquet files of the same columns: a path, folder, pattern or list of them.
-    growing : callable
-        Makes an array of a dtype that grows, on scratch for instance.
+    ``growing(dtype)`` makes an array that grows, on scratch for instance.
     """
     files, how = files_of(given.source), check_schema(given.how)
     if how.value is None:
@@ -439,17 +440,8 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
     if not len(y):
         fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
     labels = tuple(
-        None if known is None else _in_order(column, known, texts)
+        None if known is None else known.in_order(column, texts)
         for column, known in zip(finished, numbers, strict=True)
     )
     check_sizes(sizes, len(y), how.shape is not None)
     return ColumnEntries(finished, y, tuple(sizes), labels)
-
-
-def _in_order(column: np.ndarray, numbers: _Numbers, texts: bool) -> Labels:
-    """The labels of a mode in their order; the numbers in its column are changed to their rows, in place."""
-    labels, rows = numbers.sorted(texts)
-    for first in range(0, len(column), LINES):
-        part = slice(first, first + LINES)
-        column[part] = rows[column[part]]
-    return labels

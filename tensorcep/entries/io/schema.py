@@ -20,7 +20,6 @@ from tensorcep.entries.io.lines import (
     NOT_TEXT,
     UNIT,
     Coding,
-    check_encoding,
     filled,
     is_text,
     number_in,
@@ -150,7 +149,10 @@ def check_schema(how: Schema) -> Schema:
     """Return how to read a file, if it can be done."""
     check_choice("index_base", str(how.index_base), ("0", "1"))
     check_choice("decimal", how.decimal, (".", ","))
-    check_encoding(how.encoding)
+    try:
+        "".encode("utf-8" if how.encoding is None else how.encoding)
+    except (LookupError, TypeError, ValueError):
+        fail_value(f"encoding must be one that Python knows, such as latin1, cp1252 or utf-16; got {how.encoding!r}.")
     if how.sep is not None and (not isinstance(how.sep, str) or not how.sep or set(how.sep) & set('"\r\n')):
         fail_value(f"sep must be what stands between the fields of a line, such as ';' or '\\t'; got {how.sep!r}.")
     if how.decimal == how.sep:
@@ -220,30 +222,21 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if not head:
         fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
     number, fields = head[0]
-    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
-        of_toolbox, count, sizes = _toolbox_header(path, head)
-        return _tns(path, of_toolbox, head[-1][0], sizes if how.shape is None else how.shape, count, how)
-    if len(fields) == 1:
-        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
-    order, skip, shape = len(fields) - 1, number - 1, how.shape
+    order, skip = len(fields) - 1, number - 1
+    shape: Any = None
     promised: int | None = None
-    if len(fields) == 2:
-        order, promised, sizes = _extended_header(path, head)
-        skip, shape = head[1][0], sizes if shape is None else shape
-    return _tns(path, order, skip, shape, promised, how)
-
-
-def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Schema) -> TextLayout:
-    checked = None if shape is None else check_shape(shape, order)
+    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
+        order, promised, shape = _toolbox_header(path, head)
+        skip = head[-1][0]
+    elif len(fields) == 1:
+        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
+    elif len(fields) == 2:
+        order, promised, shape = _extended_header(path, head)
+        skip = head[1][0]
+    shape = shape if how.shape is None else how.shape
+    shape = None if shape is None else check_shape(shape, order)
     names, modes = (None,) * (order + 1), tuple(range(order))
-    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=checked, n_entries=promised)
-
-
-def fail_promise(layout: TextLayout, n_entries: int) -> NoReturn:
-    """Refuse a .tns file with another number of entries than its header says."""
-    fail_value(
-        f"'{layout.path}' holds {n_entries} entries where its header promises {layout.n_entries}; it may be truncated."
-    )
+    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=shape, n_entries=promised)
 
 
 def _toolbox_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:

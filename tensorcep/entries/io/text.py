@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import INT64_MAX
+from tensorcep.core.checks import INT64_MAX, fail_value
 from tensorcep.entries.io.lines import (
     BLANKS,
     LONG_FIELD,
@@ -55,7 +55,6 @@ from tensorcep.entries.io.schema import (
     as_objects,
     as_texts,
     chunk_of,
-    fail_promise,
     refuse,
     rows_of,
 )
@@ -161,7 +160,7 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
     keys: list[Any] = [None] * len(layout.modes)
     if layout.labelled:
         numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
-        exact = bool(numbers) and not _holds_other_spellings(block, layout.separator or BLANKS)
+        exact = bool(numbers) and not any_number_as_name(block, layout.separator or BLANKS)
         keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
         keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
     else:
@@ -214,12 +213,6 @@ def _any_empty(column: pd.Series) -> bool:
     return column.dtype.kind not in "iufb" and bool((column == "").any())
 
 
-def _holds_other_spellings(block: bytes, separator: str) -> bool:
-    """Whether some text in a block may be another than that of the integer which the parser sees in it."""
-    blanks = {b" ", b"\t"} - {separator.encode()}
-    return any(blank in block for blank in blanks) or any_number_as_name(block, separator)
-
-
 def any_blank_first(data: bytes, separator: str) -> bool:
     """Whether a field in these bytes begins with a blank."""
     if b" " not in data and b"\t" not in data:
@@ -229,8 +222,8 @@ def any_blank_first(data: bytes, separator: str) -> bool:
 
 
 def any_number_as_name(data: bytes, separator: str) -> bool:
-    """Whether a field begins with a plus, or with a 0 before another character."""
-    if re.match(rb"\+|0[^\x00-/]", data):
+    """Whether a field may begin with a blank, a plus, or a 0 before another character."""
+    if any(blank in data for blank in {b" ", b"\t"} - {separator.encode()}) or re.match(rb"\+|0[^\x00-/]", data):
         return True
     chars, plus, mark = np.frombuffer(data, np.uint8), b"+" in data, ord(separator)
     for start in range(0, len(data), IN_CACHE):
@@ -253,12 +246,13 @@ def any_number_as_name(data: bytes, separator: str) -> bool:
 
 def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
+    how = layout.how
     try:
         fields = split_line(text, layout.separator, layout.comment)
     except csv.Error:
         return LONG_FIELD
-    how = layout.how
-    if not fields or _lacks_value(fields, layout):
+    may_lack = how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
+    if not fields or (may_lack and fields[layout.value].strip() in MISSING):  # type: ignore[index]
         return None
     problem = line_problem(fields, layout)
     if problem is not None:
@@ -269,12 +263,6 @@ def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     entry += [float(_number(fields[field], how.decimal)) for field in layout.extras]
     value = "1" if layout.value is None else fields[layout.value]
     return [*entry, value if how.words and layout.value is not None else float(_number(value, how.decimal))]
-
-
-def _lacks_value(fields: list[str], layout: TextLayout) -> bool:
-    """Whether a line is left out as its value is missing."""
-    known = layout.how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
-    return known and fields[layout.value].strip() in MISSING  # type: ignore[index]
 
 
 def line_problem(fields: list[str], layout: TextLayout) -> str | None:
@@ -419,7 +407,10 @@ class TextReader(ChunkReader):
         if promised is not None:
             self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
-                fail_promise(self._layout, self._n_filled)
+                fail_value(
+                    f"'{self._layout.path}' holds {self._n_filled} entries where its header promises {promised}; it "
+                    "may be truncated."
+                )
 
     def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
         n_ahead = 0 if self._pool is None else self._pool._max_workers
