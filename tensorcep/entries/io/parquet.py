@@ -46,16 +46,9 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the named levels of its index as columns, as its writer saw them.
-
-    A text that is no text is refused: pandas may decode it much later.
-    """
+    """Return a frame with the named levels of its index as columns, as its writer saw them."""
     named = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(named) if named else frame
-    for _, column in frame.items():
-        if isinstance(column.dtype, pd.StringDtype) and column.dtype.storage == "pyarrow":
-            optional_module("pyarrow", "reading parquet files").array(column).validate(full=True)
-    return frame
+    return frame.reset_index(named) if named else frame
 
 
 class ParquetFile:
@@ -81,6 +74,7 @@ class ParquetFile:
                 if part is None:
                     return
                 part = part.read(chosen) if rows is None else part
+                part.validate(full=True)  # pandas may decode text much later
                 frame = _flat(part.to_pandas(split_blocks=True))
             left, skip = frame.iloc[skip:], max(skip - len(frame), 0)
             if len(left) or rows is None:

@@ -521,10 +521,7 @@ class ChunkReader:
 
 def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
     """Indices that count from `base`, of which there are fewer than 2**31, as rows that count from 0."""
-    rows = indices.astype(np.int32)
-    if base:
-        rows -= base
-    return rows
+    return np.subtract(indices, base, dtype=np.int32, casting="unsafe")
 
 
 def as_objects(column: Any) -> NDArray[Any]:
