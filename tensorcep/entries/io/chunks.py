@@ -114,10 +114,18 @@ def _kind_of(path: str, format: str | None) -> str:
     return kind
 
 
-def _chunks(
-    files: Sequence[str], how: Schema, count: Callable[[], int | None], start: Position, bad_line: BadLine
+def read_chunks(
+    files: Sequence[str],
+    how: Schema,
+    count: Callable[[], int | None],
+    start: Position = START,
+    bad_line: BadLine = refuse,
 ) -> Iterator[tuple[Chunk, ChunkReader, str]]:
-    """Yield chunks, each of so many lines as `count` says when it is needed, with their reader and their file."""
+    """Yield chunks of files one after the other, each with its reader and its file, from a position on.
+
+    A chunk has as many lines as `count` says when it is needed. A malformed line is left out where
+    ``bad_line(path, number, problem, text)`` takes it.
+    """
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
         first = Position(file, start.line if file == start.file else 0)
@@ -130,33 +138,6 @@ def _chunks(
             columns = reader.mode_names
             while (chunk := reader.take(count())) is not None:
                 yield chunk, reader, files[file]
-
-
-def read_chunks(
-    source: Any,
-    schema: Schema,
-    *,
-    lines: int = LINES,
-    start: Position | tuple[int, int] = (0, 0),
-    on_bad_line: BadLine = refuse,
-) -> Iterator[Chunk]:
-    """Yield the entries of a file, or of files one after the other, so many lines at a time.
-
-    Parameters
-    ----------
-    source : path, folder, pattern or list of these
-        .tns, csv, parquet and MatrixMarket files; "-" is standard input.
-    schema : Schema
-    lines : int, default=131072
-    start : Position
-        Where to begin, such as the `position` of a chunk.
-    on_bad_line : callable
-        Called as ``on_bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default
-        a ValueError.
-    """
-    files = [STDIN] if source == STDIN else files_of(source)
-    for chunk, *_ in _chunks(files, check_schema(schema), lambda: lines, Position(*start), on_bad_line):
-        yield chunk
 
 
 # Streams.
@@ -264,7 +245,7 @@ def read_batches(
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
     pieces: list[Chunk] = []
     modes, any_entry = tuple[Any, ...](), start != (0, 0)
-    for chunk, reader, name in _chunks(names, schema, lambda: missing[0], start, bad_line):
+    for chunk, reader, name in read_chunks(names, schema, lambda: missing[0], start, bad_line):
         if not any_entry:
             check_defaults(name, schema, (), reader.value_name, chunk.values)
         modes, n = reader.mode_names, len(chunk.values)
@@ -424,7 +405,7 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
         fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
     texts, values = kinds != {"parquet"}, growing(np.float64)
     columns, numbers, sizes = list[GrowingColumn](), list[Any](), list[int]()
-    for chunk, reader, name in _chunks(files, how._replace(shape=None), lambda: None, Position(), refuse):
+    for chunk, reader, name in read_chunks(files, how._replace(shape=None), lambda: None):
         if not columns:
             check_defaults(name, how, (), reader.value_name, chunk.values)
             columns = [growing(np.int32) for _ in reader.mode_names]

@@ -118,7 +118,9 @@ class ParquetReader(ChunkReader):
         for k, (name, label) in enumerate(zip(self._names, self.mode_names, strict=True)):
             column = frame[name]
             if label is not None:
-                if not _are_labels(column):
+                if column.isna().any():
+                    return None
+                if column.dtype == object and not all(isinstance(cell, Hashable) for cell in column):
                     return None
                 keys[k] = as_objects(column) if objects else column
                 continue
@@ -159,7 +161,10 @@ class ParquetReader(ChunkReader):
             problem = _label_problem(modes, self.mode_names, how.index_base) or next(
                 filter(None, map(_value_problem, extras)), None
             )
-            problem = problem or (_word_problem(value) if how.words else _value_problem(value))
+            if problem is None and not how.words:
+                problem = _value_problem(value)
+            elif problem is None and (not isinstance(value, str) or value in MISSING):
+                problem = f"has the value {value!r}, which is no word as in other lines; mend it"
             if problem is None:
                 base = [0 if name is not None else how.index_base for name in self.mode_names]
                 codes = [cell - at if at else cell for cell, at in zip(modes, base, strict=True)]
@@ -169,34 +174,23 @@ class ParquetReader(ChunkReader):
         return chunk_of(entries, self.mode_names, how, self._position)
 
 
-def _are_labels(column: pd.Series) -> bool:
-    """Whether no label is missing, and all may be one."""
-    if column.isna().any():
-        return False
-    return column.dtype != object or all(isinstance(cell, Hashable) for cell in column)
-
-
 def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
     for cell, name in zip(cells, names, strict=True):
         if not isinstance(cell, Hashable):
             return f"has {cell!r} in column {name!r}, which is no label, such as a number, text or a date; mend it"
         if pd.isna(cell):  # type: ignore[call-overload]
             return "has a missing label; drop it or fill it in"
-        is_whole = isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())
-        if name is None and is_whole and cell == 0 < base:
-            return "has the index 0, but indices count from 1; pass index_base=0 if this file counts from 0"
-        if name is None and (not is_whole or cell < base):  # type: ignore[operator]
+        if name is not None:
+            continue
+        if not (isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())) or cell < min(base, 0):
             return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
-        if name is None and cell - base >= INT64_MAX:  # type: ignore[operator]
+        if cell < base:
+            return "has the index 0, but indices count from 1; pass index_base=0 if this file counts from 0"
+        if cell - base >= INT64_MAX:
             return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
-        if name is None and cell - base >= MOST_ROWS:  # type: ignore[operator]
+        if cell - base >= MOST_ROWS:
             return f"has the index {cell!r}; {TOO_MANY}"
     return None
-
-
-def _word_problem(cell: Any) -> str | None:
-    is_word = isinstance(cell, str) and cell not in MISSING
-    return None if is_word else f"has the value {cell!r}, which is no word as in other lines; mend it"
 
 
 def _value_problem(cell: Any) -> str | None:
