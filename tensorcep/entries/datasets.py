@@ -399,20 +399,16 @@ def load_gp(name: str) -> Points:
     >>> datasets.load_gp("sonar").X.shape  # doctest: +SKIP
     """
     files, delimiter, positive = GP_FILES[check_choice("name", name, GP_FILES)]
-    lines = [line for file in files for line in _table(fetch(file), delimiter)]
+    lines = list[list[str]]()
+    for file in files:  # those between blanks have a line of names
+        found = [line.split(delimiter) for line in fetch(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines += [line for line in found[delimiter is None :] if not {"?", "NA"} & set(line)]
     if name == "cancer":
         lines = [line[1:] for line in lines]  # without the patient's number
     if name == "crabs":
         lines = [[str(float(line[0] == "O")), *line[2:], line[1]] for line in lines]
     X = np.array([line[:-1] for line in lines], dtype=np.float64)
     return Points(X, np.array([line[-1] == positive for line in lines], dtype=np.int64))
-
-
-def _table(path: Any, delimiter: str | None) -> list[list[str]]:
-    """The complete lines of a file, those between blanks without the line of names."""
-    lines = [line.split(delimiter) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-    lines = lines[1:] if delimiter is None else lines
-    return [line for line in lines if not {"?", "NA"} & set(line)]
 
 
 def load_coal_mining() -> Points:

@@ -70,16 +70,6 @@ def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
     return np.argsort(np.array([float(number) for number in numbers]), kind="stable")
 
 
-def _sorted_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index]:
-    """Codes and sorted distinct labels; only the distinct ones are sorted."""
-    codes, distinct = pd.factorize(index)
-    order = np.asarray(distinct.argsort())
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    place, found = in_natural_order(place, distinct[order])
-    return place[codes], found
-
-
 def dense_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index] | None:
     """Codes and sorted distinct labels of integers that are dense enough for a table; None for others."""
     if index.dtype != np.int64 or not len(index):
@@ -323,17 +313,21 @@ class Labels:
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)
+        dense = dense_codes(index)
+        if dense is not None:
+            return cls(dense[1], name=name), dense[0]
+        is_object = index.dtype == object
         found: Any
-        try:
-            if index.dtype == object:  # pandas would try to make one level of each part of a tuple
-                codes, found = pd.factorize(index.to_numpy())
-                with contextlib.suppress(TypeError):
-                    order = sorted(range(len(found)), key=found.__getitem__)
-                    codes, found = in_natural_order(np.argsort(order)[codes], found[order])
-            else:
-                codes, found = dense_codes(index) or _sorted_codes(index)
+        try:  # of tuples pandas would try to make one level of each part
+            codes, found = pd.factorize(index.to_numpy() if is_object else index)
         except TypeError as error:  # a list or a dict
             raise ValueError(f"{where} must hold labels, such as numbers, text or dates ({error}).") from error
+        with contextlib.suppress(TypeError):  # only the distinct ones are sorted
+            order = sorted(range(len(found)), key=found.__getitem__) if is_object else np.asarray(found.argsort())
+            place = np.empty(len(found), dtype=np.int64)
+            place[order] = np.arange(len(found))
+            place, found = in_natural_order(place, found[order])
+            codes = place[codes]
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 
@@ -511,7 +505,15 @@ def _as_index(values: Any) -> pd.Index:
     if pd.api.types.is_extension_array_dtype(index.dtype) and kind in "iufb" and not index.hasnans:
         plain = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_}[kind]
         index = pd.Index(index.to_numpy(dtype=plain), name=index.name)
-    _check_one_zone(index)
+    if index.dtype == object and pd.api.types.infer_dtype(index, skipna=True) in ("datetime", "date"):
+        times = index.dropna()
+        zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
+        if zoned.any() and not zoned.all():  # they have no order
+            where = "labels" if index.name is None else f"labels of {index.name!r}"
+            fail_value(
+                f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
+                f"{times[~zoned][0]!r}; convert these by tz_localize."
+            )
     return index
 
 
@@ -531,20 +533,6 @@ def _zoned(labels: Any) -> tuple[Any, bool | None]:
     kind = pd.api.types.infer_dtype(index, skipna=True)
     first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
     return (first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None)
-
-
-def _check_one_zone(index: pd.Index) -> None:
-    """Refuse times with a time zone beside times without one: they have no order."""
-    if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) not in ("datetime", "date"):
-        return
-    times = index.dropna()
-    zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
-    if zoned.any() and not zoned.all():
-        where = "labels" if index.name is None else f"labels of {index.name!r}"
-        fail_value(
-            f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
-            f"{times[~zoned][0]!r}; convert these by tz_localize."
-        )
 
 
 # The labels of several modes as a file holds them.

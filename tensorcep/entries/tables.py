@@ -190,26 +190,19 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
         )
 
 
-def split_like(
-    names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any, empty: bool = False
-) -> tuple[Any, Any]:
-    """As `split_table`, for a model whose modes have these names: a single further column holds the values.
-
-    A table without lines is refused, unless it may be `empty`.
-    """
-    if not empty:
-        check_not_empty(len(frame), "X")
-    if modes is None and set(names) <= set(frame.columns):
-        modes, others = names, [name for name in frame.columns if name not in names]
-        value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
-    return split_table(frame, y, modes, value)
-
-
 def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
-    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge."""
+    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge.
+
+    Of a table a single further column holds the values. One without lines is refused, unless it may be `empty`.
+    """
     X = as_frame(X)
     if isinstance(X, pd.DataFrame):
-        X, y = split_like(names, X, y, modes, value, empty)
+        if not empty:
+            check_not_empty(len(X), "X")
+        if modes is None and set(names) <= set(X.columns):
+            modes, others = names, [name for name in X.columns if name not in names]
+            value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
+        X, y = split_table(X, y, modes, value)
     elif modes is not None or value is not UNSAID:
         fail_value(NO_COLUMNS.format(type(X).__name__))
     return X, X.values if y is None and isinstance(X, SparseTensor) else y

@@ -355,8 +355,8 @@ FILES = (
     Mutant(
         "labels-permuted",
         "tensorcep/entries/labels.py",
-        "in_natural_order(np.argsort(order)[codes], found[order])",
-        "in_natural_order(np.asarray(order)[codes], found[order])",
+        "place[order] = np.arange(len(found))",
+        "place[:] = order",
         "Labels of mixed kinds are given to rows by the inverse of their order.",
         "tests/entries/test_labels.py",
     ),

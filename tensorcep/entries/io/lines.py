@@ -70,13 +70,6 @@ class Coding(NamedTuple):
 PLAIN = Coding()
 
 
-def packer_of(plain: Any) -> str:
-    """Return what packed the file that a buffered reader begins, "" if nothing did."""
-    head = plain.peek(8)[:8]
-    packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
-    return "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
-
-
 def unpacked(plain: Any, packer: str, name: str, stack: contextlib.ExitStack) -> Any:
     """Return what reads a file unpacked; a zip file must hold one file."""
     if not packer:
@@ -241,7 +234,9 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
             io.BufferedReader(counted, BUFFER) as plain,
             contextlib.ExitStack() as stack,
         ):
-            packer = packer_of(plain)
+            head = plain.peek(8)[:8]
+            packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
+            packer = "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
             source = unpacked(plain, packer, path, stack)
             yield Watched(recoded(source, coding, path), path, counted if packer else None)
     except PACKED_ERRORS as error:

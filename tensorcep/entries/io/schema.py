@@ -205,7 +205,19 @@ class TextLayout(NamedTuple):
 
 def layout_of(path: str, kind: str, lines: Iterable[str], how: Schema) -> TextLayout:
     """Return the layout of a .tns or csv file from its first lines; no more of `lines` are taken than it needs."""
-    return _tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
+    if kind == "tns":
+        return _tns_layout(path, lines, how)
+    found = csv_columns(path, lines, how)
+    names = list(found.names)
+    modes, value = chosen_columns(path, names, how)
+    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
+    extras = tuple(names.index(name) for name in how.extras)
+    if not how.header:
+        names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
+    if not how.header and value_field is not None:
+        names[value_field] = "y"
+    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
+    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
 
 
 def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
@@ -264,20 +276,6 @@ def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[
         f"line {head[0][0]} of '{path}' has two fields, and is neither an entry (two indices or more, and a value) nor "
         "an extended header (order and number of entries, then a line with the sizes); mend it."
     )
-
-
-def _csv_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
-    found = csv_columns(path, lines, how)
-    names = list(found.names)
-    modes, value = chosen_columns(path, names, how)
-    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
-    extras = tuple(names.index(name) for name in how.extras)
-    if not how.header:
-        names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
-    if not how.header and value_field is not None:
-        names[value_field] = "y"
-    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
-    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
 
 
 def separator_in(line: str, decimal: str = ".") -> str:
