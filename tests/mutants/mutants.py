@@ -346,7 +346,7 @@ FILES = (
     ),
     Mutant(
         "read-parquet-resumed",
-        "tensorcep/entries/io/parquet.py",
+        "tensorcep/entries/io/chunks.py",
         "left, skip = frame.iloc[skip:], max(skip - len(frame), 0)",
         "left = frame",
         "Reading a parquet file on begins with rows that were read before.",

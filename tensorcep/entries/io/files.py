@@ -27,9 +27,8 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
 from tensorcep.entries.coo import check_counting, merge_duplicates
-from tensorcep.entries.io.chunks import LINES, MatrixReader, open_chunks
+from tensorcep.entries.io.chunks import LINES, MatrixReader, ParquetFile, open_chunks
 from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
-from tensorcep.entries.io.parquet import ParquetFile
 from tensorcep.entries.io.schema import (
     LAST,
     MOST_COMMENTS,
