@@ -25,21 +25,11 @@ WAYS = ("entry", "time", "row", "group")
 
 
 class SplitWay(NamedTuple):
-    """How entries are held out, checked.
+    """How entries are held out, checked."""
 
-    Attributes
-    ----------
-    by : str
-        One of `WAYS`.
-    rows : (N,) int64 or None
-        Of "row" and "group" the row of each entry, counted from 0 without gaps.
-    order : (N,) int64 or None
-        The place of each entry's time among the distinct ones.
-    """
-
-    by: str
-    rows: Any
-    order: Any
+    by: str  # one of WAYS
+    rows: Any  # of "row" and "group" the row of each entry (N,), counted from 0 without gaps
+    order: Any  # the place of each entry's time among the distinct ones (N,), if there are times
 
 
 def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:

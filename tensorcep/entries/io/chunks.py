@@ -489,11 +489,9 @@ class GrowingInMemory:
         self._parts, self._dtype = [np.empty(0, dtype)], dtype
 
     def append(self, values: np.ndarray) -> None:
-        """Keep values."""
         self._parts.append(np.asarray(values, dtype=self._dtype))
 
     def finish(self) -> np.ndarray:
-        """All values."""
         return np.concatenate(self._parts)
 
 
@@ -506,19 +504,10 @@ class Files(NamedTuple):
 
 
 class ColumnEntries(NamedTuple):
-    """Entries as columns.
+    """Entries as columns."""
 
-    Attributes
-    ----------
-    columns : tuple of (N,) int32
-        Rows from 0, per mode.
-    values : (N,) float64
-    shape : tuple of int
-    labels : tuple of Labels or None
-    """
-
-    columns: tuple[np.ndarray, ...]
-    values: np.ndarray
+    columns: tuple[np.ndarray, ...]  # per mode the rows (N,) int32, counted from 0
+    values: np.ndarray  # (N,) float64
     shape: tuple[int, ...]
     labels: tuple[Labels | None, ...]
 

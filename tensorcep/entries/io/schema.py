@@ -33,36 +33,22 @@ from tensorcep.entries.labels import are_epochs, check_mode_columns
 # What a file is, by its name.
 
 # Extension -> what the file is.
-KINDS = {
-    ".tns": "tns",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".dat": "csv",
-    ".data": "csv",
-    ".mtx": "mtx",
-    ".parquet": "parquet",
-    ".npz": "npz",
-}
+KINDS = {".tns": "tns", **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".data"), "csv")}
+KINDS |= {".mtx": "mtx", ".parquet": "parquet", ".npz": "npz"}
 FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
 OF_TEXT = ("tns", "csv", "mtx")
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 WRITTEN = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
 # Extensions of other kinds of files -> what of pandas reads them.
 OF_PANDAS = {
-    ".jsonl": "read_json(path, lines=True)",
-    ".ndjson": "read_json(path, lines=True)",
+    **dict.fromkeys((".jsonl", ".ndjson"), "read_json(path, lines=True)"),
     ".json": "read_json(path)",
-    ".feather": "read_feather(path)",
-    ".arrow": "read_feather(path)",
+    **dict.fromkeys((".feather", ".arrow"), "read_feather(path)"),
     ".orc": "read_orc(path)",
-    ".xlsx": "read_excel(path)",
-    ".xls": "read_excel(path)",
-    ".ods": "read_excel(path)",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "read_excel(path)"),
     ".dta": "read_stata(path)",
     ".sav": "read_spss(path)",
-    ".xpt": "read_sas(path)",
-    ".sas7bdat": "read_sas(path)",
+    **dict.fromkeys((".xpt", ".sas7bdat"), "read_sas(path)"),
 }
 
 
