@@ -44,7 +44,7 @@ def test_chunks_hold_extras_of_the_same_lines(tmp_path: Path, kind: str, lines: 
     assert [len(chunk.values) for chunk in chunks][:-1] == [lines] * ((N - 1) // lines)
     np.testing.assert_array_equal(np.concatenate([chunk.extras["hours"] for chunk in chunks]), FRAME["hours"])
     np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), FRAME["count"])
-    assert np.concatenate([chunk.keys[0] for chunk in chunks]).tolist() == FRAME["user"].tolist()
+    assert np.concatenate([chunk.columns[0] for chunk in chunks]).tolist() == FRAME["user"].tolist()
     rest = [chunk for chunk, *_ in read_chunks([path], schema, lambda: lines, chunks[0].position)]
     assert [chunk.position for chunk in rest] == [chunk.position for chunk in chunks[1:]]
 

@@ -147,23 +147,22 @@ class ParquetReader(ChunkReader):
             known = frame[self.value_name].notna().to_numpy()
             if not known.all():
                 frame, lines = frame[known].reset_index(drop=True), np.flatnonzero(known)
-        codes: list[Any] = [None] * len(self._names)
-        keys: list[Any] = [None] * len(self._names)
-        for k, (name, label) in enumerate(zip(self._names, self.mode_names, strict=True)):
+        columns = list[Any]()
+        for name in self._names:
             column = frame[name]
-            if label is not None:
+            if how.labels is not False:
                 if column.isna().any():
                     return None
                 if column.dtype == object and not all(isinstance(cell, Hashable) for cell in column):
                     return None
-                keys[k] = as_objects(column) if objects else column
+                columns.append(as_objects(column) if objects else column)
                 continue
             found = column.to_numpy()
             if found.dtype.kind not in "iu" or (len(found) and not how.index_base <= int(found.min())):
                 return None
             if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
                 return None
-            codes[k] = rows_of(found, how.index_base)
+            columns.append(rows_of(found, how.index_base))
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
         if how.words and self.value_name is not None:
@@ -176,7 +175,7 @@ class ParquetReader(ChunkReader):
             return None
         extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
         values = values if how.words else np.asarray(values, dtype=np.float64)
-        return Chunk(tuple(codes), tuple(keys), values, extras, lines=lines)
+        return Chunk(tuple(columns), values, extras, lines=lines)
 
     def _one_by_one(self, count: int | None) -> Chunk | None:
         rows = list(self._rows if count is None else itertools.islice(self._rows, count))
@@ -200,9 +199,8 @@ class ParquetReader(ChunkReader):
             elif problem is None and (not isinstance(value, str) or value in MISSING):
                 problem = f"has the value {value!r}, which is no word as in other lines; mend it"
             if problem is None:
-                base = [0 if name is not None else how.index_base for name in self.mode_names]
-                codes = [cell - at if at else cell for cell, at in zip(modes, base, strict=True)]
-                entries.append([*codes, *map(float, extras), value if how.words else float(value)])
+                rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
+                entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
         return chunk_of(entries, self.mode_names, how, self._position)
@@ -264,8 +262,8 @@ class MatrixReader(ChunkReader):
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
             fail_value(f"'{path}' holds no entries; at least one is needed.")
-        codes = (rows_of(rows, 0), rows_of(columns, 0))
-        chunk = Chunk(codes, (None, None), values.astype(np.float64), {}).part(start.line, len(values))
+        cells = (rows_of(rows, 0), rows_of(columns, 0))
+        chunk = Chunk(cells, values.astype(np.float64), {}).part(start.line, len(values))
         if len(chunk.values):
             self._set(chunk, len(chunk.values))
 
@@ -456,10 +454,11 @@ def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> B
     coords = np.zeros((n, len(names)), dtype=np.int64)
     keys: list[list[Any] | None] = [None] * len(names)
     for k, name in enumerate(names):
+        column = _joined([piece.columns[k] for piece in pieces])
         if name is None:
-            coords[:, k] = _joined([piece.codes[k] for piece in pieces])
+            coords[:, k] = column
         else:
-            keys[k] = _joined([piece.keys[k] for piece in pieces]).tolist()
+            keys[k] = column.tolist()
     values = _joined([piece.values for piece in pieces])
     extents = None if extent is None else _joined([piece.extras[extent] for piece in pieces])
     position = pieces[-1].position
@@ -592,8 +591,8 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
             sizes = [0] * len(columns)
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
-            keys = as_texts(chunk.keys[k]) if texts else chunk.keys[k]
-            rows = chunk.codes[k] if known is None else known.of(keys)
+            rows = chunk.columns[k]
+            rows = rows if known is None else known.of(as_texts(rows) if texts else rows)
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()

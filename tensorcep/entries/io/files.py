@@ -320,7 +320,7 @@ def read_entries(
     values = chunks[0].values if len(chunks) == 1 else np.concatenate([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
     modes = list(enumerate(reader.mode_names))
-    columns = [[(chunk.codes if name is None else chunk.keys)[k] for chunk in chunks] for k, name in modes]
+    columns = [[chunk.columns[k] for chunk in chunks] for k, _ in modes]
     chunks.clear()
     coords = np.empty((len(values), len(columns)), dtype=np.int64)
     labels, counted = list[Labels | None](), list[int]()
@@ -407,8 +407,8 @@ def read_tables(
 def _frame_of(chunk: Chunk, reader: ChunkReader, base: int) -> pd.DataFrame:
     """Return a chunk as a table, with indices as the file has them."""
     if reader.mode_names[0] is not None:
-        return pd.DataFrame(dict(zip(reader.mode_names, chunk.keys, strict=True)))
-    frame = pd.DataFrame({k: codes.astype(np.int64) + base for k, codes in enumerate(chunk.codes)})
+        return pd.DataFrame(dict(zip(reader.mode_names, chunk.columns, strict=True)))
+    frame = pd.DataFrame({k: codes.astype(np.int64) + base for k, codes in enumerate(chunk.columns)})
     return frame if reader.is_log else frame.assign(value=chunk.values)
 
 

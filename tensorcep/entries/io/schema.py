@@ -412,10 +412,8 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    codes : tuple of (N,) int32 or None
-        Per mode the rows, counted from 0; None where it has labels.
-    keys : tuple of (N,) array or None
-        Per mode the labels: of text files text, of parquet what the column holds; None where it has indices.
+    columns : tuple of (N,) arrays
+        Per mode the rows, int32 counted from 0, or the labels: of text files text, of parquet what the column holds.
     values : (N,) float64, or object where they are words
     extras : dict of (N,) float64
         Further numbers, by their columns.
@@ -425,8 +423,7 @@ class Chunk(NamedTuple):
         Which of the lines that were read each entry was on, from 0; None where each was one.
     """
 
-    codes: tuple[Any, ...]
-    keys: tuple[Any, ...]
+    columns: tuple[Any, ...]
     values: Any
     extras: dict[Any, NDArray[np.float64]]
     position: Position = START
@@ -437,8 +434,8 @@ class Chunk(NamedTuple):
         if self.lines is not None:
             first, last = np.searchsorted(self.lines, (first, last)).tolist()
         at = slice(first, last)
-        codes, keys = (tuple(None if item is None else item[at] for item in each) for each in (self.codes, self.keys))
-        return Chunk(codes, keys, self.values[at], {name: found[at] for name, found in self.extras.items()})
+        extras = {name: found[at] for name, found in self.extras.items()}
+        return Chunk(tuple(column[at] for column in self.columns), self.values[at], extras)
 
 
 def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, position: Position) -> Chunk:
@@ -446,17 +443,12 @@ def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, posi
 
     `names` are those of the modes, None where there are rows.
     """
-    columns = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
-    codes: list[Any] = [None] * len(names)
-    keys: list[Any] = [None] * len(names)
-    for k, name in enumerate(names):
-        if name is None:
-            codes[k] = np.array(columns[k], np.int32)
-        else:
-            keys[k] = np.fromiter(columns[k], dtype=object, count=len(columns[k]))
-    extras = {name: np.array(columns[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
-    values = np.array(columns[-1], dtype=object if how.words else np.float64)
-    return Chunk(tuple(codes), tuple(keys), values, extras, position)
+    fields = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
+    dtype: Any = np.int32 if names[0] is None else object
+    columns = tuple(np.fromiter(field, dtype=dtype, count=len(field)) for field in fields[: len(names)])
+    extras = {name: np.array(fields[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
+    values = np.array(fields[-1], dtype=object if how.words else np.float64)
+    return Chunk(columns, values, extras, position)
 
 
 class ChunkReader:

@@ -156,15 +156,14 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
             raise RefusedError
     if known is not None:
         frame = frame[known].reset_index(drop=True)
-    codes: list[Any] = [None] * len(layout.modes)
-    keys: list[Any] = [None] * len(layout.modes)
+    columns: list[Any]
     if layout.labelled:
         numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
         exact = bool(numbers) and not any_number_as_name(block, layout.separator or BLANKS)
-        keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
-        keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
+        columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
+        columns = [as_objects(as_texts(found)) for found in columns] if objects else columns
     else:
-        codes = [_rows(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
+        columns = [_rows(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     if layout.how.words and layout.value is not None:
@@ -174,7 +173,7 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
     if not all(np.isfinite(found).all() for found in (*extras.values(), *([] if values.dtype == object else [values]))):
         raise RefusedError
     lines = None if known is None else np.flatnonzero(known)
-    return Block(Chunk(tuple(codes), tuple(keys), values, extras, lines=lines), n_rows)
+    return Block(Chunk(tuple(columns), values, extras, lines=lines), n_rows)
 
 
 def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
