@@ -31,7 +31,7 @@ from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.executor import ClusterExecutor
 from tensorcep.cp.workers.row_cache import BroadcastRows, Piece
 from tensorcep.cp.workers.tasks import rows_alone
-from tensorcep.entries.dask import frame_of_dask
+from tensorcep.entries.tables import frame_of_dask
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
 # So many entries for so few rows that there are two chunks.

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value, printable
+from tensorcep.core.checks import DUPLICATE_POLICIES, INT64_MAX, check_choice, fail_value, printable, warn_user
 from tensorcep.kernels.sorting import perhaps_among, seen_before
 
 # Of so many keys those that may repeat are looked for by marks, of which there are more than this many for each key;
@@ -119,13 +120,7 @@ def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], polic
 
 
 def check_sampled(sampled: Any, values: Values) -> NDArray[np.bool_] | None:
-    """Return which entries (N,) are sampled zeros, None where none is.
-
-    Raises
-    ------
-    ValueError
-        If these are not as many truth values as there are entries, or one is no zero.
-    """
+    """Return which entries (N,) are sampled zeros, None where none is."""
     if sampled is None:
         return None
     marks = np.asarray(sampled)
@@ -234,6 +229,47 @@ def unfold_cp(weights: Any, factors: Sequence[Any], coords: Coords) -> Values:
     return product.sum(axis=1)
 
 
+# The cells that scipy.sparse stores.
+
+# Formats that store blocks or diagonals, whatever cells of these are there.
+FILLED_UP = ("bsr", "dia")
+
+
+def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tuple[Coords, Any, tuple[int, ...]]:
+    """Return the cells that a scipy.sparse matrix or array stores: in the whole package these are the observed ones.
+
+    A zero that is stored is observed, of which a warning tells if it is to `tell`; but zeros in the blocks of a bsr and
+    on the diagonals of a dia fill these up, and are none. Those that are listed twice are merged as `duplicates` says.
+    """
+    if not hasattr(matrix, "tocoo") or matrix.ndim < 2:
+        raise TypeError(
+            "from_scipy takes a scipy.sparse matrix, or an array of two dimensions or more; got "
+            f"{type(matrix).__name__}{f' of shape {matrix.shape}' if hasattr(matrix, 'shape') else ''}."
+        )
+    coo = matrix.tocoo()
+    coords = np.stack(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col), axis=1).astype(np.int64)
+    values = coo.data.astype(np.float64) if coo.data.dtype.kind in "iub" else coo.data
+    if matrix.format in FILLED_UP:
+        coords, values = coords[values != 0], values[values != 0]
+    coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
+    zeros = int(np.count_nonzero(values == 0))
+    if zeros and tell:
+        warn_user(
+            f"{zeros} explicit zeros of the matrix are kept as observed entries; "
+            "call its eliminate_zeros() first if they were not observed.",
+            UserWarning,
+        )
+    return coords, values, tuple(coo.shape)
+
+
+def stored_cells(matrix: Any, tell: bool = True) -> Any:
+    """Return a scipy.sparse matrix as a coo_array of its observed cells, each once: those listed twice are summed."""
+    if matrix.ndim != 2:
+        fail_value(f"a matrix must have 2 dimensions; got {matrix.ndim}.")
+    coords, values, shape = scipy_parts(matrix, tell=tell)
+    return sparse.coo_array((values, (coords[:, 0], coords[:, 1])), shape=shape)
+
+
 class TensorInfo(NamedTuple):
     """What `SparseTensor.info` reports; `str()` of it is readable.
 
@@ -265,21 +301,3 @@ class TensorInfo(NamedTuple):
                 f"median {np.median(count):g}, max {count.max()}; {empty.size:,} empty"
             )
         return printable("\n".join(lines))
-
-
-def describe(coords: Coords, values: Values, shape: Sequence[int], names: Sequence[Any]) -> TensorInfo:
-    """Return density, entries per row, empty rows and the range of the values (NaN without entries)."""
-    counts = tuple(np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape))
-    y = values if values.size else np.array([np.nan])
-    return TensorInfo(
-        shape=tuple(shape),
-        names=tuple(names),
-        n_entries=values.size,
-        density=values.size / math.prod(shape),
-        counts=counts,
-        empty_rows=tuple(np.flatnonzero(count == 0) for count in counts),
-        value_min=float(y.min()),
-        value_mean=float(y.mean()),
-        value_max=float(y.max()),
-        value_std=float(y.std()),
-    )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import check_choice, check_mode_count, fail_value
+from tensorcep.core.checks import check_choice, check_columns, check_mode_count, fail_value
 
 # The order of labels: of text that of the numbers in it, so that "6h" comes before "12h".
 
@@ -68,16 +68,6 @@ def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
     if not (digits.isascii() and digits.isdecimal()):
         return None
     return np.argsort(np.array([float(number) for number in numbers]), kind="stable")
-
-
-def _sorted_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index]:
-    """Codes and sorted distinct labels; only the distinct ones are sorted."""
-    codes, distinct = pd.factorize(index)
-    order = np.asarray(distinct.argsort())
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    place, found = in_natural_order(place, distinct[order])
-    return place[codes], found
 
 
 def dense_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index] | None:
@@ -305,7 +295,7 @@ class Labels:
         Raises
         ------
         ValueError
-            If a label is missing.
+            If a label is missing, or is none, such as a list.
 
         Examples
         --------
@@ -316,21 +306,28 @@ class Labels:
         """
         series = pd.Series(column)
         name = series.name if name is None else name
-        missing = series.isna().to_numpy()
+        where, missing = "the column" if name is None else f"column {name!r}", series.isna().to_numpy()
         if missing.any():
-            where, n = "the column" if name is None else f"column {name!r}", int(missing.sum())
+            n = int(missing.sum())
             fail_value(f"{where} has {n} missing labels, the first at entry {missing.argmax()}; drop these entries.")
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)
+        dense = dense_codes(index)
+        if dense is not None:
+            return cls(dense[1], name=name), dense[0]
+        is_object = index.dtype == object
         found: Any
-        if index.dtype == object:  # pandas would try to make one level of each part of a tuple
-            codes, found = pd.factorize(index.to_numpy())
-            with contextlib.suppress(TypeError):
-                order = sorted(range(len(found)), key=found.__getitem__)
-                codes, found = in_natural_order(np.argsort(order)[codes], found[order])
-        else:
-            codes, found = dense_codes(index) or _sorted_codes(index)
+        try:  # of tuples pandas would try to make one level of each part
+            codes, found = pd.factorize(index.to_numpy() if is_object else index)
+        except TypeError as error:  # a list or a dict
+            raise ValueError(f"{where} must hold labels, such as numbers, text or dates ({error}).") from error
+        with contextlib.suppress(TypeError):  # only the distinct ones are sorted
+            order = sorted(range(len(found)), key=found.__getitem__) if is_object else np.asarray(found.argsort())
+            place = np.empty(len(found), dtype=np.int64)
+            place[order] = np.arange(len(found))
+            place, found = in_natural_order(place, found[order])
+            codes = place[codes]
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 
@@ -342,14 +339,58 @@ def check_labels(labels: Any, order: int) -> tuple[Labels | None, ...]:
     return tuple(item if item is None or isinstance(item, Labels) else Labels(item) for item in labels)
 
 
-def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled.
+def mode_names(labels: Sequence[Labels | None]) -> list[Any]:
+    """What the modes are called, None where there is no name."""
+    return [None if found is None else found.name for found in labels]
 
-    Raises
-    ------
-    ValueError
-        On a label, or a name of the mode, that cannot be stored.
-    """
+
+def column_names(names: Sequence[Any], value: Any) -> list[Any]:
+    """Return one distinct column name per mode: the labels' names where there are, else mode_0, mode_1, ..."""
+    found = [f"mode_{k}" if name is None else name for k, name in enumerate(names)]
+    if len({*found, value}) != len(found) + 1:
+        fail_value(f"column names must be distinct; got {[*found, value]}; pass modes= and value=.")
+    return found
+
+
+def check_names(columns: Sequence[Any], where: str) -> None:
+    """Refuse columns that are named by a missing value, such as NaN, which equals no name that one could ask for."""
+    unnamed = [at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)]
+    if unnamed:
+        at = unnamed[0]
+        fail_value(f"the columns of {where} must have names; got none for the column at position {at}; name it.")
+
+
+def check_mode_columns(columns: Sequence[Any], modes: Sequence[Any], value: Any, where: str) -> list[Any]:
+    """Return the modes as a list, if they and the value are different columns and each is there once."""
+    check_mode_count(modes, what=f"{where} must have")
+    chosen = list(modes)
+    check_names(columns, where)
+    wanted = chosen if value is None else [*chosen, value]
+    check_columns(columns, wanted, where)
+    twice = [name for name in wanted if list(columns).count(name) > 1]
+    if twice:
+        fail_value(f"{where} has more than one column {twice[0]!r}; rename one.")
+    if len(set(wanted)) != len(wanted):
+        fail_value(f"modes and value must be different columns; got {chosen} and {value!r}.")
+    return chosen
+
+
+# Seconds since 1970 of about 1990 to 2100, as they are or in milli-, micro- or nanoseconds.
+EPOCHS, UNITS = (6.3e8, 4.1e9), (1.0, 1e3, 1e6, 1e9)
+
+
+def are_epochs(numbers: Any) -> bool:
+    """Whether all of some numbers (N,) are whole and of the size of times since 1970."""
+    found = np.asarray(numbers)
+    if found.dtype.kind not in "iuf" or not found.size or not np.isfinite(found).all():
+        return False
+    low, high = float(found.min()), float(found.max())
+    sized = any(EPOCHS[0] * unit <= low and high <= EPOCHS[1] * unit for unit in UNITS)
+    return sized and bool((found == np.floor(found)).all())
+
+
+def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled."""
     index, dtype = labels.index, labels.index.dtype
     if not (labels.name is None or isinstance(labels.name, (str, int))):
         fail_value(f"the name of mode {k} must be text or an integer to be stored in a file; got {labels.name!r}.")
@@ -464,17 +505,20 @@ def _as_index(values: Any) -> pd.Index:
     if pd.api.types.is_extension_array_dtype(index.dtype) and kind in "iufb" and not index.hasnans:
         plain = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_}[kind]
         index = pd.Index(index.to_numpy(dtype=plain), name=index.name)
-    _check_one_zone(index)
+    if index.dtype == object and pd.api.types.infer_dtype(index, skipna=True) in ("datetime", "date"):
+        times = index.dropna()
+        zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
+        if zoned.any() and not zoned.all():  # they have no order
+            where = "labels" if index.name is None else f"labels of {index.name!r}"
+            fail_value(
+                f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
+                f"{times[~zoned][0]!r}; convert these by tz_localize."
+            )
     return index
 
 
 def check_same_zones(known: Any, given: Any, where: str = "") -> None:
-    """Refuse times without a time zone among labels that have one, or the other way round: none can equal another.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse times without a time zone among labels that have one, or the other way round: none can equal another."""
     (first, mine), (other, theirs) = _zoned(known), _zoned(given)
     if None not in (mine, theirs) and mine != theirs:
         fail_value(
@@ -489,20 +533,6 @@ def _zoned(labels: Any) -> tuple[Any, bool | None]:
     kind = pd.api.types.infer_dtype(index, skipna=True)
     first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
     return (first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None)
-
-
-def _check_one_zone(index: pd.Index) -> None:
-    """Refuse times with a time zone beside times without one: they have no order."""
-    if index.dtype != object or pd.api.types.infer_dtype(index, skipna=True) not in ("datetime", "date"):
-        return
-    times = index.dropna()
-    zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
-    if zoned.any() and not zoned.all():
-        where = "labels" if index.name is None else f"labels of {index.name!r}"
-        fail_value(
-            f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
-            f"{times[~zoned][0]!r}; convert these by tz_localize."
-        )
 
 
 # The labels of several modes as a file holds them.
@@ -521,13 +551,7 @@ class StoredLabels(NamedTuple):
 
 
 def stored_labels(labels: Sequence[Labels | None]) -> StoredLabels:
-    """What a file holds of the labels of every mode.
-
-    Raises
-    ------
-    ValueError
-        On labels that cannot be stored.
-    """
+    """What a file holds of the labels of every mode."""
     arrays: dict[str, np.ndarray] = {}
     described = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(labels)]
     return StoredLabels(tuple(described), arrays)

@@ -17,6 +17,7 @@ from tensorcep.core.checks import (
     check_int,
     check_mask_or_rows,
     check_mode_count,
+    check_not_empty,
     check_random_state,
     check_range,
     check_same_shape,
@@ -27,49 +28,46 @@ from tensorcep.core.checks import (
     optional_module,
     printable,
 )
-from tensorcep.entries import convert as _interop
-from tensorcep.entries.convert import column_names, frame_entries
 from tensorcep.entries.coo import (
     Coords,
     TensorInfo,
     Values,
+    cells_of,
     check_counting,
     check_sampled,
-    describe,
     merge_duplicates,
     merge_marks,
     sample_free_cells,
+    scipy_parts,
+    unfold_cp,
 )
-from tensorcep.entries.labels import Labels, check_labels
+from tensorcep.entries.labels import (
+    Labels,
+    check_labels,
+    check_mode_columns,
+    column_names,
+    mode_names,
+)
 from tensorcep.entries.splitting import FOLD_ROWS, Folds, held_out, way_of
 
 
-def joined_entries(
-    tensors: Sequence[SparseTensor], duplicates: str
-) -> tuple[Coords, Values, float | None, NDArray[np.bool_] | None]:
-    """Return the entries of tensors of the same shape and labels, the rate of their zeros, and which were sampled."""
-    first = tensors[0]
-    for other in tensors[1:]:
-        check_same_shape(first.shape, other.shape)
-        if first.labels != other.labels:
-            fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
-    coords = np.concatenate([item.coords for item in tensors])
-    values = np.concatenate([item.values for item in tensors])
-    rates = {item.zero_rate for item in tensors if (item.values == 0.0).any()} or {item.zero_rate for item in tensors}
-    marks = [np.zeros(item.nnz, dtype=bool) if item.sampled is None else item.sampled for item in tensors]
-    sampled = None
-    if any(item.sampled is not None for item in tensors):
-        sampled = merge_marks(np.concatenate(marks), coords, first.shape)
-    merged = merge_duplicates(coords, values, first.shape, duplicates)
-    return *merged, rates.pop() if len(rates) == 1 else None, sampled
-
-
-def cells_to_exclude(item: Any, shape: tuple[int, ...]) -> Coords:
-    """Return the cells of a tensor of this shape, or of given coordinates."""
-    if hasattr(item, "coords"):
-        check_same_shape(shape, item.shape)
-        item = item.coords
-    return check_coords(item, shape, name="exclude")
+def frame_entries(
+    frame: pd.DataFrame, modes: Sequence[Any], value: Any, labels: Any
+) -> tuple[Coords, Values, tuple[Labels, ...]]:
+    """Return coordinates, values and labels of the lines of a long frame; see `SparseTensor.from_pandas`."""
+    check_mode_count(modes)
+    modes = check_mode_columns(list(frame.columns), modes, value, "the DataFrame")
+    check_not_empty(len(frame), "the DataFrame")
+    found, rows = [], []
+    for name, old in zip(modes, check_labels(labels, len(modes)), strict=True):
+        new, at = Labels.from_column(frame[name], name)
+        if old is not None:
+            old = old.extended(new)
+            at, new = old.rows(new)[at], old
+        found.append(new)
+        rows.append(at)
+    values = np.ones(len(frame)) if value is None else check_values(frame[value].to_numpy(), name=f"column {value!r}")
+    return np.stack(rows, axis=1), values, tuple(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -246,14 +244,9 @@ class SparseTensor:
         >>> tensor.to_pandas(["user", "item"], "stars").columns.tolist()
         ['user', 'item', 'stars']
         """
-        names = [None if found is None else found.name for found in self.labels] if modes is None else list(modes)
+        names = mode_names(self.labels) if modes is None else list(modes)
         check_mode_count(names, self.order)
-        columns: dict[Any, Any] = {}
-        for k, name in enumerate(_interop.column_names(names, value)):
-            found = self.labels[k]
-            columns[name] = self.coords[:, k] if found is None else found.index.take(self.coords[:, k])
-        columns[value] = self.values
-        return pd.DataFrame(columns, copy=True)
+        return frame_of(self, names, value)
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, duplicates: str = "sum") -> SparseTensor:
@@ -270,7 +263,7 @@ class SparseTensor:
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
-        return cls(*_interop.scipy_parts(matrix, duplicates))
+        return cls(*scipy_parts(matrix, duplicates))
 
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.
@@ -298,7 +291,23 @@ class SparseTensor:
         >>> SparseTensor.from_dense([[1.0, np.nan], [2.0, 3.0]]).nnz
         3
         """
-        return cls(*_interop.dense_parts(array, mask), labels)
+        if mask is None and isinstance(array, np.ma.MaskedArray):
+            mask = ~(np.ma.getmaskarray(array) | np.isnan(array.data))
+        array = np.asarray(array)
+        if array.ndim < 2:
+            fail_value(f"a dense array must have at least two dimensions; got {array.ndim}.")
+        if array.dtype.kind not in "iufb":
+            raise TypeError(f"a dense array must hold real numbers; got dtype {array.dtype}.")
+        if mask is None:
+            observed = ~np.isnan(array)
+        else:
+            observed = np.asarray(mask)
+            if observed.shape != array.shape:
+                fail_value(f"mask must have the shape of the array, {array.shape}; got {observed.shape}.")
+            if not np.isin(observed, (0, 1)).all():
+                fail_value("mask must hold only True (observed) and False, or 1 and 0; convert it to bool.")
+            observed = observed.astype(bool)
+        return cls(np.argwhere(observed), array[observed], array.shape, labels)
 
     def to_dense(self, fill: float = np.nan) -> NDArray[np.float64]:
         """Return a dense array with `fill` in the unobserved cells.
@@ -310,7 +319,9 @@ class SparseTensor:
         >>> tensor.to_dense(fill=0.0).tolist()
         [[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]
         """
-        return _interop.to_dense(self.coords, self.values, self.shape, fill)
+        dense = np.full(self.shape, fill, dtype=np.float64)
+        dense[tuple(self.coords.T)] = self.values
+        return dense
 
     @classmethod
     def from_tensorly(
@@ -327,7 +338,19 @@ class SparseTensor:
         >>> SparseTensor.from_tensorly(np.ones((2, 3)), mask=np.eye(2, 3)).nnz
         2
         """
-        return cls(*_interop.tensorly_parts(tensor, mask, coords), labels)
+        is_cp = hasattr(tensor, "factors") and hasattr(tensor, "weights")
+        if coords is not None and not is_cp:
+            fail_value("coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed.")
+        if not is_cp:
+            return cls.from_dense(tensor, mask, labels=labels)
+        if mask is not None:
+            fail_value("mask is only for a dense tensor; use coords to choose cells of a CPTensor.")
+        shape = check_shape([len(factor) for factor in tensor.factors])
+        if coords is None:
+            cells = cells_of(np.arange(math.prod(shape), dtype=np.int64), shape)
+        else:
+            cells = check_coords(coords, shape)
+        return cls(cells, unfold_cp(tensor.weights, tensor.factors, cells), shape, labels)
 
     def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved.
@@ -340,7 +363,7 @@ class SparseTensor:
         >>> int(mask.sum())
         4
         """
-        return self.to_dense(0.0), _interop.to_dense(self.coords, np.ones(self.nnz), self.shape, 0.0)
+        return self.to_dense(0.0), (~np.isnan(self.to_dense())).astype(np.float64)
 
     @classmethod
     def from_sparse(cls, array: Any, *, duplicates: str = "error") -> SparseTensor:
@@ -353,7 +376,12 @@ class SparseTensor:
         >>> SparseTensor.from_sparse(sparse.COO([[0, 1], [1, 0], [0, 0]], [1.0, 2.0], (2, 2, 1))).shape
         (2, 2, 1)
         """
-        return cls(*_interop.sparse_parts(array), duplicates=duplicates)
+        if not hasattr(array, "coords") and hasattr(array, "asformat"):
+            array = array.asformat("coo")
+        if not (hasattr(array, "coords") and hasattr(array, "data") and hasattr(array, "shape")):
+            raise TypeError(f"from_sparse takes a pydata/sparse array; got {type(array).__name__}.")
+        coords = np.asarray(array.coords).T.astype(np.int64)
+        return cls(coords, array.data, tuple(array.shape), duplicates=duplicates)
 
     def to_sparse(self, fill: float = np.nan) -> Any:
         """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse.
@@ -378,8 +406,20 @@ class SparseTensor:
         >>> tensor.info().density
         0.6666666666666666
         """
-        names = [None if found is None else found.name for found in self.labels]
-        return describe(self.coords, self.values, self.shape, names)
+        y = self.values if self.nnz else np.array([np.nan])
+        counts = tuple(np.bincount(self.coords[:, k], minlength=n) for k, n in enumerate(self.shape))
+        return TensorInfo(
+            shape=self.shape,
+            names=tuple(mode_names(self.labels)),
+            n_entries=self.nnz,
+            density=self.density,
+            counts=counts,
+            empty_rows=tuple(np.flatnonzero(count == 0) for count in counts),
+            value_min=float(y.min()),
+            value_mean=float(y.mean()),
+            value_max=float(y.max()),
+            value_std=float(y.std()),
+        )
 
     # Entries chosen, held out, joined
 
@@ -422,7 +462,20 @@ class SparseTensor:
         >>> len(tensor.concatenate(more))
         5
         """
-        return self._with(*joined_entries((self, *others), duplicates))
+        tensors = (self, *others)
+        for other in others:
+            check_same_shape(self.shape, other.shape)
+            if self.labels != other.labels:
+                fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
+        coords = np.concatenate([item.coords for item in tensors])
+        values = np.concatenate([item.values for item in tensors])
+        rates = {t.zero_rate for t in tensors if (t.values == 0.0).any()} or {t.zero_rate for t in tensors}
+        sampled = None
+        if any(item.sampled is not None for item in tensors):
+            marks = [np.zeros(item.nnz, dtype=bool) if item.sampled is None else item.sampled for item in tensors]
+            sampled = merge_marks(np.concatenate(marks), coords, self.shape)
+        merged = merge_duplicates(coords, values, self.shape, duplicates)
+        return self._with(*merged, rates.pop() if len(rates) == 1 else None, sampled)
 
     def train_test_split(
         self,
@@ -474,7 +527,7 @@ class SparseTensor:
         """What entries have in a mode: labels, or indices; of None something for each entry."""
         if mode is None:
             return self.values
-        names = column_names([None if found is None else found.name for found in self.labels], None)
+        names = column_names(mode_names(self.labels), None)
         k = names.index(mode) if mode in names and not isinstance(mode, bool) else mode
         if not isinstance(k, (int, np.integer)):
             check_choice("a mode", mode, names)
@@ -567,8 +620,12 @@ class SparseTensor:
         n = check_int("n", n, minimum=0)
         rng = check_random_state(random_state)
         several = isinstance(exclude, (list, tuple)) and any(isinstance(item, SparseTensor) for item in exclude)
-        others = exclude if several else [] if exclude is None else [exclude]
-        taken = [self.coords, *(cells_to_exclude(item, self.shape) for item in others)]
+        taken = [self.coords]
+        for item in exclude if several else [] if exclude is None else [exclude]:
+            if hasattr(item, "coords"):
+                check_same_shape(self.shape, item.shape)
+                item = item.coords
+            taken.append(check_coords(item, self.shape, name="exclude"))
         cells, share = sample_free_cells(n, taken, self.shape, rng)
         return self._with(cells, np.zeros(n), share or 1.0, np.ones(n, dtype=bool))
 
@@ -583,3 +640,19 @@ class SparseTensor:
         [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
         """
         return self.concatenate(self.sample_zeros(n, exclude, random_state))
+
+
+def frame_of(
+    tensor: SparseTensor,
+    names: Sequence[Any],
+    value: Any,
+    part: slice = slice(None),
+    base: int = 0,
+    labelled: bool = True,
+) -> pd.DataFrame:
+    """Return some entries as a frame of its own, with labels, or else with indices from `base`."""
+    columns: dict[Any, Any] = {}
+    for k, name in enumerate(column_names(names, value)):
+        found, at = tensor.labels[k] if labelled else None, tensor.coords[part, k]
+        columns[name] = at + base if found is None else found.index.take(at)
+    return pd.DataFrame({**columns, value: tensor.values[part]}, copy=True)

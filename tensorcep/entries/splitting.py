@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,31 +25,15 @@ WAYS = ("entry", "time", "row", "group")
 
 
 class SplitWay(NamedTuple):
-    """How entries are held out, checked.
+    """How entries are held out, checked."""
 
-    Attributes
-    ----------
-    by : str
-        One of `WAYS`.
-    rows : (N,) int64 or None
-        Of "row" and "group" the row of each entry, counted from 0 without gaps.
-    order : (N,) int64 or None
-        The place of each entry's time among the distinct ones.
-    """
-
-    by: str
-    rows: NDArray[np.int64] | None
-    order: NDArray[np.int64] | None
+    by: str  # one of WAYS
+    rows: Any  # of "row" and "group" the row of each entry (N,), counted from 0 without gaps
+    order: Any  # the place of each entry's time among the distinct ones (N,), if there are times
 
 
 def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
-    """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column.
-
-    Raises
-    ------
-    ValueError
-        If something is missing, or not used.
-    """
+    """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column."""
     check_choice("by", by, WAYS)
     if by in ("row", "group") and mode is None:
         fail_value(f"by={by!r} needs mode=, the mode whose rows are meant, such as the user; give its name.")
@@ -107,35 +91,34 @@ def _moments_of(column: pd.Series) -> pd.Series | None:
 
 
 def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[Rows, Rows]:
-    """Ascending positions of the entries to train on and of those to test on.
+    """Ascending positions of the entries to train on and of those to test on."""
+    from sklearn.model_selection import train_test_split
 
-    Raises
-    ------
-    ValueError, TypeError
-        If `test_size` is not allowed, or one of both would be empty.
-    """
     if way.by == "entry":
-        return split_rows(n, test_size, random_state)
-    share, count = _size(test_size)
+        train, held = train_test_split(np.arange(n), test_size=test_size, random_state=splitter_seed(random_state))
+        return np.sort(train), np.sort(held)
+    share, count = 0.0, 0
+    if isinstance(test_size, (int, np.integer)) and not isinstance(test_size, bool):
+        count = check_int("test_size", test_size)
+    else:
+        share = check_fraction("test_size", test_size)
     if way.by == "time":
-        test = _last(way, share, count)
+        test = _last(way.order, share, count)
     elif way.by == "group":
-        test = _whole_rows(way, test_size, random_state)
+        n_rows = int(way.rows.max()) + 1
+        if n_rows < 2:
+            fail_value("by='group' needs entries of at least two rows; all are of one.")
+        test = np.isin(
+            way.rows,
+            train_test_split(np.arange(n_rows), test_size=test_size, random_state=splitter_seed(random_state))[1],
+        )
     else:
         test = _some_of_each(way, share, count, random_state)
     return np.flatnonzero(~test), np.flatnonzero(test)
 
 
-def _size(test_size: Any) -> tuple[float, int]:
-    """A share, or else a number."""
-    if isinstance(test_size, (int, np.integer)) and not isinstance(test_size, bool):
-        return 0.0, check_int("test_size", test_size)
-    return check_fraction("test_size", test_size), 0
-
-
-def _last(way: SplitWay, share: float, count: int) -> NDArray[np.bool_]:
+def _last(order: Rows, share: float, count: int) -> NDArray[np.bool_]:
     """The entries of the last times: so many times, or those whose share of the entries is nearest."""
-    order = _given(way.order)
     per_time = np.bincount(order)
     if len(per_time) < 2:
         fail_value("by='time' needs entries of at least two times; all have the same.")
@@ -147,22 +130,9 @@ def _last(way: SplitWay, share: float, count: int) -> NDArray[np.bool_]:
     return np.asarray(order >= len(per_time) - count)
 
 
-def _whole_rows(way: SplitWay, test_size: Any, random_state: Any) -> NDArray[np.bool_]:
-    """The entries of some rows."""
-    from sklearn.model_selection import train_test_split
-
-    rows = _given(way.rows)
-    n_rows = int(rows.max()) + 1
-    if n_rows < 2:
-        fail_value("by='group' needs entries of at least two rows; all are of one.")
-    _, chosen = train_test_split(np.arange(n_rows), test_size=test_size, random_state=splitter_seed(random_state))
-    return np.isin(rows, chosen)
-
-
 def _some_of_each(way: SplitWay, share: float, count: int, random_state: Any) -> NDArray[np.bool_]:
     """So many entries of each row, or a share, the last or random ones, but never all of a row."""
-    rows = _given(way.rows)
-    per_row = np.bincount(rows)
+    rows, per_row = way.rows, np.bincount(way.rows)
     wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
     wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
     if not wanted.any():
@@ -186,50 +156,28 @@ def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_sta
 
 
 def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: bool) -> list[tuple[Rows, Rows]]:
-    """Positions of the entries to train on and to test on, for each fold.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer times, rows or entries than folds need.
-    """
+    """Positions of the entries to train on and to test on, for each fold."""
     from sklearn.model_selection import KFold, TimeSeriesSplit
 
     seed = splitter_seed(random_state) if shuffle else None
     if way.by == "time":
-        order = _given(way.order)
         cutter: Any = TimeSeriesSplit(n_splits)
         return [
-            (np.flatnonzero(order <= train[-1]), np.flatnonzero(np.isin(order, test)))
-            for train, test in cutter.split(np.arange(order.max() + 1))
+            (np.flatnonzero(way.order <= train[-1]), np.flatnonzero(np.isin(way.order, test)))
+            for train, test in cutter.split(np.arange(way.order.max() + 1))
         ]
     cutter = KFold(n_splits, shuffle=shuffle, random_state=seed)
     if way.by == "entry":
         return list(cutter.split(np.arange(n)))
-    rows = _given(way.rows)
     if way.by == "group":
-        tests = [np.isin(rows, test) for _, test in cutter.split(np.arange(rows.max() + 1))]
+        tests = [np.isin(way.rows, test) for _, test in cutter.split(np.arange(way.rows.max() + 1))]
     else:
         # Each row's entries are dealt one by one, from a fold on that differs from row to row.
-        deal = _places(rows, way.order, seed if way.order is None else None)
-        tests = [np.asarray((deal + rows) % n_splits == fold) for fold in range(n_splits)]
+        deal = _places(way.rows, way.order, seed if way.order is None else None)
+        tests = [np.asarray((deal + way.rows) % n_splits == fold) for fold in range(n_splits)]
         if not all(test.any() and not test.all() for test in tests):
             fail_value(f"n_splits must be at most what the entries of rows can be dealt to; got {n_splits}.")
     return [(np.flatnonzero(~test), np.flatnonzero(test)) for test in tests]
-
-
-def _given(found: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    if found is None:
-        raise TypeError("checked by way_of")
-    return found
-
-
-def split_rows(n: int, test_size: float, random_state: Any) -> tuple[Rows, Rows]:
-    """Return ascending positions of the entries to train on and of those to test on."""
-    from sklearn.model_selection import train_test_split
-
-    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=splitter_seed(random_state))
-    return np.sort(train), np.sort(test)
 
 
 def splitter_seed(random_state: Any) -> Any:
@@ -245,25 +193,10 @@ def splitter_seed(random_state: Any) -> Any:
 FOLD_ROWS = np.dtype(np.uint32)
 
 
-class Splittable(Protocol):
-    """A tensor whose entries can be chosen."""
-
-    @property
-    def coords(self) -> NDArray[np.int64]: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def nnz(self) -> int: ...
-
-    def select(self, where: Any) -> Any: ...
-
-
 class Folds:
     """What `SparseTensor.kfold` returns: an iterable of (train, test) tensors, which scikit-learn takes as `cv`."""
 
-    def __init__(self, tensor: Splittable, n_splits: int, random_state: Any, shuffle: bool, way: SplitWay) -> None:
+    def __init__(self, tensor: Any, n_splits: int, random_state: Any, shuffle: bool, way: SplitWay) -> None:
         n_splits = check_int("n_splits", n_splits, minimum=2)
         pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
         self._tensor = tensor
@@ -298,22 +231,19 @@ class Folds:
         return iter(self._rows)
 
 
-def _warn_of_unseen(tensor: Splittable, folds: Any) -> None:
+def _warn_of_unseen(tensor: Any, folds: Any) -> None:
     """Say of folds in the order of the entries that they hold out all entries of some rows."""
-    n = sum(int(_unseen(tensor, train, test).sum()) for train, test in folds)
+    n = 0
+    for train, test in folds:
+        unseen = np.zeros(len(test), dtype=bool)
+        for k, size in enumerate(tensor.shape):
+            seen = np.zeros(size, dtype=bool)
+            seen[tensor.coords[train, k]] = True
+            unseen |= ~seen[tensor.coords[test, k]]
+        n += int(unseen.sum())
     if n:
         warn_user(
             f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
             "folds in the order of the entries do; use shuffle=True, unless rows without training entries are meant.",
             UserWarning,
         )
-
-
-def _unseen(tensor: Splittable, train: Rows, test: Rows) -> np.ndarray:
-    """Which entries to test (n,) touch a row that no training entry touches."""
-    result = np.zeros(len(test), dtype=bool)
-    for k, size in enumerate(tensor.shape):
-        seen = np.zeros(size, dtype=bool)
-        seen[tensor.coords[train, k]] = True
-        result |= ~seen[tensor.coords[test, k]]
-    return result

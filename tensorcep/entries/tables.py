@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -12,8 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tensorcep.core.checks import check_choice, check_columns, check_not_empty, check_unmasked, fail_value, warn_user
-from tensorcep.entries.convert import are_epochs, check_mode_columns, check_names
-from tensorcep.entries.labels import Labels
+from tensorcep.core.cluster import Cluster
+from tensorcep.entries.labels import Labels, are_epochs, check_mode_columns, check_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.splitting import held_out, way_of
 
@@ -41,7 +43,6 @@ VALUE_OF_ARRAYS = "value"
 # Lines from which a column is looked at, and the share of rows to lines, one to so many, of points of time.
 FEWEST_LINES = 20
 NO_COLUMNS = "modes= and value= name columns of a table; got X as {}."
-FROM_SCIPY = "pass SparseTensor.from_scipy(X), whose stored cells are the entries."
 
 
 def as_frame(X: Any) -> Any:
@@ -49,38 +50,38 @@ def as_frame(X: Any) -> Any:
 
     The cells of a DataArray that are not missing are its entries: a column per dimension, in the order of its
     coordinate, and the column "value".
-
-    Raises
-    ------
-    TypeError
-        If it is a query that was not run, a matrix, columns by name, or a Series of pandas with its modes in the index.
     """
     if isinstance(X, (SparseTensor, pd.DataFrame)) or (type(X) is np.ndarray and X.dtype.names is None):
         return X
+    X, what = _of_pandas(X), ""
     if sparse.issparse(X):
-        raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a {type(X).__name__}; {FROM_SCIPY}")
-    if isinstance(X, pd.Series) and X.index.nlevels > 1:
-        raise TypeError(f"X must be a table, a SparseTensor or coordinates; got a Series {_in_index(X)}")
-    X = _of_pandas(X)
-    _check_is_table(X)
-    if is_array_of_cells(X):
-        return _frame_of_array(X)
-    if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
-        return _frame_of_records(X)
-    return X
-
-
-def _check_is_table(X: Any) -> None:
-    """Refuse tables of other kinds, with what to call instead."""
-    if is_of(X, "xarray") and hasattr(X, "data_vars"):
+        what = f"a {type(X).__name__}"
+        instead = "SparseTensor.from_scipy(X), whose stored cells are the entries"
+    elif isinstance(X, pd.Series) and X.index.nlevels > 1:
+        what, instead = f"a Series {_in_index(X)}", "X.reset_index()"
+    elif is_of(X, "xarray") and hasattr(X, "data_vars"):
         what, instead = "a Dataset of xarray", "one of its arrays, or X.to_dataframe().reset_index()"
     elif is_of(X, "sparse"):
         what, instead = "an array of pydata/sparse", "SparseTensor.from_sparse(X), whose stored cells are the entries"
     elif names_columns(X):
         what, instead = "columns by name", "pandas.DataFrame(X)"
-    else:
-        return
-    raise TypeError(f"X must be a table, a SparseTensor or coordinates; got {what}; pass {instead}.")
+    if what:
+        raise TypeError(f"X must be a table, a SparseTensor or coordinates; got {what}; pass {instead}.")
+    if is_array_of_cells(X):
+        values = np.asarray(X.values, dtype=np.float64)
+        at = np.nonzero(np.isfinite(values))
+        columns: dict[Any, Any] = {}
+        for name, rows, n in zip(X.dims, at, values.shape, strict=True):
+            known = X.coords[name].to_index() if name in X.coords else pd.RangeIndex(n)
+            columns[name] = pd.Categorical.from_codes(rows, known, ordered=True)
+        return pd.DataFrame({**columns, VALUE_OF_ARRAYS: values[at]})
+    if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
+        for n, record in enumerate(X):
+            missing = [name for name in X[0] if name not in record]
+            if missing:
+                fail_value(f"every record must have the same keys; record {n} has no {missing[0]!r}.")
+        return pd.DataFrame.from_records(list(X))
+    return X
 
 
 def names_columns(X: Any) -> bool:
@@ -90,13 +91,7 @@ def names_columns(X: Any) -> bool:
 
 
 def _of_pandas(X: Any) -> Any:
-    """A table of polars or pyarrow as a DataFrame; anything else as it is.
-
-    Raises
-    ------
-    TypeError
-        If it is a query of polars that was not run: it has no rows yet.
-    """
+    """A table of polars or pyarrow as a DataFrame; anything else as it is."""
     if is_of(X, "polars") and hasattr(X, "collect"):
         raise TypeError(f"X must be a table; got a {type(X).__name__} of polars; pass X.collect().")
     if is_of(X, "pyarrow") and hasattr(X, "to_pandas"):
@@ -107,19 +102,14 @@ def _of_pandas(X: Any) -> Any:
 
 
 def check_columns_not_in_index(frame: pd.DataFrame, n_modes: int) -> None:
-    """Refuse a table of fewer columns than modes whose index has several levels: these are the modes.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a table of fewer columns than modes whose index has several levels: these are the modes."""
     if frame.index.nlevels > 1 and frame.shape[1] < n_modes:
-        fail_value(f"X must have a column for each mode; got a DataFrame {_in_index(frame)}")
+        fail_value(f"X must have a column for each mode; got a DataFrame {_in_index(frame)}; pass X.reset_index().")
 
 
 def _in_index(X: Any) -> str:
     levels = ", ".join(repr(name) for name in X.index.names)
-    return f"with the levels {levels} in its index; pass X.reset_index()."
+    return f"with the levels {levels} in its index"
 
 
 def is_array_of_cells(X: Any) -> bool:
@@ -142,42 +132,11 @@ def is_of(X: Any, library: str) -> bool:
     return type(X).__module__.partition(".")[0] == library
 
 
-def _frame_of_records(records: Sequence[Mapping[Any, Any]]) -> pd.DataFrame:
-    names = list(records[0])
-    for n, record in enumerate(records):
-        missing = [name for name in names if name not in record]
-        if missing:
-            fail_value(f"every record must have the same keys; record {n} has no {missing[0]!r}.")
-    return pd.DataFrame.from_records(list(records))
-
-
-def _frame_of_array(array: Any) -> pd.DataFrame:
-    values = np.asarray(array.values, dtype=np.float64)
-    at = np.nonzero(np.isfinite(values))
-    columns: dict[Any, Any] = {}
-    for name, rows, n in zip(array.dims, at, values.shape, strict=True):
-        known = array.coords[name].to_index() if name in array.coords else pd.RangeIndex(n)
-        columns[name] = pd.Categorical.from_codes(rows, known, ordered=True)
-    return pd.DataFrame({**columns, VALUE_OF_ARRAYS: values[at]})
-
-
 def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
     """Return what a fit takes as X and y: the columns of the modes and the values, or a tensor of counts.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    y : array-like (N,) or None
-        The values, where no column holds them.
-    modes : sequence of column names or None
-        None takes all columns but the value.
-    value : column name, None or UNSAID
-        None where a line is an event: the value of a cell is the number of its lines.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing or there twice, or it is not said where the values are.
+    `y` has the values where no column does. The modes are by default all columns but `value`, which is None where a
+    line is an event, and else a column or UNSAID.
     """
     check_columns_not_in_index(frame, 2 if y is not None or value is None else 3)
     check_names(list(frame.columns), "X")
@@ -231,39 +190,26 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
         )
 
 
-def split_like(
-    names: list[Any], frame: pd.DataFrame, y: Any, modes: Any, value: Any, empty: bool = False
-) -> tuple[Any, Any]:
-    """As `split_table`, for a model whose modes have these names: a single further column holds the values.
-
-    A table without lines is refused, unless it may be `empty`.
-    """
-    if not empty:
-        check_not_empty(len(frame), "X")
-    if modes is None and set(names) <= set(frame.columns):
-        modes, others = names, [name for name in frame.columns if name not in names]
-        value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
-    return split_table(frame, y, modes, value)
-
-
 def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
-    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge."""
+    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge.
+
+    Of a table a single further column holds the values. One without lines is refused, unless it may be `empty`.
+    """
     X = as_frame(X)
     if isinstance(X, pd.DataFrame):
-        X, y = split_like(names, X, y, modes, value, empty)
+        if not empty:
+            check_not_empty(len(X), "X")
+        if modes is None and set(names) <= set(X.columns):
+            modes, others = names, [name for name in X.columns if name not in names]
+            value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
+        X, y = split_table(X, y, modes, value)
     elif modes is not None or value is not UNSAID:
         fail_value(NO_COLUMNS.format(type(X).__name__))
     return X, X.values if y is None and isinstance(X, SparseTensor) else y
 
 
 def column_apart(X: Any, name: str, column: str) -> tuple[Any, np.ndarray]:
-    """A table without one of its columns, which the argument `name` names, and that column.
-
-    Raises
-    ------
-    ValueError
-        If it is no table, or has no such column.
-    """
+    """A table without one of its columns, which the argument `name` names, and that column."""
     X = as_frame(X)
     if not isinstance(X, pd.DataFrame):
         fail_value(f"{name}={column!r} names a column of a table; got X as {type(X).__name__}; give an array.")
@@ -341,6 +287,97 @@ def train_test_split(
     return train, test
 
 
+# Tables of Dask: their lines as a frame of codes, made on the workers, whose labels do not depend on files or workers.
+# Every partition codes its lines by labels of its own. These are merged two by two, and sorted; then the codes of every
+# partition are told the places of its labels among all. Nothing but labels and codes comes to the client.
+
+
+def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bool, cluster: Cluster) -> pd.DataFrame:
+    """The lines of a table of Dask, modes as categories: all sorted labels of the table, text by the numbers in it.
+
+    The modes are by default all columns but `value`, which is one where it is `named`.
+    """
+    if isinstance(modes, str):
+        fail_value(f"modes must be a list of column names; got {modes!r}.")
+    columns = list(frame.columns)
+    modes = [name for name in columns if not named or name != value] if modes is None else list(modes)
+    check_columns(columns, [*modes, value] if named else modes, "X")
+    delayed = importlib.import_module("dask").delayed
+    own = frame[[*modes, value] if named else modes]
+    coded = [delayed(_coded, pure=True)(part, modes, value, named) for part in own.to_delayed()]
+    level = [part[0] for part in coded]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [delayed(_merged, pure=True)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    told = [delayed(_recoded, pure=True)(part, level[0]) for part in coded]
+    labels, *parts = cluster.results([level[0], *told], "read")
+    cluster.client.run(_give_back)
+    if not any(len(codes) for codes, _ in parts):
+        fail_value("X must have at least one line; got none.")
+    found: dict[Any, Any] = {}
+    for k, name in enumerate(modes):
+        codes = np.concatenate([codes[:, k] for codes, _ in parts])
+        found[name] = pd.Categorical.from_codes(codes, labels[k], ordered=False)
+    if named:
+        found[value] = pd.concat([values for _, values in parts], ignore_index=True)
+    return pd.DataFrame(found, copy=False)
+
+
+def _give_back() -> None:
+    """Give the system the memory that was needed to read files."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+
+
+def _coded(
+    part: pd.DataFrame, modes: list[Any], value: Any, named: bool
+) -> tuple[tuple[pd.Index, ...], np.ndarray, Any]:
+    """The labels of each mode in a partition, codes (n, K), and values, if a column has them."""
+    labels, codes = list[pd.Index](), np.empty((len(part), len(modes)), dtype=np.int32)
+    for k, name in enumerate(modes):
+        column = part[name]
+        if isinstance(column.dtype, pd.CategoricalDtype):  # categories count as their values
+            column = column.astype(column.cat.categories.dtype)
+        if isinstance(column.dtype, pd.StringDtype):  # text is objects for labels, as in a frame that is read here
+            column = column.astype(object)
+        found = Labels([], name=name)
+        if len(column):
+            found, codes[:, k] = Labels.from_column(column, name)
+        labels.append(_bare(found))
+    return tuple(labels), codes, part[value].reset_index(drop=True) if named else None
+
+
+def _bare(labels: Labels) -> pd.Index:
+    """The labels without the table by which pandas finds them, which is several times as large and stays with them."""
+    made: Any = labels.index.__reduce__()
+    index: pd.Index = made[0](*made[1])
+    return index
+
+
+def _merged(one: tuple[pd.Index, ...], other: tuple[pd.Index, ...]) -> tuple[pd.Index, ...]:
+    """All labels of both, sorted."""
+    merged = []
+    for a, b in zip(one, other, strict=True):
+        if len(a) and len(b):
+            both = pd.concat([pd.Series(a), pd.Series(b)], ignore_index=True)
+            merged.append(_bare(Labels.from_column(both, name=a.name)[0]))
+        else:
+            merged.append(a if len(a) else b)
+    return tuple(merged)
+
+
+def _recoded(
+    part: tuple[tuple[pd.Index, ...], np.ndarray, Any], labels: tuple[pd.Index, ...]
+) -> tuple[np.ndarray, Any]:
+    """The codes of a partition among all labels, and its values."""
+    known, old, values = part
+    codes = np.empty_like(old)
+    for k, own in enumerate(known):
+        codes[:, k] = Labels(labels[k]).rows(own)[old[:, k]] if len(own) else 0
+    return codes, values
+
+
 # Matrices and views.
 
 
@@ -349,14 +386,12 @@ def as_matrix(X: Any) -> Any:
 
     Of an AnnData `X` with its `obs_names` and `var_names` (cells that a sparse one does not store are zeros there), of
     a DataArray of two dimensions the values with its coordinates, of a table of polars or pyarrow its columns.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is a query that was not run, columns by name, or an array of other dimensions.
     """
     if isinstance(X, np.ma.MaskedArray):
-        return _with_gaps(X)
+        kind = X.dtype.kind
+        if np.ma.is_masked(X) and kind not in "fc":  # whole numbers have no NaN
+            X = X.astype(np.float64 if kind in "iub" else object)
+        return X.filled(np.nan) if np.ma.is_masked(X) else np.ma.getdata(X)
     _check_is_matrix(X)
     if is_of(X, "anndata") and hasattr(X, "obs_names") and hasattr(X, "var_names"):
         values = X.X.toarray() if sparse.issparse(X.X) else np.asarray(X.X, dtype=np.float64)
@@ -373,12 +408,7 @@ def as_matrix(X: Any) -> Any:
 
 
 def as_numbers(X: Any, name: str = "X") -> Any:
-    """`as_matrix`, refused where a column of a table holds what is no number; the error names it.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """`as_matrix`, refused where a column of a table holds what is no number; the error names it."""
     X = as_matrix(X)
     for at, label in enumerate(X.columns) if isinstance(X, pd.DataFrame) else ():
         column = X.iloc[:, at]
@@ -395,12 +425,7 @@ def as_numbers(X: Any, name: str = "X") -> Any:
 
 
 def as_targets(y: Any) -> Any:
-    """Targets without masked ones; those of pandas' nullable or Arrow types as the numpy array that they would be.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Targets without masked ones; those of pandas' nullable or Arrow types as the numpy array that they would be."""
     plain = getattr(getattr(check_unmasked(y, "y"), "dtype", None), "numpy_dtype", None)
     return y if plain is None or plain.kind not in "iufb" or pd.isna(y).any() else y.to_numpy(dtype=plain)
 
@@ -427,14 +452,6 @@ def _check_is_matrix(X: Any) -> None:
     else:
         return
     raise TypeError(f"X must be a matrix; got {what}; pass {instead}.")
-
-
-def _with_gaps(X: Any) -> Any:
-    """A masked array as one with NaN where it is masked; whole numbers, which have none, as float64."""
-    if not np.ma.is_masked(X):
-        return np.ma.getdata(X)
-    kind = X.dtype.kind
-    return (X if kind in "fc" else X.astype(np.float64 if kind in "iub" else object)).filled(np.nan)
 
 
 def as_views(X: Any) -> Any:

@@ -11,7 +11,7 @@ from scipy import sparse
 from tensorcep.core.checks import check_not_empty, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
-from tensorcep.entries.convert import stored_cells
+from tensorcep.entries.coo import stored_cells
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_numbers
 

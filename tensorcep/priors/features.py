@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
-from tensorcep.entries.convert import stored_cells
+from tensorcep.entries.coo import stored_cells
 from tensorcep.entries.labels import Labels
 from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 

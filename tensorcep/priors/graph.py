@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
-from tensorcep.entries.convert import stored_cells
+from tensorcep.entries.coo import stored_cells
 from tensorcep.priors.features import Mode, name_of_row, rows_of_index
 
 # A larger weight, in medians, leaves nothing of the others in float64.

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.entries.batch import Position
-from tensorcep.entries.io import Schema, open_lines, text
+from tensorcep.entries.io import Position, Schema, open_lines, text
 from tensorcep.entries.io.schema import layout_of
 
 CSV = "\n".join(f"u{n % 7},{n % 5},{n}.5" for n in range(40))
@@ -50,7 +49,7 @@ def story(path, how, line, *, in_blocks):
     """Every entry, malformed line and end of a piece, whatever the pieces are."""
     told, entries, ends = [], [], set()
     for piece in source(path, how, Position(0, line), lambda *bad: told.append(bad), in_blocks=in_blocks):
-        columns = [found.tolist() for found in (*piece.codes, *piece.keys, piece.values) if found is not None]
+        columns = [found.tolist() for found in (*piece.columns, piece.values)]
         entries += list(zip(*columns, strict=True))
         ends.add(piece.position)
     return told, entries, max(ends, default=None)
@@ -78,7 +77,7 @@ def test_io_plain_lines_are_read_together(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(TEXTS["plain"], encoding="utf-8")
     (whole,) = source(path, READINGS["labels"], Position(0, 34), None, in_blocks=True)
-    assert whole.keys[0].tolist() == [f"u{n % 7}" for n in range(33, 40)]
+    assert whole.columns[0].tolist() == [f"u{n % 7}" for n in range(33, 40)]
     found = text.entries_in(path.read_bytes()[6:], next_layout(path))
     assert found is not None
     np.testing.assert_array_equal(found.chunk.values, np.arange(40) + 0.5)

@@ -40,12 +40,12 @@ def put(folder: Path, kind: str) -> str:
 @each("lines", [7, 300, 5000])
 def test_chunks_hold_extras_of_the_same_lines(tmp_path: Path, kind: str, lines: int) -> None:
     path, schema = put(tmp_path, kind), Schema(extras=("hours",))
-    chunks = list(read_chunks(path, schema, lines=lines))
+    chunks = [chunk for chunk, *_ in read_chunks([path], schema, lambda: lines)]
     assert [len(chunk.values) for chunk in chunks][:-1] == [lines] * ((N - 1) // lines)
     np.testing.assert_array_equal(np.concatenate([chunk.extras["hours"] for chunk in chunks]), FRAME["hours"])
     np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), FRAME["count"])
-    assert np.concatenate([chunk.keys[0] for chunk in chunks]).tolist() == FRAME["user"].tolist()
-    rest = list(read_chunks(path, schema, lines=lines, start=chunks[0].position))
+    assert np.concatenate([chunk.columns[0] for chunk in chunks]).tolist() == FRAME["user"].tolist()
+    rest = [chunk for chunk, *_ in read_chunks([path], schema, lambda: lines, chunks[0].position)]
     assert [chunk.position for chunk in rest] == [chunk.position for chunk in chunks[1:]]
 
 
@@ -77,7 +77,7 @@ def test_extras_that_are_none_are_refused(tmp_path: Path, how: dict[str, Any], m
     with pytest.raises(ValueError, match=message):
         read_entries(path, Schema(**how))
     with pytest.raises(ValueError, match=message):
-        list(read_chunks(path, Schema(**how)))
+        list(read_chunks([path], Schema(**how), lambda: 5000))
 
 
 def test_batches_with_an_extent_set_malformed_lines_aside(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tensorcep.cp.fitted.predict import (
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
-from tensorcep.entries.convert import column_names
+from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.priors.base import ModeParameters

@@ -21,10 +21,8 @@ from tensorcep.core.checks import (
 )
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
-from tensorcep.entries.batch import Batch
-from tensorcep.entries.convert import check_mode_columns, labels_of_column
-from tensorcep.entries.io import read_batches
-from tensorcep.entries.labels import Labels, check_same_zones, spelled_as
+from tensorcep.entries.io import Batch, read_batches
+from tensorcep.entries.labels import Labels, check_mode_columns, check_same_zones, spelled_as
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import check_columns_not_in_index
 
@@ -42,7 +40,7 @@ def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...]
     known: list[Labels | None] = [None] * len(batch.keys)
     for k, (keys, name) in enumerate(zip(batch.keys, batch.names, strict=True)):
         if keys is not None:
-            known[k], coords[:, k] = labels_of_column(pd.Series(keys, name=name), name)
+            known[k], coords[:, k] = Labels.from_column(pd.Series(keys, name=name))
     coords, _, sizes, _ = training_entries(coords, batch.values, shape)
     if shape is not None and any(item is not None for item in known):
         fail_value("shape is only for streams of indices, and these have labels; leave it out.")

@@ -21,9 +21,8 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.packing import offsets
 from tensorcep.cp.posterior.belief import Result
-from tensorcep.entries.convert import column_names, frame_entries
-from tensorcep.entries.labels import Labels, why_not_stored
-from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.labels import Labels, column_names, why_not_stored
+from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
 from tensorcep.entries.tables import as_frame, check_columns_not_in_index
 
 # Kinds of labels, by what pandas calls them; numbers of any kind can be equal, text and numbers cannot.

@@ -17,7 +17,7 @@ from tensorcep.core.checks import check_values, check_weights, fail_value
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.problem import Problem
-from tensorcep.entries.batch import Batch
+from tensorcep.entries.io import Batch
 from tensorcep.entries.tables import column_apart
 
 MOST_ENTRIES = 2**31

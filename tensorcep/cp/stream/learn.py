@@ -62,9 +62,8 @@ from tensorcep.cp.stream.reservoir import (
 )
 from tensorcep.cp.stream.row_priors import modes_of
 from tensorcep.cp.targets.base import deciding
-from tensorcep.entries.batch import Batch
-from tensorcep.entries.convert import column_names
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.io import Batch
+from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import split_given, split_observed
 from tensorcep.priors.fixed import Prior, natural_prior

@@ -19,7 +19,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.targets.base import ERRORS, outweighing
-from tensorcep.entries.batch import Batch
+from tensorcep.entries.io import Batch
 from tensorcep.likelihoods.base import Likelihood
 
 

@@ -22,7 +22,7 @@ from tensorcep.cp.inputs.weights import Weighted
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
-from tensorcep.entries.batch import Batch
+from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED

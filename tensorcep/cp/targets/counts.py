@@ -18,8 +18,8 @@ from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
-from tensorcep.entries.batch import Batch
 from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.io import Batch
 from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods

@@ -14,7 +14,7 @@ from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
-from tensorcep.entries.batch import Batch
+from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.base import Likelihood

@@ -32,8 +32,7 @@ from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
 from tensorcep.cp.workers.partitions import parts_for
 from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
-from tensorcep.entries.dask import frame_of_dask
-from tensorcep.entries.tables import UNSAID, is_of
+from tensorcep.entries.tables import UNSAID, frame_of_dask, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
 # Sweeps between two states that are stored; blocks of entries hashed at a time.

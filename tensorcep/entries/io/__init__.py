@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tensorcep.entries.batch import Batch as Batch
-from tensorcep.entries.batch import Chunk as Chunk
-from tensorcep.entries.batch import Position as Position
+from tensorcep.entries.io.chunks import Batch as Batch
 from tensorcep.entries.io.chunks import Files as Files
 from tensorcep.entries.io.chunks import are_files as are_files
 from tensorcep.entries.io.chunks import files_of as files_of
@@ -21,14 +19,12 @@ from tensorcep.entries.io.files import separator_of as separator_of
 from tensorcep.entries.io.files import text_file as text_file
 from tensorcep.entries.io.files import value_name_of as value_name_of
 from tensorcep.entries.io.files import write_tensor as write_tensor
-from tensorcep.entries.io.lines import STDIN as STDIN
 from tensorcep.entries.io.lines import comma_hint as comma_hint
 from tensorcep.entries.io.lines import number_in as number_in
 from tensorcep.entries.io.lines import open_lines as open_lines
-from tensorcep.entries.io.lines import rows as rows
-from tensorcep.entries.io.schema import FORMATS as FORMATS
 from tensorcep.entries.io.schema import LAST as LAST
 from tensorcep.entries.io.schema import MISSING as MISSING
+from tensorcep.entries.io.schema import Position as Position
 from tensorcep.entries.io.schema import Schema as Schema
 from tensorcep.entries.io.schema import chosen_columns as chosen_columns
 from tensorcep.entries.io.schema import format_of as format_of

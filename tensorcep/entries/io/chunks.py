@@ -1,4 +1,4 @@
-"""What is read of files of any size: chunks, batches of streams, columns on scratch; and which files a name means.
+"""Readers of parquet and MatrixMarket files; chunks, batches of streams and columns on scratch that are read of files.
 
 One pass, bounded memory, any number of files one after the other, from any position.
 """
@@ -8,33 +8,231 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import itertools
+import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.io import mmread
 
-from tensorcep.core.checks import check_choice, check_file, check_int, check_shape, check_sizes, fail_value, reason_of
-from tensorcep.entries.batch import START, BadLine, Batch, Chunk, ChunkReader, Position, as_texts, refuse, rows_of
-from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, open_binary
-from tensorcep.entries.io.parquet import OF_STREAM, ROWS, ParquetReader
+from tensorcep.core.checks import (
+    INT64_MAX,
+    check_choice,
+    check_file,
+    check_int,
+    check_shape,
+    check_sizes,
+    fail_value,
+    optional_module,
+    reason_of,
+)
+from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, number_in, open_binary
 from tensorcep.entries.io.schema import (
     LAST,
+    MISSING,
+    MOST_ROWS,
+    START,
+    TOO_MANY,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
     Schema,
+    as_objects,
+    as_texts,
     check_defaults,
     check_schema,
+    chosen_columns,
+    chunk_of,
     format_of,
     is_of_entries,
     layout_of,
+    refuse,
+    rows_of,
 )
-from tensorcep.entries.io.text import MOST_ROWS, TextReader, open_text
+from tensorcep.entries.io.text import TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 # Lines that are read at a time.
 LINES = 1 << 17
+
+# Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` decodes the
+# group.
+
+ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
+    try:
+        yield
+    except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = reason_of(error)
+        raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the named levels of its index as columns, as its writer saw them."""
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(named) if named else frame
+
+
+class ParquetFile:
+    """A parquet file: the names of its columns, and its rows as frames."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with _explained(path):
+            parquet = optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
+            self._data = parquet.ParquetFile(path)
+            self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
+
+    def frames(
+        self, columns: Sequence[Any] | None = None, rows: int | None = None, skip: int = 0
+    ) -> Iterator[pd.DataFrame]:
+        """Yield all columns, or some, of so many rows at a time, or of all, without the first ones that `skip` says."""
+        stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
+        chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
+        parts = iter([self._data]) if rows is None else self._data.iter_batches(rows, columns=chosen)
+        while True:
+            with _explained(self._path):
+                part = next(parts, None)
+                if part is None:
+                    return
+                part = part.read(chosen) if rows is None else part
+                part.validate(full=True)  # pandas may decode text much later
+                frame = _flat(part.to_pandas(split_blocks=True))
+            left, skip = frame.iloc[skip:], max(skip - len(frame), 0)
+            if len(left) or rows is None:
+                yield left
+
+
+class ParquetReader(ChunkReader):
+    """The entries of a parquet file from a position on."""
+
+    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
+        super().__init__(start)
+        self._path, self._bad_line, self._how = path, bad_line, how
+        file = ParquetFile(path)
+        modes, self.value_name = chosen_columns(path, file.names, how)
+        self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
+        self.mode_names = tuple(None if how.labels is False else name for name in modes)
+        self._frames = file.frames(self._columns, rows, start.line)
+        self._names, self.is_log = modes, self.value_name is None
+        self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
+
+    def _load(self, count: int | None) -> bool:
+        frame = next(self._frames, None)
+        if frame is None:
+            return False
+        chunk = self._chunk_of(frame, count is not None)
+        if chunk is None:
+            self._rows = zip(*(frame[name].tolist() for name in self._columns), strict=True)
+        else:
+            self._set(chunk, len(frame))
+        return True
+
+    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> Chunk | None:
+        """Return the entries of some rows; None where some must be looked at one by one."""
+        how, lines = self._how, None
+        if how.drop_missing and self.value_name is not None:
+            known = frame[self.value_name].notna().to_numpy()
+            if not known.all():
+                frame, lines = frame[known].reset_index(drop=True), np.flatnonzero(known)
+        columns = list[Any]()
+        for name in self._names:
+            column = frame[name]
+            if how.labels is not False:
+                if column.isna().any():
+                    return None
+                if column.dtype == object and not all(isinstance(cell, Hashable) for cell in column):
+                    return None
+                columns.append(as_objects(column) if objects else column)
+                continue
+            found = column.to_numpy()
+            if found.dtype.kind not in "iu" or (len(found) and not how.index_base <= int(found.min())):
+                return None
+            if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
+                return None
+            columns.append(rows_of(found, how.index_base))
+        values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
+        extras = {name: frame[name].to_numpy() for name in how.extras}
+        if how.words and self.value_name is not None:
+            if values.dtype != object or not all(isinstance(cell, str) and cell not in MISSING for cell in values):
+                return None
+            numbers = list(extras.values())
+        else:
+            numbers = [*extras.values(), values]
+        if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
+            return None
+        extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
+        values = values if how.words else np.asarray(values, dtype=np.float64)
+        return Chunk(tuple(columns), values, extras, lines=lines)
+
+    def _one_by_one(self, count: int | None) -> Chunk | None:
+        rows = list(self._rows if count is None else itertools.islice(self._rows, count))
+        if not rows:
+            return None
+        how, (file, line) = self._how, self._position
+        self._position = Position(file, line + len(rows))
+        n_modes, n_extras = len(self._names), len(how.extras)
+        entries = list[list[Any]]()
+        for number, row in enumerate(rows, line + 1):
+            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
+            if self.value_name is not None:
+                value = row[-1]
+                if how.drop_missing and (pd.isna(value) or (how.words and value in MISSING)):
+                    continue
+            problem = _label_problem(modes, self.mode_names, how.index_base) or next(
+                filter(None, map(_value_problem, extras)), None
+            )
+            if problem is None and not how.words:
+                problem = _value_problem(value)
+            elif problem is None and (not isinstance(value, str) or value in MISSING):
+                problem = f"has the value {value!r}, which is no word as in other lines; mend it"
+            if problem is None:
+                rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
+                entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
+            else:
+                self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
+        return chunk_of(entries, self.mode_names, how, self._position)
+
+
+def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
+    for cell, name in zip(cells, names, strict=True):
+        if not isinstance(cell, Hashable):
+            return f"has {cell!r} in column {name!r}, which is no label, such as a number, text or a date; mend it"
+        if pd.isna(cell):  # type: ignore[call-overload]
+            return "has a missing label; drop it or fill it in"
+        if name is not None:
+            continue
+        if not (isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer())) or cell < min(base, 0):
+            return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
+        if cell < base:
+            return "has the index 0, but indices count from 1; pass index_base=0 if this file counts from 0"
+        if cell - base >= INT64_MAX:
+            return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
+        if cell - base >= MOST_ROWS:
+            return f"has the index {cell!r}; {TOO_MANY}"
+    return None
+
+
+def _value_problem(cell: Any) -> str | None:
+    value = number_in(cell) if isinstance(cell, str) else cell
+    if not isinstance(value, (int, float, Decimal)) or not math.isfinite(value):
+        return f"has the value {cell!r}, which is not a finite number; mend it"
+    return None
+
+
+# Other files.
 
 
 class MatrixReader(ChunkReader):
@@ -64,13 +262,10 @@ class MatrixReader(ChunkReader):
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
             fail_value(f"'{path}' holds no entries; at least one is needed.")
-        codes = (rows_of(rows, 0), rows_of(columns, 0))
-        chunk = Chunk(codes, (None, None), values.astype(np.float64), {}).part(start.line, len(values))
+        cells = (rows_of(rows, 0), rows_of(columns, 0))
+        chunk = Chunk(cells, values.astype(np.float64), {}).part(start.line, len(values))
         if len(chunk.values):
             self._set(chunk, len(chunk.values))
-
-    def _load(self, count: int | None) -> bool:
-        return False
 
 
 @contextlib.contextmanager
@@ -107,10 +302,18 @@ def _kind_of(path: str, format: str | None) -> str:
     return kind
 
 
-def _chunks(
-    files: Sequence[str], how: Schema, count: Callable[[], int | None], start: Position, bad_line: BadLine
+def read_chunks(
+    files: Sequence[str],
+    how: Schema,
+    count: Callable[[], int | None],
+    start: Position = START,
+    bad_line: BadLine = refuse,
 ) -> Iterator[tuple[Chunk, ChunkReader, str]]:
-    """Yield chunks, each of so many lines as `count` says when it is needed, with their reader and their file."""
+    """Yield chunks of files one after the other, each with its reader and its file, from a position on.
+
+    A chunk has as many lines as `count` says when it is needed. A malformed line is left out where
+    ``bad_line(path, number, problem, text)`` takes it.
+    """
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
         first = Position(file, start.line if file == start.file else 0)
@@ -125,34 +328,48 @@ def _chunks(
                 yield chunk, reader, files[file]
 
 
-def read_chunks(
-    source: Any,
-    schema: Schema,
-    *,
-    lines: int = LINES,
-    start: Position | tuple[int, int] = (0, 0),
-    on_bad_line: BadLine = refuse,
-) -> Iterator[Chunk]:
-    """Yield the entries of a file, or of files one after the other, so many lines at a time.
-
-    Parameters
-    ----------
-    source : path, folder, pattern or list of these
-        .tns, csv, parquet and MatrixMarket files; "-" is standard input.
-    schema : Schema
-    lines : int, default=131072
-    start : Position
-        Where to begin, such as the `position` of a chunk.
-    on_bad_line : callable
-        Called as ``on_bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default
-        a ValueError.
-    """
-    files = [STDIN] if source == STDIN else files_of(source)
-    for chunk, *_ in _chunks(files, check_schema(schema), lambda: lines, Position(*start), on_bad_line):
-        yield chunk
-
-
 # Streams.
+
+
+class Batch(NamedTuple):
+    """N entries that are learned together.
+
+    Attributes
+    ----------
+    coords : (N, K) int64
+        Rows counted from 0; zeros in modes with keys.
+    keys : tuple of list or None
+        Per mode the label of each entry, or None where the mode has indices.
+    names : tuple
+        Names of the modes, None where there is none.
+    values : (N,) float64
+    time : float or None
+        When it was observed, if that is known.
+    tensor : SparseTensor or None
+        What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
+    position : Position or None
+        Of a batch from files: where the next one begins.
+    classes : list or None
+        The two labels that the values 0 and 1 stand for, if they do.
+    weights : (N,) float64 or None
+        How much each entry counts; None where all count once.
+    extents : (N,) float64 or None
+        Exposures or numbers of trials of the entries; None where they have none.
+    column : str or None
+        The column that these came from, if there was one.
+    """
+
+    coords: NDArray[np.int64]
+    keys: tuple[list[Any] | None, ...]
+    names: tuple[Any, ...]
+    values: NDArray[np.float64]
+    time: float | None = None
+    tensor: SparseTensor | None = None
+    position: Position | None = None
+    classes: list[Any] | None = None
+    weights: NDArray[np.float64] | None = None
+    extents: NDArray[np.float64] | None = None
+    column: str | None = None
 
 
 def read_batches(
@@ -216,7 +433,7 @@ def read_batches(
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
     pieces: list[Chunk] = []
     modes, any_entry = tuple[Any, ...](), start != (0, 0)
-    for chunk, reader, name in _chunks(names, schema, lambda: missing[0], start, bad_line):
+    for chunk, reader, name in read_chunks(names, schema, lambda: missing[0], start, bad_line):
         if not any_entry:
             check_defaults(name, schema, (), reader.value_name, chunk.values)
         modes, n = reader.mode_names, len(chunk.values)
@@ -237,10 +454,11 @@ def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> B
     coords = np.zeros((n, len(names)), dtype=np.int64)
     keys: list[list[Any] | None] = [None] * len(names)
     for k, name in enumerate(names):
+        column = _joined([piece.columns[k] for piece in pieces])
         if name is None:
-            coords[:, k] = _joined([piece.codes[k] for piece in pieces])
+            coords[:, k] = column
         else:
-            keys[k] = _joined([piece.keys[k] for piece in pieces]).tolist()
+            keys[k] = column.tolist()
     values = _joined([piece.values for piece in pieces])
     extents = None if extent is None else _joined([piece.extras[extent] for piece in pieces])
     position = pieces[-1].position
@@ -270,11 +488,9 @@ class GrowingInMemory:
         self._parts, self._dtype = [np.empty(0, dtype)], dtype
 
     def append(self, values: np.ndarray) -> None:
-        """Keep values."""
         self._parts.append(np.asarray(values, dtype=self._dtype))
 
     def finish(self) -> np.ndarray:
-        """All values."""
         return np.concatenate(self._parts)
 
 
@@ -287,40 +503,24 @@ class Files(NamedTuple):
 
 
 class ColumnEntries(NamedTuple):
-    """Entries as columns.
+    """Entries as columns."""
 
-    Attributes
-    ----------
-    columns : tuple of (N,) int32
-        Rows from 0, per mode.
-    values : (N,) float64
-    shape : tuple of int
-    labels : tuple of Labels or None
-    """
-
-    columns: tuple[np.ndarray, ...]
-    values: np.ndarray
+    columns: tuple[np.ndarray, ...]  # per mode the rows (N,) int32, counted from 0
+    values: np.ndarray  # (N,) float64
     shape: tuple[int, ...]
     labels: tuple[Labels | None, ...]
 
 
 def are_files(source: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
-    if isinstance(source, Files):
+    if isinstance(source, (str, os.PathLike, Files)):
         return True
-    if isinstance(source, (list, tuple)):
-        return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
-    return isinstance(source, (str, os.PathLike))
+    is_list = isinstance(source, (list, tuple)) and len(source) > 0
+    return is_list and all(isinstance(item, (str, os.PathLike)) for item in source)
 
 
 def files_of(source: Any) -> list[str]:
-    """The files that a path, a folder, a pattern such as data/*.parquet, or a list of these names, in order of names.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    """
+    """The files that a path, a folder, a pattern such as data/*.parquet, or a list of these names, sorted by names."""
     items = source if isinstance(source, (list, tuple)) else [source]
     found: list[str] = []
     for item in map(os.fspath, items):
@@ -356,29 +556,24 @@ class _Numbers:
             fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
         return numbers[codes]
 
-    def sorted(self, texts: bool) -> tuple[Labels, np.ndarray]:
-        """The labels in their order, and the row of each number; `texts` may be spellings of numbers."""
-        column = pd.Series(list(self._known), dtype=None if texts else self._dtype)
-        labels, rows = Labels.from_column(numbers_of(column) if texts else column, name=self._name)
-        return labels, rows.astype(np.int32)
+    def in_order(self, column: np.ndarray, texts: bool) -> Labels:
+        """The labels in their order; the numbers in a column are changed to their rows, in place.
+
+        Labels that are `texts` may be spellings of numbers.
+        """
+        known = pd.Series(list(self._known), dtype=None if texts else self._dtype)
+        labels, found = Labels.from_column(numbers_of(known) if texts else known, name=self._name)
+        rows = found.astype(np.int32)
+        for first in range(0, len(column), LINES):
+            part = slice(first, first + LINES)
+            column[part] = rows[column[part]]
+        return labels
 
 
 def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = GrowingInMemory) -> ColumnEntries:
-    """Read the entries of files as columns.
+    """Read the entries of .tns, csv and parquet files of the same columns as columns.
 
-    Parameters
-    ----------
-    given : Files
-        .tns, csv and parquet files of the same columns: a path, folder, pattern or list of them.
-    growing : callable
-        Makes an array of a dtype that grows, on scratch for instance.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        On a malformed or damaged file, or where a value is not a finite number.
+    ``growing(dtype)`` makes an array that grows, on scratch for instance.
     """
     files, how = files_of(given.source), check_schema(given.how)
     if how.value is None:
@@ -388,7 +583,7 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
         fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
     texts, values = kinds != {"parquet"}, growing(np.float64)
     columns, numbers, sizes = list[GrowingColumn](), list[Any](), list[int]()
-    for chunk, reader, name in _chunks(files, how._replace(shape=None), lambda: None, Position(), refuse):
+    for chunk, reader, name in read_chunks(files, how._replace(shape=None), lambda: None):
         if not columns:
             check_defaults(name, how, (), reader.value_name, chunk.values)
             columns = [growing(np.int32) for _ in reader.mode_names]
@@ -396,25 +591,16 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
             sizes = [0] * len(columns)
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
-            keys = as_texts(chunk.keys[k]) if texts else chunk.keys[k]
-            rows = rows_of(chunk.codes[k], reader.base) if known is None else known.of(keys)
+            rows = chunk.columns[k]
+            rows = rows if known is None else known.of(as_texts(rows) if texts else rows)
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()
     if not len(y):
         fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
     labels = tuple(
-        None if known is None else _in_order(column, known, texts)
+        None if known is None else known.in_order(column, texts)
         for column, known in zip(finished, numbers, strict=True)
     )
     check_sizes(sizes, len(y), how.shape is not None)
     return ColumnEntries(finished, y, tuple(sizes), labels)
-
-
-def _in_order(column: np.ndarray, numbers: _Numbers, texts: bool) -> Labels:
-    """The labels of a mode in their order; the numbers in its column are changed to their rows, in place."""
-    labels, rows = numbers.sorted(texts)
-    for first in range(0, len(column), LINES):
-        part = slice(first, first + LINES)
-        column[part] = rows[column[part]]
-    return labels

@@ -26,18 +26,19 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
-from tensorcep.entries.batch import Chunk, ChunkReader, as_objects, as_texts
-from tensorcep.entries.convert import column_names, labels_of_column
 from tensorcep.entries.coo import check_counting, merge_duplicates
-from tensorcep.entries.io.chunks import LINES, MatrixReader, open_chunks
+from tensorcep.entries.io.chunks import LINES, MatrixReader, ParquetFile, open_chunks
 from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
-from tensorcep.entries.io.parquet import ParquetFile
 from tensorcep.entries.io.schema import (
     LAST,
     MOST_COMMENTS,
     VALUES,
+    Chunk,
+    ChunkReader,
     Schema,
     TextLayout,
+    as_objects,
+    as_texts,
     check_defaults,
     check_schema,
     chosen_columns,
@@ -47,8 +48,8 @@ from tensorcep.entries.io.schema import (
     written_format,
 )
 from tensorcep.entries.io.text import open_text
-from tensorcep.entries.labels import Labels, numbers_of, pack_labels, unpack_labels
-from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.labels import Labels, StoredLabels, mode_names, numbers_of, stored_labels
+from tensorcep.entries.sparse_tensor import SparseTensor, frame_of
 
 # Tensors in npz archives: plain arrays and a JSON header, nothing pickled.
 
@@ -64,9 +65,10 @@ def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
     arrays: dict[str, NDArray[Any]] = {"coords": tensor.coords.astype(small), "values": tensor.values}
     if tensor.sampled is not None:
         arrays["sampled"] = tensor.sampled
-    labels = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(tensor.labels)]
+    stored = stored_labels(tensor.labels)
+    header = {"shape": list(tensor.shape), "labels": list(stored.described)}
     rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
-    write_archive(path, KIND, VERSION, {"shape": list(tensor.shape), "labels": labels, **rate}, arrays)
+    write_archive(path, KIND, VERSION, {**header, **rate}, arrays | stored.arrays)
 
 
 def read_npz(path: str, shape: Any = None) -> SparseTensor:
@@ -75,13 +77,11 @@ def read_npz(path: str, shape: Any = None) -> SparseTensor:
     if shape is not None and check_shape(shape) != tuple(header.get("shape", ())):
         fail_value(f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}.")
     try:
-        described = header["labels"]
-        labels = [None if item is None else unpack_labels(item, k, arrays) for k, item in enumerate(described)]
         return SparseTensor(
             arrays["coords"],
             arrays["values"],
             header["shape"],
-            labels,  # type: ignore[arg-type]
+            StoredLabels(header["labels"], arrays).labels(),
             zero_rate=header.get("zero_rate", 1.0),
             sampled=arrays.get("sampled"),
         )
@@ -153,14 +153,25 @@ def write_tensor(
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
         fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
+    names = mode_names(tensor.labels)
     if kind == "parquet":
         optional_module("pyarrow", "writing parquet files")
         with atomic_write(text) as handle:
-            frame = _to_frame(tensor, slice(None), index_base, True, value)
+            frame = frame_of(tensor, names, value, base=index_base)
             frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
         return
-    with text_file(text) as handle:
-        _write_lines(tensor, handle, kind, index_base, header, extended, verbose, value, safe_csv)
+    is_csv = kind == "csv"
+    bar = tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose)
+    with text_file(text) as handle, bar:
+        if extended and not is_csv:
+            sizes = " ".join(map(str, tensor.shape))
+            handle.write(f"# extended FROSTT format\n{tensor.order} {tensor.nnz}\n{sizes}\n".encode())
+        for start in range(0, max(tensor.nnz, 1), CHUNK):
+            frame = frame_of(tensor, names, value, slice(start, start + CHUNK), index_base, is_csv)
+            frame = escaped(frame) if safe_csv and is_csv else frame
+            named = is_csv and header and start == 0
+            frame.to_csv(handle, sep="," if is_csv else " ", header=named, index=False, lineterminator="\n", mode="wb")
+            bar.update(len(frame))
 
 
 @contextlib.contextmanager
@@ -186,42 +197,6 @@ def escaped(table: pd.DataFrame) -> pd.DataFrame:
 def _escaped(cell: Any) -> Any:
     is_formula = isinstance(cell, str) and cell.startswith(FORMULAS) and number_in(cell) is None
     return f"'{cell}" if is_formula else cell
-
-
-def _to_frame(tensor: SparseTensor, part: slice, base: int, labelled: bool, value: str) -> pd.DataFrame:
-    columns: dict[Any, Any] = {}
-    names = column_names([None if found is None else found.name for found in tensor.labels], value)
-    for k, name in enumerate(names):
-        found = tensor.labels[k] if labelled else None
-        at = tensor.coords[part, k]
-        columns[name] = at + base if found is None else found.index.take(at)
-    return pd.DataFrame({**columns, value: tensor.values[part]})
-
-
-def _write_lines(
-    tensor: SparseTensor,
-    handle: BinaryIO,
-    kind: str,
-    base: int,
-    header: bool,
-    extended: bool,
-    verbose: int,
-    value: str,
-    safe: bool,
-) -> None:
-    separator = " " if kind == "tns" else ","
-    if kind == "tns" and extended:
-        sizes = " ".join(map(str, tensor.shape))
-        handle.write(f"# extended FROSTT format\n{tensor.order} {tensor.nnz}\n{sizes}\n".encode())
-    named = kind == "csv" and header
-    with tqdm(total=tensor.nnz, desc="write", unit="entry", unit_scale=True, disable=not verbose) as bar:
-        for start in range(0, max(tensor.nnz, 1), CHUNK):
-            frame = _to_frame(tensor, slice(start, start + CHUNK), base, kind == "csv", value)
-            frame = escaped(frame) if safe and kind == "csv" else frame
-            frame.to_csv(
-                handle, sep=separator, header=named and start == 0, index=False, lineterminator="\n", mode="wb"
-            )
-            bar.update(len(frame))
 
 
 # Files of entries, read whole.
@@ -332,38 +307,30 @@ def read_entries(
         return read_npz(text, how.shape), {}
     chunks = list[Chunk]()
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
-        _check_sum(how, reader.value_name, duplicates)
+        last = reader.value_name
+        if duplicates == "sum" and how.value == LAST and how.header and last not in (None, *VALUES):
+            fail_value(  # it may be a mode of a log
+                f"duplicates='sum' would add up the last column, {last!r}; pass value={last!r} if it is the value, or "
+                "value=None if every line is an event to be counted."
+            )
         while (chunk := reader.take(None)) is not None:
             chunks.append(chunk)
     if not sum(len(chunk.values) for chunk in chunks):
         _fail_empty(text)
-    return _assembled(text, chunks, reader, how, duplicates)
-
-
-def _fail_empty(path: str) -> NoReturn:
-    fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
-
-
-def _assembled(
-    path: str, chunks: list[Chunk], reader: ChunkReader, how: Schema, duplicates: str
-) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
-    """Return the entries of chunks as a tensor, and their extras; the chunks are used up."""
     values = chunks[0].values if len(chunks) == 1 else np.concatenate([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
-    columns = [[(chunk.codes if name is None else chunk.keys)[k] for chunk in chunks] for k, name in _modes(reader)]
+    modes = list(enumerate(reader.mode_names))
+    columns = [[chunk.columns[k] for chunk in chunks] for k, _ in modes]
     chunks.clear()
     coords = np.empty((len(values), len(columns)), dtype=np.int64)
     labels, counted = list[Labels | None](), list[int]()
-    for k, name in _modes(reader):
+    for k, name in modes:
         if name is None:
-            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1 - reader.base)
+            np.concatenate(columns[k], out=coords[:, k])
+            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1)
             labels.append(None)
-            first = 0
-            for codes in columns[k]:
-                np.subtract(codes, reader.base, out=coords[first : first + len(codes), k])
-                first += len(codes)
         else:
-            found, coords[:, k] = labels_of_column(_joined(columns[k], reader.is_text), name)
+            found, coords[:, k] = Labels.from_column(_joined(columns[k], reader.is_text), name)
             counted.append(len(found))
             labels.append(found)
         columns[k].clear()
@@ -380,12 +347,12 @@ def _assembled(
     policy = check_counting(duplicates) if reader.is_log else duplicates
     merged = {name: merge_duplicates(coords, found, shape, policy)[1] for name, found in extras.items()}
     tensor = SparseTensor.from_checked(coords, values, shape, policy, tuple(labels))
-    check_defaults(path, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
+    check_defaults(text, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
     return tensor, merged
 
 
-def _modes(reader: ChunkReader) -> Iterator[tuple[int, Any]]:
-    return enumerate(reader.mode_names)
+def _fail_empty(path: str) -> NoReturn:
+    fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
 def _joined(parts: list[Any], is_text: bool) -> Any:
@@ -395,22 +362,9 @@ def _joined(parts: list[Any], is_text: bool) -> Any:
         return found[0] if len(found) == 1 else pd.concat(found)
     if all(getattr(part, "dtype", None) == np.int64 for part in parts):
         return pd.Series(np.concatenate(parts))
-    if all(_is_text(part) for part in parts):
+    if all(isinstance(getattr(part, "dtype", None), pd.StringDtype) for part in parts):
         return numbers_of(pd.concat(parts, ignore_index=True))
     return numbers_of(pd.Series(np.concatenate([as_objects(as_texts(part)) for part in parts]).tolist()))
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(getattr(part, "dtype", None), pd.StringDtype)
-
-
-def _check_sum(how: Schema, value: Any, duplicates: str) -> None:
-    """Refuse to add up a last column that nobody said is the value, and that may be a mode of a log."""
-    if duplicates == "sum" and how.value == LAST and how.header and value not in (None, *VALUES):
-        fail_value(
-            f"duplicates='sum' would add up the last column, {value!r}; pass value={value!r} if it is the value, or "
-            "value=None if every line is an event to be counted."
-        )
 
 
 # Tables: all columns of a file as they stand.
@@ -424,11 +378,6 @@ def read_tables(
     Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
     csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
     asks for them, the values.
-
-    Raises
-    ------
-    ValueError
-        On a malformed line or a damaged file, or one without lines.
     """
     how = check_schema(schema)._replace(shape=None, drop_missing=False)
     kind = format_of(path, how.format)
@@ -437,32 +386,29 @@ def read_tables(
         return
 
     def layout(found: Iterator[str]) -> TextLayout:
-        return (
-            _table_layout(path, found, how) if kind == "csv" else _cells_layout(path, found, how, n_modes, with_values)
-        )
+        if kind != "csv":
+            return _cells_layout(path, found, how, n_modes, with_values)
+        columns = csv_columns(path, found, how)
+        return columns._replace(modes=tuple(range(len(columns.names))), labelled=True, as_text=True)
 
     with contextlib.ExitStack() as stack:
         if kind == "mtx":
             reader: ChunkReader = MatrixReader(path, how)
         else:
             reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
-        base = how.index_base - (reader.base if lines is None else 0)  # what was not taken off
-        frames = (_frame_of(chunk, reader, base) for chunk in iter(lambda: reader.take(lines), None))
+        frames = (_frame_of(chunk, reader, how.index_base) for chunk in iter(lambda: reader.take(lines), None))
         first = next(frames, None)
         if first is None:
             _fail_empty(path)
-        every = itertools.chain([first], frames)
-        if lines is None:
-            yield pd.concat(every, ignore_index=True)
-        else:
-            yield from every
+        yield first if lines is not None else pd.concat([first, *frames], ignore_index=True)
+        yield from frames
 
 
 def _frame_of(chunk: Chunk, reader: ChunkReader, base: int) -> pd.DataFrame:
     """Return a chunk as a table, with indices as the file has them."""
     if reader.mode_names[0] is not None:
-        return pd.DataFrame(dict(zip(reader.mode_names, chunk.keys, strict=True)))
-    frame = pd.DataFrame({k: codes + base for k, codes in enumerate(chunk.codes)})
+        return pd.DataFrame(dict(zip(reader.mode_names, chunk.columns, strict=True)))
+    frame = pd.DataFrame({k: codes.astype(np.int64) + base for k, codes in enumerate(chunk.columns)})
     return frame if reader.is_log else frame.assign(value=chunk.values)
 
 
@@ -470,11 +416,6 @@ def read_table(path: str, schema: Schema, *, n_modes: int = 0, with_values: bool
     """Return all lines of a file as `read_tables` does."""
     (frame,) = read_tables(path, schema, lines=None, n_modes=n_modes, with_values=with_values)
     return frame
-
-
-def _table_layout(path: str, lines: Iterator[str], how: Schema) -> TextLayout:
-    found = csv_columns(path, lines, how)
-    return found._replace(modes=tuple(range(len(found.names))), labelled=True, as_text=True)
 
 
 def _cells_layout(path: str, lines: Iterator[str], how: Schema, n_modes: int, with_values: bool) -> TextLayout:

@@ -39,13 +39,13 @@ GROWTH, GROWTH_FROM = 300, 64 << 20  # distinct entries are packed to a tenth, a
 
 # bz2 raises a bare OSError, zipfile NotImplementedError for ways of packing that it does not know.
 PACKED_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
-# First bytes -> what packed them, and how it is opened.
-PACKERS: dict[bytes, tuple[str, Any]] = {
-    b"\x1f\x8b": ("gzip", lambda plain: gzip.GzipFile(fileobj=plain)),
-    b"BZh": ("bzip2", bz2.BZ2File),
-    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+# What packs files -> how these begin, and how they are opened.
+PACKERS: dict[str, tuple[bytes, Any]] = {
+    "gzip": (b"\x1f\x8b", lambda plain: gzip.GzipFile(fileobj=plain)),
+    "bzip2": (b"BZh", bz2.BZ2File),
+    "xz": (b"\xfd7zXZ\x00", lzma.LZMAFile),
+    "zip": (b"PK\x03\x04", zipfile.ZipFile),
 }
-ZIP = b"PK\x03\x04"
 MARKS = {  # the longer ones first: one begins with another
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -70,35 +70,18 @@ class Coding(NamedTuple):
 PLAIN = Coding()
 
 
-def packer_of(plain: Any) -> str:
-    """Return what packed the file that a buffered reader begins, "" if nothing did."""
-    head = plain.peek(8)[:8]
-    if head.startswith(ZIP):
-        return "zip"
-    found = (packer for mark, (packer, _) in PACKERS.items() if head.startswith(mark))
-    packer = next(found, "")
-    return "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
-
-
 def unpacked(plain: Any, packer: str, name: str, stack: contextlib.ExitStack) -> Any:
     """Return what reads a file unpacked; a zip file must hold one file."""
-    if packer == "zip":
-        if not plain.seekable():
-            raise UnreadableError(f"'{name}' is a pipe, from which zip cannot be read; write it to a file first.")
-        archive = stack.enter_context(zipfile.ZipFile(plain))
-        return stack.enter_context(archive.open(only_member(plain, name)))
-    opened = next((opened for known, opened in PACKERS.values() if known == packer), None)
-    return plain if opened is None else stack.enter_context(opened(plain))
+    if not packer:
+        return plain
+    if packer == "zip" and not plain.seekable():
+        raise UnreadableError(f"'{name}' is a pipe, from which zip cannot be read; write it to a file first.")
+    opened = stack.enter_context(PACKERS[packer][1](plain))
+    return stack.enter_context(opened.open(only_member(plain, name))) if packer == "zip" else opened
 
 
 def only_member(source: Any, name: str) -> str:
-    """Return the name of the one file in a zip file.
-
-    Raises
-    ------
-    ValueError
-        If it holds none or several, or if a password is needed.
-    """
+    """Return the name of the one file in a zip file."""
     with zipfile.ZipFile(source) as archive:
         found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
     if len(found) != 1:
@@ -167,35 +150,15 @@ def recoded(source: Any, coding: Coding, name: str) -> Any:
     return Recoded(source, Coding(None if plain else encoding, coding.separator), name)
 
 
-def check_encoding(encoding: str | None) -> str | None:
-    """Return the name of an encoding, if Python knows it."""
-    if encoding is not None:
-        try:
-            "".encode(encoding)
-        except (LookupError, TypeError, ValueError):
-            fail_value(f"encoding must be one that Python knows, such as latin1, cp1252 or utf-16; got {encoding!r}.")
-    return encoding
-
-
-class _Counted(io.RawIOBase):
+class _Counted(io.FileIO):
     """A raw file that counts what was read of it, and moves a progress bar."""
 
-    def __init__(self, raw: io.RawIOBase | io.FileIO, bar: Any) -> None:
-        super().__init__()
-        self._raw, self._bar = raw, bar
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:  # for zip files
-        return self._raw.seekable()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._raw.seek(offset, whence)
+    def __init__(self, path: str, bar: Any) -> None:
+        super().__init__(path)
+        self._bar, self.count = bar, 0
 
     def readinto(self, buffer: Any) -> int | None:
-        count = self._raw.readinto(buffer)
+        count = super().readinto(buffer)
         self.count += count or 0
         self._bar.update(count or 0)
         return count
@@ -260,7 +223,6 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
     packer = ""
     try:
         with (
-            open(path, "rb", buffering=0) as raw,
             tqdm(
                 total=os.path.getsize(path),
                 desc=printable(os.path.basename(path)),
@@ -268,11 +230,13 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
                 unit_scale=True,
                 disable=not verbose,
             ) as bar,
-            _Counted(raw, bar) as counted,
+            _Counted(path, bar) as counted,
             io.BufferedReader(counted, BUFFER) as plain,
             contextlib.ExitStack() as stack,
         ):
-            packer = packer_of(plain)
+            head = plain.peek(8)[:8]
+            packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
+            packer = "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
             source = unpacked(plain, packer, path, stack)
             yield Watched(recoded(source, coding, path), path, counted if packer else None)
     except PACKED_ERRORS as error:
@@ -293,15 +257,11 @@ def open_lines(path: str, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
         else:
             handle = stack.enter_context(open_binary(path, coding))
         try:
-            yield as_lines(handle)
+            # with or without the mark that spreadsheets put first
+            yield io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")
         except csv.Error as error:
             what = NOT_TEXT if "NUL" in str(error.__cause__) else LONG_FIELD  # the former up to Python 3.10
             raise ValueError(f"{error} of '{path}' {what}.") from error
-
-
-def as_lines(handle: Any) -> io.TextIOWrapper:
-    """The lines of bytes in UTF-8, with or without the mark that spreadsheets put first."""
-    return io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")
 
 
 # Lines, split into fields.

@@ -1,4 +1,4 @@
-"""What a file is, by its name and its first lines, and where in it indices or labels, values and extras stand."""
+"""What a file is, by its name and its first lines, where in it the entries stand, and the chunks that they come in."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import itertools
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
-from tensorcep.entries.convert import are_epochs, check_mode_columns
 from tensorcep.entries.io.lines import (
     BLANKS,
     NOT_TEXT,
     UNIT,
     Coding,
-    check_encoding,
     filled,
     is_text,
     number_in,
@@ -26,40 +28,27 @@ from tensorcep.entries.io.lines import (
     split_line,
     translated,
 )
+from tensorcep.entries.labels import are_epochs, check_mode_columns
 
 # What a file is, by its name.
 
 # Extension -> what the file is.
-KINDS = {
-    ".tns": "tns",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".dat": "csv",
-    ".data": "csv",
-    ".mtx": "mtx",
-    ".parquet": "parquet",
-    ".npz": "npz",
-}
+KINDS = {".tns": "tns", **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".data"), "csv")}
+KINDS |= {".mtx": "mtx", ".parquet": "parquet", ".npz": "npz"}
 FORMATS = ("tns", "csv", "parquet", "npz", "mtx")
 OF_TEXT = ("tns", "csv", "mtx")
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 WRITTEN = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
 # Extensions of other kinds of files -> what of pandas reads them.
 OF_PANDAS = {
-    ".jsonl": "read_json(path, lines=True)",
-    ".ndjson": "read_json(path, lines=True)",
+    **dict.fromkeys((".jsonl", ".ndjson"), "read_json(path, lines=True)"),
     ".json": "read_json(path)",
-    ".feather": "read_feather(path)",
-    ".arrow": "read_feather(path)",
+    **dict.fromkeys((".feather", ".arrow"), "read_feather(path)"),
     ".orc": "read_orc(path)",
-    ".xlsx": "read_excel(path)",
-    ".xls": "read_excel(path)",
-    ".ods": "read_excel(path)",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "read_excel(path)"),
     ".dta": "read_stata(path)",
     ".sav": "read_spss(path)",
-    ".xpt": "read_sas(path)",
-    ".sas7bdat": "read_sas(path)",
+    **dict.fromkeys((".xpt", ".sas7bdat"), "read_sas(path)"),
 }
 
 
@@ -146,7 +135,10 @@ def check_schema(how: Schema) -> Schema:
     """Return how to read a file, if it can be done."""
     check_choice("index_base", str(how.index_base), ("0", "1"))
     check_choice("decimal", how.decimal, (".", ","))
-    check_encoding(how.encoding)
+    try:
+        "".encode("utf-8" if how.encoding is None else how.encoding)
+    except (LookupError, TypeError, ValueError):
+        fail_value(f"encoding must be one that Python knows, such as latin1, cp1252 or utf-16; got {how.encoding!r}.")
     if how.sep is not None and (not isinstance(how.sep, str) or not how.sep or set(how.sep) & set('"\r\n')):
         fail_value(f"sep must be what stands between the fields of a line, such as ';' or '\\t'; got {how.sep!r}.")
     if how.decimal == how.sep:
@@ -199,7 +191,19 @@ class TextLayout(NamedTuple):
 
 def layout_of(path: str, kind: str, lines: Iterable[str], how: Schema) -> TextLayout:
     """Return the layout of a .tns or csv file from its first lines; no more of `lines` are taken than it needs."""
-    return _tns_layout(path, lines, how) if kind == "tns" else _csv_layout(path, lines, how)
+    if kind == "tns":
+        return _tns_layout(path, lines, how)
+    found = csv_columns(path, lines, how)
+    names = list(found.names)
+    modes, value = chosen_columns(path, names, how)
+    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
+    extras = tuple(names.index(name) for name in how.extras)
+    if not how.header:
+        names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
+    if not how.header and value_field is not None:
+        names[value_field] = "y"
+    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
+    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
 
 
 def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
@@ -216,30 +220,21 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if not head:
         fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
     number, fields = head[0]
-    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
-        of_toolbox, count, sizes = _toolbox_header(path, head)
-        return _tns(path, of_toolbox, head[-1][0], sizes if how.shape is None else how.shape, count, how)
-    if len(fields) == 1:
-        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
-    order, skip, shape = len(fields) - 1, number - 1, how.shape
+    order, skip = len(fields) - 1, number - 1
+    shape: Any = None
     promised: int | None = None
-    if len(fields) == 2:
-        order, promised, sizes = _extended_header(path, head)
-        skip, shape = head[1][0], sizes if shape is None else shape
-    return _tns(path, order, skip, shape, promised, how)
-
-
-def _tns(path: str, order: int, skip: int, shape: Any, promised: int | None, how: Schema) -> TextLayout:
-    checked = None if shape is None else check_shape(shape, order)
+    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
+        order, promised, shape = _toolbox_header(path, head)
+        skip = head[-1][0]
+    elif len(fields) == 1:
+        fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
+    elif len(fields) == 2:
+        order, promised, shape = _extended_header(path, head)
+        skip = head[1][0]
+    shape = shape if how.shape is None else how.shape
+    shape = None if shape is None else check_shape(shape, order)
     names, modes = (None,) * (order + 1), tuple(range(order))
-    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=checked, n_entries=promised)
-
-
-def fail_promise(layout: TextLayout, n_entries: int) -> NoReturn:
-    """Refuse a .tns file with another number of entries than its header says."""
-    fail_value(
-        f"'{layout.path}' holds {n_entries} entries where its header promises {layout.n_entries}; it may be truncated."
-    )
+    return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=shape, n_entries=promised)
 
 
 def _toolbox_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
@@ -267,20 +262,6 @@ def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[
         f"line {head[0][0]} of '{path}' has two fields, and is neither an entry (two indices or more, and a value) nor "
         "an extended header (order and number of entries, then a line with the sizes); mend it."
     )
-
-
-def _csv_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
-    found = csv_columns(path, lines, how)
-    names = list(found.names)
-    modes, value = chosen_columns(path, names, how)
-    fields, value_field = tuple(names.index(name) for name in modes), None if value is None else names.index(value)
-    extras = tuple(names.index(name) for name in how.extras)
-    if not how.header:
-        names = [f"mode_{fields.index(j)}" if j in fields else f"column_{j}" for j in names]
-    if not how.header and value_field is not None:
-        names[value_field] = "y"
-    shape = None if how.shape is None or found.labelled else check_shape(how.shape, len(modes))
-    return found._replace(names=tuple(names), modes=fields, value=value_field, extras=extras, shape=shape)
 
 
 def separator_in(line: str, decimal: str = ".") -> str:
@@ -401,3 +382,132 @@ def check_defaults(
                 "can be learned of it; name the columns that are meant by modes= and value=.",
                 UserWarning,
             )
+
+
+# The entries of a file, some lines at a time.
+
+MOST_ROWS = 2**31
+TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
+# Takes a malformed line: path, number from 1, what is wrong with it, its text.
+BadLine = Callable[[str, int, str, str], None]
+
+
+def refuse(path: str, number: int, problem: str, text: str) -> None:
+    """Raise ValueError for a malformed line."""
+    fail_value(f"line {number} of '{path}' {problem}.")
+
+
+class Position(NamedTuple):
+    """How far files have been read: `file` of them whole, and `line` lines (of parquet, rows) of the next one."""
+
+    file: int = 0
+    line: int = 0
+
+
+START = Position()
+
+
+class Chunk(NamedTuple):
+    """N entries of a file, column by column.
+
+    Attributes
+    ----------
+    columns : tuple of (N,) arrays
+        Per mode the rows, int32 counted from 0, or the labels: of text files text, of parquet what the column holds.
+    values : (N,) float64, or object where they are words
+    extras : dict of (N,) float64
+        Further numbers, by their columns.
+    position : Position
+        Where the next chunk begins.
+    lines : (N,) int or None
+        Which of the lines that were read each entry was on, from 0; None where each was one.
+    """
+
+    columns: tuple[Any, ...]
+    values: Any
+    extras: dict[Any, NDArray[np.float64]]
+    position: Position = START
+    lines: NDArray[np.int64] | None = None
+
+    def part(self, first: int, last: int) -> Chunk:
+        """Return the entries of the lines from one to before another."""
+        if self.lines is not None:
+            first, last = np.searchsorted(self.lines, (first, last)).tolist()
+        at = slice(first, last)
+        extras = {name: found[at] for name, found in self.extras.items()}
+        return Chunk(tuple(column[at] for column in self.columns), self.values[at], extras)
+
+
+def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, position: Position) -> Chunk:
+    """Return entries, each the row or label of every mode, then its extras and its value, as a chunk.
+
+    `names` are those of the modes, None where there are rows.
+    """
+    fields = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
+    dtype: Any = np.int32 if names[0] is None else object
+    columns = tuple(np.fromiter(field, dtype=dtype, count=len(field)) for field in fields[: len(names)])
+    extras = {name: np.array(fields[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
+    values = np.array(fields[-1], dtype=object if how.words else np.float64)
+    return Chunk(columns, values, extras, position)
+
+
+class ChunkReader:
+    """Takes the entries of one file some lines at a time: blocks of good lines together, others one by one."""
+
+    mode_names: tuple[Any, ...]  # None where there are indices
+    value_name: Any = None
+    shape: tuple[int, ...] | None = None  # of the modes, where the caller or the file says it
+    is_log: bool = False  # lines hold no value: each is an event
+    is_text: bool = False  # labels are text, some of which may be spellings of numbers
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._block: Chunk | None = None
+        self._n_lines, self._n_taken = 0, 0  # of the block
+
+    def take(self, count: int | None) -> Chunk | None:
+        """Return the entries of the next `count` lines or fewer (None: as many as are read together); None at the end.
+
+        Labels are objects, but where `count` is None: then they are as pandas has read them.
+        """
+        while self._block is None:
+            chunk = self._one_by_one(count)
+            if chunk is not None:
+                return chunk
+            if not self._load(count):
+                return None
+        block, first = self._block, self._n_taken
+        last = self._n_lines if count is None else min(first + count, self._n_lines)
+        self._n_taken, self._block = last, None if last == self._n_lines else block
+        self._position = self._position._replace(line=self._position.line + last - first)
+        part = block if last - first == self._n_lines else block.part(first, last)
+        return part._replace(position=self._position)
+
+    def _one_by_one(self, count: int | None) -> Chunk | None:
+        """Return the entries of the next lines that are looked at one by one; None where there are none such."""
+        return None
+
+    def _load(self, count: int | None) -> bool:
+        """Read a block, or lines to be looked at one by one, of which so many are wanted; False at the end."""
+        return False
+
+    def _set(self, block: Chunk, n_lines: int) -> None:
+        self._block, self._n_lines, self._n_taken = block, n_lines, 0
+
+
+def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
+    """Indices that count from `base`, of which there are fewer than 2**31, as rows that count from 0."""
+    return np.subtract(indices, base, dtype=np.int32, casting="unsafe")
+
+
+def as_objects(column: Any) -> NDArray[Any]:
+    """Labels as an array whose `tolist` gives those of Python."""
+    return column.to_numpy(dtype=object) if isinstance(column, pd.Series) else np.asarray(column)
+
+
+def as_texts(column: Any) -> Any:
+    """Integers that were read of text as that text; other labels as they are."""
+    if getattr(column, "dtype", None) != np.int64:
+        return column
+    codes, distinct = pd.factorize(np.asarray(column))
+    return np.array(list(map(str, distinct.tolist())), dtype=object)[codes]

@@ -23,19 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import INT64_MAX
-from tensorcep.entries.batch import (
-    START,
-    BadLine,
-    Chunk,
-    ChunkReader,
-    Position,
-    as_objects,
-    as_texts,
-    chunk_of,
-    refuse,
-    rows_of,
-)
+from tensorcep.core.checks import INT64_MAX, fail_value
 from tensorcep.entries.io.lines import (
     BLANKS,
     LONG_FIELD,
@@ -53,7 +41,23 @@ from tensorcep.entries.io.lines import (
     split_line,
     translated,
 )
-from tensorcep.entries.io.schema import MISSING, Schema, TextLayout, fail_promise
+from tensorcep.entries.io.schema import (
+    MISSING,
+    MOST_ROWS,
+    START,
+    TOO_MANY,
+    BadLine,
+    Chunk,
+    ChunkReader,
+    Position,
+    Schema,
+    TextLayout,
+    as_objects,
+    as_texts,
+    chunk_of,
+    refuse,
+    rows_of,
+)
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 OF_STREAM = 2  # of so many parts of a block streams, which keep less in memory, read one at a time
@@ -62,8 +66,6 @@ MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it
 FEW = 250  # lines that are read one by one in less time than a call of pandas takes
 MANY = 1 << 16  # lines looked at together
 MOST_SPANNED = 1000  # lines of a quoted field
-MOST_ROWS = 2**31
-TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
 MARK = b"\xef\xbb\xbf"
 FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
@@ -100,7 +102,7 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 return _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return Block(chunk_of([], layout.mode_names, layout.how, Position(), False), 0)
+            return Block(chunk_of([], layout.mode_names, layout.how, START), 0)
         except PARSE_ERRORS:
             continue
     return None
@@ -137,13 +139,7 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
 
 
 def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block:
-    """Return the entries that the parser makes of a block.
-
-    Raises
-    ------
-    ValueError
-        If some line may not hold a good entry.
-    """
+    """Return the entries that the parser makes of a block, of which each line holds a good one; else a ValueError."""
     frame = _parsed(block, dialect)
     n_rows, n_fields, last = len(frame), len(layout.names), len(layout.names) - 1
     if frame.shape[1] != n_fields:
@@ -160,16 +156,14 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
             raise RefusedError
     if known is not None:
         frame = frame[known].reset_index(drop=True)
-    codes: list[Any] = [None] * len(layout.modes)
-    keys: list[Any] = [None] * len(layout.modes)
+    columns: list[Any]
     if layout.labelled:
         numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
-        exact = bool(numbers) and not _holds_other_spellings(block, layout.separator or BLANKS)
-        keys = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
-        keys = [as_objects(as_texts(found)) for found in keys] if objects else keys
+        exact = bool(numbers) and not any_number_as_name(block, layout.separator or BLANKS)
+        columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
+        columns = [as_objects(as_texts(found)) for found in columns] if objects else columns
     else:
-        codes = [_indices(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
-        codes = [rows_of(found, layout.how.index_base) for found in codes] if objects else codes
+        columns = [_rows(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     if layout.how.words and layout.value is not None:
@@ -179,7 +173,7 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
     if not all(np.isfinite(found).all() for found in (*extras.values(), *([] if values.dtype == object else [values]))):
         raise RefusedError
     lines = None if known is None else np.flatnonzero(known)
-    return Block(Chunk(tuple(codes), tuple(keys), values, extras, lines=lines), n_rows)
+    return Block(Chunk(tuple(columns), values, extras, lines=lines), n_rows)
 
 
 def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
@@ -187,13 +181,13 @@ def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _indices(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int64]:
+def _rows(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int32]:
     base = layout.how.index_base
     if len(column):
         low, high = int(column.min()) - base, int(column.max()) - base
         if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
             raise RefusedError
-    return column
+    return rows_of(column, base)
 
 
 def _labels(
@@ -218,12 +212,6 @@ def _any_empty(column: pd.Series) -> bool:
     return column.dtype.kind not in "iufb" and bool((column == "").any())
 
 
-def _holds_other_spellings(block: bytes, separator: str) -> bool:
-    """Whether some text in a block may be another than that of the integer which the parser sees in it."""
-    blanks = {b" ", b"\t"} - {separator.encode()}
-    return any(blank in block for blank in blanks) or any_number_as_name(block, separator)
-
-
 def any_blank_first(data: bytes, separator: str) -> bool:
     """Whether a field in these bytes begins with a blank."""
     if b" " not in data and b"\t" not in data:
@@ -233,8 +221,8 @@ def any_blank_first(data: bytes, separator: str) -> bool:
 
 
 def any_number_as_name(data: bytes, separator: str) -> bool:
-    """Whether a field begins with a plus, or with a 0 before another character."""
-    if re.match(rb"\+|0[^\x00-/]", data):
+    """Whether a field may begin with a blank, a plus, or a 0 before another character."""
+    if any(blank in data for blank in {b" ", b"\t"} - {separator.encode()}) or re.match(rb"\+|0[^\x00-/]", data):
         return True
     chars, plus, mark = np.frombuffer(data, np.uint8), b"+" in data, ord(separator)
     for start in range(0, len(data), IN_CACHE):
@@ -257,12 +245,13 @@ def any_number_as_name(data: bytes, separator: str) -> bool:
 
 def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
+    how = layout.how
     try:
         fields = split_line(text, layout.separator, layout.comment)
     except csv.Error:
         return LONG_FIELD
-    how = layout.how
-    if not fields or _lacks_value(fields, layout):
+    may_lack = how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
+    if not fields or (may_lack and fields[layout.value].strip() in MISSING):  # type: ignore[index]
         return None
     problem = line_problem(fields, layout)
     if problem is not None:
@@ -273,12 +262,6 @@ def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     entry += [float(_number(fields[field], how.decimal)) for field in layout.extras]
     value = "1" if layout.value is None else fields[layout.value]
     return [*entry, value if how.words and layout.value is not None else float(_number(value, how.decimal))]
-
-
-def _lacks_value(fields: list[str], layout: TextLayout) -> bool:
-    """Whether a line is left out as its value is missing."""
-    known = layout.how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
-    return known and fields[layout.value].strip() in MISSING  # type: ignore[index]
 
 
 def line_problem(fields: list[str], layout: TextLayout) -> str | None:
@@ -396,7 +379,7 @@ class TextReader(ChunkReader):
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
         self._n_filled = 0  # only counted where the header promises a number
         self.mode_names, self.value_name = layout.mode_names, layout.value_name
-        self.shape, self.is_log, self.base = layout.shape, layout.value is None, layout.how.index_base
+        self.shape, self.is_log = layout.shape, layout.value is None
         self._skip(layout.skip)
         self._count_filled(self._skip(self._position.line - layout.skip))
 
@@ -423,7 +406,10 @@ class TextReader(ChunkReader):
         if promised is not None:
             self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
-                fail_promise(self._layout, self._n_filled)
+                fail_value(
+                    f"'{self._layout.path}' holds {self._n_filled} entries where its header promises {promised}; it "
+                    "may be truncated."
+                )
 
     def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
         n_ahead = 0 if self._pool is None else self._pool._max_workers
@@ -474,7 +460,7 @@ class TextReader(ChunkReader):
                 entries.append(entry)
             n += used
         self._position = self._position._replace(line=first - 1 + n)
-        return chunk_of(entries, layout.mode_names, layout.how, self._position, count is None)
+        return chunk_of(entries, layout.mode_names, layout.how, self._position)
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
