@@ -236,11 +236,9 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA, load
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
         ...     again = load(f"{folder}/model.npz")

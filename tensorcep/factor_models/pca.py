@@ -112,11 +112,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.n_components_
         1
         """
@@ -165,11 +163,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.arange(1.0, 16.0), [1.0, -1.0, 0.5]) + np.eye(15, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:10]).partial_fit(X[10:])
+        >>> X = load_iris().data
+        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[::2]).partial_fit(X[1::2])
         >>> model.transform(X[:1]).shape
         (1, 1)
         """
@@ -294,10 +291,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> scores, covariances = model.transform(X[:2], return_cov=True)
         >>> scores.shape, covariances.shape
@@ -314,13 +310,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> model.score_samples(X).shape
-        (6,)
+        (150,)
         """
         state, problem = self._new_rows(self._read_new(X))
         relation = problem.relations[0]
@@ -333,10 +328,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> bool(model.score(X) == model.score_samples(X).mean())
         True
@@ -348,13 +342,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.inverse_transform([[0.0], [1.0]]).shape
-        (2, 3)
+        (2, 4)
         """
         check_is_fitted(self, "posterior_")
         scores, layout = np.asarray(check_unmasked(X, "X"), dtype=np.float64), self._where[0]
@@ -406,14 +398,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> mean, variance = model.predict_latent()
         >>> mean.shape, bool((variance > 0).all())
-        ((6, 3), True)
+        ((150, 4), True)
         """
         check_is_fitted(self, "posterior_")
         return latent_training(self.posterior_, 0, self._relation(0))
@@ -423,13 +413,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.reconstruct().shape
-        (6, 3)
+        (150, 4)
         """
         check_is_fitted(self, "posterior_")
         return predict_training(self.posterior_, 0, self._relation(0))[0]

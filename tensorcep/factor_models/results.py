@@ -527,12 +527,11 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> part = BayesianPCA(1, random_state=0).fit(X).parts_[0]
+        >>> part = BayesianPCA(1, random_state=0).fit(load_iris().data).parts_[0]
         >>> part.modes, part.shape, part.kind
-        (['row', 'column'], (20, 3), 'values')
+        (['row', 'column'], (150, 4), 'values')
         """
         return tuple(self._part(m, link) for m, link in enumerate(self._given_links()))
 
@@ -552,14 +551,12 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.variance_explained().index.tolist()
-        ['a', 'b']
+        ['sepal', 'petal']
         """
         found = []
         for m, link in enumerate(self._given_links()):
@@ -602,13 +599,11 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.components("b").shape[0]
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> model.components("petal").shape[0]
         2
         """
         m = self._position(matrix)
@@ -632,14 +627,11 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.scores_frame().shape[0]
-        20
+        150
         """
         check_is_fitted(self, "posterior_")
         names = list(getattr(self, "_names", [])) or ["rows", "columns"]
@@ -680,13 +672,10 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.predict_cells([[0, 1], [3, 2]], matrix="a").shape
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.predict_cells([[0, 1], [3, 2]]).shape
         (2,)
         """
         m = self._position(matrix)
@@ -710,10 +699,9 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> law = BayesianPCA(1, random_state=0).fit(X).predictive([[0, 1], [3, 2]])
+        >>> law = BayesianPCA(1, random_state=0).fit(load_iris().data).predictive([[0, 1], [3, 2]])
         >>> law.interval(0.9).shape
         (2, 2)
         """
@@ -736,10 +724,9 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(load_iris().data)
         >>> model.latent_draws([[0, 1]]).shape[::2]
         (1, 1)
         """
@@ -764,9 +751,9 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> X = load_iris().data
         >>> BayesianPCA(1, random_state=0).fit(X).anomaly_score(X).columns.tolist()
         ['row', 'column', 'value', 'mean', 'sd', 'surprise']
         """
@@ -805,12 +792,9 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> "component" in str(model.summary())
         True
         """

@@ -152,14 +152,12 @@ class BaseRelations(FactorModel):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.reconstruct(1).shape
-        (20, 2)
+        (150, 2)
         """
         check_is_fitted(self, "posterior_")
         return predict_training(self.posterior_, self._number(m), self._relation(m))[0]
@@ -171,14 +169,12 @@ class BaseRelations(FactorModel):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.predict_missing(0).shape
-        (20, 3)
+        (150, 2)
         """
         check_is_fitted(self, "posterior_")
         mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))
@@ -250,13 +246,11 @@ class GroupFactorAnalysis(BaseRelations):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
     >>> from tensorcep import GroupFactorAnalysis
-    >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-    >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-    >>> model.variance_explained().shape, model.transform([views["a"][:2], None]).shape
+    >>> X = load_iris().data
+    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+    >>> model.variance_explained().shape, model.transform([X[:2, :2], None]).shape
     ((2, 1), (2, 1))
     """
 
@@ -279,14 +273,12 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.scores_.shape
-        (20, 1)
+        (150, 1)
         """
         X = as_views(X)
         return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
@@ -359,13 +351,11 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> scores, covariances = model.transform([views["a"][:2], None], return_cov=True)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> scores, covariances = model.transform([X[:2, :2], None], return_cov=True)
         >>> scores.shape, covariances.shape
         ((2, 1), (2, 1, 1))
         """
@@ -376,13 +366,11 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.predict_view([views["a"][:2], None], 1).shape
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> model.predict_view([X[:2, :2], None], 1).shape
         (2, 2)
         """
         rows, relation = self._given(X), self._relation(self._number(m))
@@ -406,12 +394,11 @@ class BayesianCCA(GroupFactorAnalysis):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
     >>> from tensorcep import BayesianCCA
-    >>> scores = np.cos(np.arange(20))[:, None]
-    >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
-    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X, Y).scores_.shape
-    (20, 1)
+    >>> X = load_iris().data
+    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X[:, :2], X[:, 2:]).scores_.shape
+    (150, 1)
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -419,12 +406,11 @@ class BayesianCCA(GroupFactorAnalysis):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianCCA
-        >>> scores = np.cos(np.arange(20))[:, None]
-        >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
-        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"first": X, "second": Y}).scores_.shape
-        (20, 1)
+        >>> X = load_iris().data
+        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]}).scores_.shape
+        (150, 1)
         """
         X = as_views(X)
         names = list(X) if y is None and isinstance(X, Mapping) else None

@@ -196,13 +196,10 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> round(model.log_marginal_likelihood(model.kernel_.theta), 1)
-        -3.8
+        -2.5
         """
         check_is_fitted(self, "_machines")
         if theta is None and not eval_gradient:
@@ -237,11 +234,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> mean, variance = model.latent_mean_and_variance(X)
         >>> bool(((0 < variance) & (variance < 1)).all())
         True
@@ -272,11 +267,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> model.sample_y(X, n_samples=3).shape
         (5, 3)
         """
@@ -306,11 +299,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> sorted(model.to_arviz(X, n_samples=20).groups())  # doctest: +SKIP
         """
         rng, X = check_random_state(random_state), self._checked(X)
@@ -343,11 +334,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
         ...     again = load(f"{folder}/model.npz")

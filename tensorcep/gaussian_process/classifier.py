@@ -112,11 +112,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.classes_.tolist()
         [0, 1]
         """
@@ -148,11 +145,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.predict_proba([[-3.0], [3.0]]).shape
         (2, 2)
         """
@@ -170,11 +164,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
         """
@@ -191,11 +182,9 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> lower, upper = model.predict_interval(X, coverage=0.5).T
         >>> bool((lower < model.predict_proba(X)[:, 1]).all() and (model.predict_proba(X)[:, 1] < upper).all())
         True

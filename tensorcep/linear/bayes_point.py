@@ -110,9 +110,8 @@ class BayesPointMachine(FeatureClassifier):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from tensorcep import BayesPointMachine
-    >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+    >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
     >>> model = BayesPointMachine().fit(X, y)
     >>> model.predict([[-3.0], [3.0]]).tolist(), round(model.log_evidence_, 1)
     ([0, 1], -3.7)
@@ -206,9 +205,8 @@ class BayesPointMachine(FeatureClassifier):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesPointMachine().fit(X, y)
         >>> mean, variance = model.predict_latent(X)
         >>> mean.shape, bool((variance > 0).all())
@@ -230,9 +228,8 @@ class BayesPointMachine(FeatureClassifier):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesPointMachine().fit(X, y)
         >>> model.predict_proba([[-3.0], [3.0]]).shape
         (2, 2)
@@ -246,9 +243,8 @@ class BayesPointMachine(FeatureClassifier):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesPointMachine().fit(X, y)
         >>> model.decision_function(X).shape
         (5,)
@@ -268,9 +264,8 @@ class BayesPointMachine(FeatureClassifier):
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
         >>> from tensorcep import BayesPointMachine, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesPointMachine().fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")

@@ -123,9 +123,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model.coef_.shape, model.coef_std_.shape
         ((1, 1), (1, 1))
@@ -144,9 +143,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> mean, variance = model.predict_latent(X)
         >>> mean.shape, bool((variance > 0).all())
@@ -160,9 +158,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
@@ -211,9 +208,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
@@ -351,9 +347,8 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model = BayesianLogisticRegression().partial_fit(X[:3], y[:3], classes=[0, 1]).partial_fit(X[3:], y[3:])
         >>> model.predict([[-3.0], [3.0]]).tolist()
@@ -440,9 +435,8 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model.predict_proba([[-3.0], [3.0]]).shape
         (2, 2)
@@ -456,7 +450,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         --------
         >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> bool(abs(np.exp(model.predict_log_proba(X)) - model.predict_proba(X)).max() < 1e-12)
         True
@@ -472,7 +466,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         --------
         >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> p = model.predict_proba(X)[:, 1]
         >>> bool(abs(model.decision_function(X) - np.log(p / (1 - p))).max() < 1e-9)
