@@ -17,11 +17,11 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.persist.models import StoredModel, fitted_record, write_model
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.settings import TakesMethod
-from tensorcep.entries.labels import StoredLabels, stored_labels
+from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
 from tensorcep.factor_models.fit import check_components, plan_run
-from tensorcep.factor_models.layout import BIASES, Layout, Link, layouts, no_data, relation_of
+from tensorcep.factor_models.layout import BIASES, Layout, Link, empty_relations, layouts, no_data
 from tensorcep.factor_models.problem import Relation, RelationPosterior, Units
-from tensorcep.factor_models.results import ReadingFactors, storable
+from tensorcep.factor_models.results import ReadingFactors
 from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.side_information import Moments, variances
 
@@ -79,7 +79,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         n_iter=int(model.n_iter_),
         converged=bool(model.converged_),
         trace=model.trace_,
-        labels=stored_labels(storable(model._entity_labels)),
+        labels=stored_labels([None if why_not_stored(own, k) else own for k, own in enumerate(model._entity_labels)]),
         n_samples_seen=getattr(model, "n_samples_seen_", None),
         sums_of_rows=getattr(model, "_sums_of_rows", None),
     )
@@ -145,17 +145,12 @@ def _check_sense(fitted: FittedRelations) -> None:
     learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]
     if any(own is not None and not (own.mean > 0.0).all() for own in learned):
         raise ValueError("a precision or dispersion is not positive")
-    rows = [part for moments in posterior.moments for part in (moments.mean, moments.cov)]
+    rows = [part for moments in posterior.moments for part in moments[:2]]
     if any(not float(np.abs(part).max(initial=0.0)) <= LARGEST_ROW for part in rows):
         raise ValueError("its rows are so large that predictions would overflow")
-    units = [link.units for link in fitted.links if link.units is not None]
-    if any(not _is_unit(own) for own in units):
-        raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
-
-
-def _is_unit(units: Units) -> bool:
-    scale, centre = units.scale, np.abs(units.centre)
-    return bool((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, centre) < LARGEST_UNIT).all())
+    for centre, scale in (link.units for link in fitted.links if link.units is not None):
+        if not ((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, np.abs(centre)) < LARGEST_UNIT).all()):
+            raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
 
 
 # What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set.
@@ -203,32 +198,38 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
             check_size("X", link.matrix.x)
         return link._replace(units=link.own_units) if check_flag("standardize", self.standardize) else link
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
         """The attributes that follow from a posterior, fitted now or read from a file."""
         raise NotImplementedError
 
-    def _set_fitted(self, result: Run, attributes: dict[str, Any]) -> None:
-        """Set all attributes of a fit in one step; names of features of an earlier one go."""
-        run = {
+    def _set_fitted(
+        self, result: Run, links: list[Link], where: list[Layout], names: list[str], more: dict[str, Any]
+    ) -> None:
+        """Set all attributes of a fit, and some more, in one step; names of features of an earlier one go."""
+        kept = {
+            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
+        }
+        self.__dict__ = {
+            **kept,
             "lower_bound_": float(result.trace["lower_bound"][-1]),
             "n_iter_": result.n_iter,
             "converged_": result.converged,
             "trace_": result.trace,
+            **self._attributes(result.posterior, links, where, names),
+            **more,
         }
-        kept = {
-            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
-        }
-        self.__dict__ = {**kept, **run, **attributes}
+
+    def _attributes(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        K, record = where[0].rank, {"posterior_": posterior, "_links": links, "_where": where, "_names": names}
+        return {**record, "n_components_": K, **self._derived(posterior, empty_relations(links, where), K, names)}
 
     def _set_attributes(self) -> None:
         """Set the attributes that follow from those in a file."""
-        self.__dict__ = {**vars(self), **self._fitted(self.posterior_, self._links, self._where, self._names)}
-
-    def _relation(self, m: int) -> Relation:
-        """How rows and columns of matrix m meet; without data."""
-        return relation_of(self._links[m].without_data(), m, self._where)
+        self.__dict__ = {**vars(self), **self._attributes(self.posterior_, self._links, self._where, self._names)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it.
@@ -248,11 +249,6 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         """
         check_is_fitted(self, "posterior_")
         write_relations(path, self, self._links)
-
-
-def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
-    """The relations of links, without data."""
-    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
 
 
 def scores_of(rows: Moments, rank: int, return_cov: bool) -> Any:

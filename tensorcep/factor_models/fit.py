@@ -15,9 +15,9 @@ from tensorcep.core.executor import MOST_VERBOSE, n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
-from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
+from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
 from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
-from tensorcep.factor_models.results import alive, chosen, parameters
+from tensorcep.factor_models.results import alive, chosen, parameters, shares
 from tensorcep.factor_models.rows import State
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
@@ -27,16 +27,12 @@ from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 
 
 def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
-    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix."""
+    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
     seen: dict[int, np.ndarray] = {}
     for link in links:
         for entity, counts in ((link.row, link.matrix.row_counts()), (link.col, link.matrix.column_counts())):
             seen[entity] = seen.get(entity, False) | (counts > 0.0)
-    return [~seen[link.col] for link in links]
-
-
-def warn_of_empty(columns: Sequence[np.ndarray]) -> None:
-    """Say how many columns of each matrix have no values."""
+    columns = [~seen[link.col] for link in links]
     for m, empty in enumerate(columns):
         if empty.any():
             which = "the matrix" if len(columns) == 1 else f"matrix {m}"
@@ -46,6 +42,7 @@ def warn_of_empty(columns: Sequence[np.ndarray]) -> None:
                 "leave them out.",
                 UserWarning,
             )
+    return columns
 
 
 def with_wide_columns(
@@ -85,15 +82,6 @@ START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the n
 NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
 
 
-class Fitted(NamedTuple):
-    """A run, its posterior with the components that are kept, and where these lie."""
-
-    run: Run
-    posterior: RelationPosterior
-    where: list[Layout]
-    rank: int
-
-
 def check_components(n_components: Any) -> int | None:
     """The number of components; None where the fit has to find it."""
     automatic = n_components is None or (isinstance(n_components, str) and n_components == "auto")
@@ -109,44 +97,41 @@ def fit_components(
     rng: Any,
     init: str,
     known: tuple[KnownRows | None, ...] = (),
-) -> Fitted:
+) -> tuple[Run, list[Layout]]:
     """Fit with a number of components; or with many, and then with those that say something.
 
-    `known` says what is known of the rows of each entity beside their cells; nothing where that is nothing.
+    The run's posterior has the components that are kept by the variance that they explain, the largest first; these lie
+    as the layouts say. `known` says what is known of the rows of each entity beside their cells.
     """
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
     first = _largest(links) if rank is None else rank
-    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE)
-    problem = problem._replace(known=known)
+    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE, known)
     if rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(sizes), problem.rank)
     result = plan.fit(problem)
-    columns = empty_columns(links)
-    warn_of_empty(columns)
-    if plan.method.capabilities.sampler:
-        return Fitted(result, result.posterior, where, problem.rank)
-    result = result._replace(posterior=with_wide_columns(result.posterior, links, where, columns))
-    kept = np.flatnonzero(alive(result.posterior, learned, problem.rank))
-    if len(kept) == 0:
-        warn_user(
-            "no component explains more than its own uncertainty: the fit predicts no better than the means; the data "
-            "hold no such structure, or too few cells to see it.",
-            ConvergenceWarning,
-        )
-    if rank is not None or len(kept) == problem.rank:
-        return Fitted(result, result.posterior, where, problem.rank)
-    kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
-    posterior = chosen(result.posterior, kept, problem.rank)
-    return Fitted(result, posterior, layouts(links, len(sizes), len(kept)), len(kept))
+    posterior, K, columns = result.posterior, problem.rank, empty_columns(links)
+    if not plan.method.capabilities.sampler:
+        posterior = with_wide_columns(posterior, links, where, columns)
+        kept = np.flatnonzero(alive(posterior, learned, K))
+        if len(kept) == 0:
+            warn_user(
+                "no component explains more than its own uncertainty: the fit predicts no better than the means; the "
+                "data hold no such structure, or too few cells to see it.",
+                ConvergenceWarning,
+            )
+        if rank is None and len(kept) < K:
+            kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
+            posterior, K = chosen(posterior, kept, K), len(kept)
+            where = layouts(links, len(sizes), K)
+    energy = sum((shares(posterior, relation, K) for relation in empty_relations(links, where)), np.zeros(K))
+    return result._replace(posterior=chosen(posterior, np.argsort(-energy, kind="stable"), K)), where
 
 
 def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned: list[bool]) -> RelationProblem:
     """The problem with the components that a few sweeps of a variational method leave, started from these."""
     method, settings = (VB_ENGINE, VB()) if plan.method.capabilities.sampler else (plan.method, plan.settings)
-    trial = fit_problem(
-        method, problem, settings, max_iter=TRIAL_SWEEPS, tol=plan.tol, n_threads=plan.n_threads, warn=False
-    )
+    trial = RunPlan(method, settings, TRIAL_SWEEPS, plan.tol, plan.n_threads).fit(problem, warn=False)
     kept = np.flatnonzero(alive(trial.posterior, learned, problem.rank))
     kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
     posterior = chosen(trial.posterior, kept, problem.rank)
@@ -171,11 +156,8 @@ def _largest(links: list[Link]) -> int:
     shapes = [link.matrix.cells.shape for link in links]
     cells = sum(link.matrix.x.size for link in links)
     affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
-    return max(1, min(int(affordable), sum(min(_identified(n) for n in shape) for shape in shapes)))
-
-
-def _identified(n: int) -> int:
-    return int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2)
+    identified = [min(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shape) for shape in shapes]
+    return max(1, min(int(affordable), sum(identified)))
 
 
 # The problem of some relations, and where its methods start: near the singular vectors of a matrix, or at random.
@@ -194,6 +176,7 @@ def build_problem(
     rng: np.random.Generator,
     init: str,
     start_variance: float = 1.0,
+    known: tuple[KnownRows | None, ...] = (),
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where = layouts(links, len(sizes), rank)
@@ -203,12 +186,18 @@ def build_problem(
         automatic[:rank] = learn
         automatic[list(layout.bias.values())] = True
         entities.append(Entity(n, np.ones(layout.size), automatic, layout.one))
-    start = _start(links, sizes, rank, where, rng, init)
-    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
-    seed = int(rng.integers(2**63))
-    frozen = (None,) * len(sizes)
-    problem = RelationProblem(tuple(entities), relations, tuple(start), frozen, priors)
-    return problem._replace(start_variance=start_variance, seed=seed, rank=rank), where
+    problem = RelationProblem(
+        entities=tuple(entities),
+        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
+        start=tuple(_start(links, sizes, rank, where, rng, init)),
+        frozen=(None,) * len(sizes),
+        priors=priors,
+        start_variance=start_variance,
+        seed=int(rng.integers(2**63)),
+        rank=rank,
+        known=known,
+    )
+    return problem, where
 
 
 def _start(
@@ -278,9 +267,7 @@ def new_rows(
     """
     first = next(iter(links.values()))
     e, n = first.row, first.matrix.cells.shape[0]
-    entities: list[Entity] = []
-    start: list[np.ndarray] = []
-    frozen: list[Moments | None] = []
+    entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
     for number, (moments, layout) in enumerate(zip(posterior.moments, where, strict=True)):
         fixed = np.zeros(layout.size, dtype=bool)
         if number == e:
@@ -291,10 +278,12 @@ def new_rows(
             entities.append(Entity(len(moments.mean), np.ones(layout.size), fixed, layout.one))
             start.append(moments.mean)
             frozen.append(as_packed(moments))
-    relations = tuple(_as_fitted(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items())
-    problem = RelationProblem(tuple(entities), relations, tuple(start), tuple(frozen))
-    result = fit_problem(VB_ENGINE, problem, VB(), max_iter=MAX_SWEEPS, tol=TOLERANCE, n_threads=n_threads)
-    return result.state, problem
+    relations = []
+    for m, link in links.items():
+        relation, r = for_new_rows(relation_of(link, m, where), posterior.sites[m])
+        relations.append(relation._replace(known_noise=parameters(posterior.sites[m])[0], known_r=r))
+    problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
+    return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
 
 
 def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
@@ -303,12 +292,6 @@ def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
     if layout.one >= 0:
         mean[:, layout.one] = 1.0
     return mean
-
-
-def _as_fitted(relation: Relation, sites: Sites) -> Relation:
-    """The relation with noise and dispersion known."""
-    relation, r = for_new_rows(relation, sites)
-    return relation._replace(known_noise=parameters(sites)[0], known_r=r)
 
 
 def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray | None]:
@@ -341,20 +324,29 @@ class RunPlan(NamedTuple):
     settings: Any
     max_iter: int
     tol: float
-    n_threads: int
-    verbose: bool
+    n_threads: int = 1
+    verbose: bool = False
 
-    def fit(self, problem: RelationProblem) -> Run:
-        """Run the method on a problem."""
-        return fit_problem(
-            self.method,
-            problem,
-            self.settings,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_threads=self.n_threads,
-            verbose=self.verbose,
-        )
+    def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
+        """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
+        method, settings, max_iter, tol, threads, verbose = self
+        with one_blas_thread():
+            result = run(
+                *(method, problem, settings),
+                max_iter=max_iter,
+                tol=tol,
+                n_threads=threads,
+                callbacks=callbacks,
+                verbose=verbose,
+            )
+        if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
+            last = result.trace["change"][-1]
+            warn_user(
+                f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
+                f"tol={tol:g}; increase max_iter or raise tol.",
+                ConvergenceWarning,
+            )
+        return result
 
 
 def plan_run(estimator: Any) -> RunPlan:
@@ -386,37 +378,3 @@ def check_links(plan: RunPlan, links: list[Link]) -> None:
     for link in links:
         if plan.method.capabilities.sampler:
             sampler_of(link.kind)
-
-
-def fit_problem(
-    method: AnyMethod,
-    problem: RelationProblem,
-    settings: Any,
-    *,
-    max_iter: int,
-    tol: float,
-    n_threads: int = 1,
-    callbacks: tuple[Callable[..., Any], ...] = (),
-    verbose: bool = False,
-    warn: bool = True,
-) -> Run:
-    """Run a method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
-    with one_blas_thread():
-        result = run(
-            method,
-            problem,
-            settings,
-            max_iter=max_iter,
-            tol=tol,
-            n_threads=n_threads,
-            callbacks=callbacks,
-            verbose=verbose,
-        )
-    if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
-        last = result.trace["change"][-1]
-        warn_user(
-            f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
-            f"tol={tol:g}; increase max_iter or raise tol.",
-            ConvergenceWarning,
-        )
-    return result

@@ -128,6 +128,11 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     )
 
 
+def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
+    """The relations of links, without data."""
+    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
+
+
 # `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
 
 

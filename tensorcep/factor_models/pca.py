@@ -20,9 +20,10 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.executor import ThreadExecutor, n_threads
+from tensorcep.core.loop import Run
 from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.base import FactorModel, scores_of
 from tensorcep.factor_models.cells import Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import (
     STARTS,
@@ -46,9 +47,8 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.problem import FEW, Kind, RelationPosterior, RelationProblem
+from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem
 from tensorcep.factor_models.results import (
-    by_energy,
     check_columns,
     energies,
     labels_of,
@@ -56,7 +56,6 @@ from tensorcep.factor_models.results import (
     predict_block,
     predict_training,
     predictive_parameters,
-    shares,
 )
 from tensorcep.factor_models.rows import State, arrays_of
 from tensorcep.factor_models.side_information import Moments
@@ -129,12 +128,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         sizes = [*matrix.cells.shape]
-        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, init, known)
-        posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
-        features = {name: value for name, value in vars(seen).items() if name in FEATURES}
-        features["_entity_labels"] = list(labels_of(X))
-        features |= {"n_samples_seen_": matrix.cells.shape[0], "_sums_of_rows": None}
-        self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
+        result, where = fit_components(plan, links, sizes, rank, learned, rng, init, known)
+        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": sizes[0], "_sums_of_rows": None}
+        return self._set_rows(result, links[0], where, seen, matrix, more)
+
+    def _set_rows(
+        self, result: Run, link: Link, where: list[Layout], seen: Any, matrix: Matrix, more: dict[str, Any]
+    ) -> Any:
+        """Set the attributes of a fit to these rows, of which `seen` has the names of their features."""
+        more |= {name: value for name, value in vars(seen).items() if name in FEATURES}
+        self._set_fitted(result, [link.without_data()], where, [], {**more, "_training": matrix})
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -193,13 +196,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
         sums = vars(self).get("_sums_of_rows")
         sums = sums_of_rows(posterior) if sums is None else sums
-        learned = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
-        kept = {name: value for name, value in vars(self).items() if name in FEATURES}
-        kept["_entity_labels"] = [labels_of(X)[0], self._entity_labels[1]]
-        kept |= {"n_samples_seen_": self.n_samples_seen_ + matrix.cells.shape[0], "_training": matrix}
-        kept["_sums_of_rows"] = learned.sums
-        self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
-        return self
+        result, sums = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
+        n = self.n_samples_seen_ + matrix.cells.shape[0]
+        labels = [labels_of(X)[0], self._entity_labels[1]]
+        more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": sums}
+        return self._set_rows(result, link, self._where, self, matrix, more)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -209,9 +210,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _planned_link(self) -> Link:
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
         raise NotImplementedError
-
-    def _checked_bias(self) -> str:
-        return check_choice("bias", self.bias, BIASES)
 
     def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
         absent = self._checked_absent()
@@ -240,25 +238,19 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         refuse_rows_alone(self.posterior_)
         return self._read(X, self._links[0].kind, reset=False, empty=True)
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
         rows, cols = posterior.moments
-        sites, K = posterior.sites[0], where[1].rank
-        bias = where[1].bias.get(0)
-        relation = empty_relations(links, where)[0]
-        loadings = relation.in_units(cols).mean
+        sites, relation = posterior.sites[0], relations[0]
+        loadings, bias = relation.in_units(cols).mean, relation.col_bias
         noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
         return {
-            "n_components_": K,
-            "posterior_": posterior,
-            "_where": where,
-            "_links": [link.without_data() for link in links],
-            "components_": loadings[:, :K].T.copy(),
-            "scores_": rows.mean[:, :K].copy(),
-            "explained_variance_": energies(posterior, relation, K),
-            "relevance_": 1.0 / posterior.precisions[1].mean[:K],
-            "mean_": np.zeros(len(loadings)) if bias is None else loadings[:, bias].copy(),
+            "components_": loadings[:, :rank].T.copy(),
+            "scores_": rows.mean[:, :rank].copy(),
+            "explained_variance_": energies(posterior, relation, rank),
+            "relevance_": 1.0 / posterior.precisions[1].mean[:rank],
+            "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
             "dispersion_": None if sites.r is None else sites.r.mean.copy(),
             **told_of_rows(posterior),
@@ -540,7 +532,7 @@ class BayesianPCA(BasePCA):
     noise: str = "column"
 
     def _planned_link(self) -> Link:
-        bias, noise = self._checked_bias(), check_choice("noise", self.noise, ("column", "all"))
+        bias, noise = check_choice("bias", self.bias, BIASES), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if noise != "column" and self.likelihood != "gaussian":
             fail_value(f"noise has a meaning only with likelihood='gaussian'; got noise={noise!r}; leave it out.")
@@ -553,13 +545,9 @@ class BayesianPCA(BasePCA):
         link = Link(NOTHING, 0, 1, self.likelihood, alone if augmentation == "direct" else augmentation, bias)
         if link.kind.theta != "r":
             return link
-        groups, known = self._dispersion()
-        return link._replace(groups=groups, known_r=known)
-
-    def _dispersion(self) -> tuple[str, np.ndarray | None]:
         if isinstance(self.dispersion, str):
-            return check_choice("dispersion", self.dispersion, ("all", "row", "column")), None
-        return "all", np.array([check_range("dispersion", self.dispersion, 0.0, include_low=False)])
+            return link._replace(groups=check_choice("dispersion", self.dispersion, ("all", "row", "column")))
+        return link._replace(known_r=np.array([check_range("dispersion", self.dispersion, 0.0, include_low=False)]))
 
 
 @dataclass(eq=False, repr=False)
@@ -583,7 +571,7 @@ class BayesianFactorAnalysis(BasePCA):
     ard: bool = True
 
     def _planned_link(self) -> Link:
-        return Link(NOTHING, 0, 1, "gaussian", bias=self._checked_bias(), groups="column")
+        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):

@@ -128,8 +128,8 @@ class Kind(NamedTuple):
     likelihood: Likelihood
     form: SiteForm
     check: Callable[[str, np.ndarray], np.ndarray]
-    latent: Callable[[np.ndarray, float], np.ndarray]
-    sketch: Callable[[np.ndarray], np.ndarray]
+    latent: Callable[[np.ndarray, float], np.ndarray] = lambda mean, r: mean
+    sketch: Callable[[np.ndarray], np.ndarray] = lambda values: values
     scale: float = 1.0
     theta: str = ""
     curvature: Callable[[np.ndarray], float] | None = None

@@ -18,7 +18,7 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import ThreadExecutor, one_blas_thread
 from tensorcep.core.fitted import Part
 from tensorcep.core.reporting import Summary
-from tensorcep.entries.labels import Labels, why_not_stored
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_matrix
 from tensorcep.factor_models.cells import DenseCells
@@ -58,11 +58,6 @@ def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.nd
     return result
 
 
-def by_energy(posterior: RelationPosterior, energy: np.ndarray) -> RelationPosterior:
-    """The posterior with its components in the order of this energy, the largest first; biases stay."""
-    return chosen(posterior, np.argsort(-energy, kind="stable"), len(energy))
-
-
 def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
     """The posterior with some of its components, in this order; biases stay."""
     moments, precisions = [], []
@@ -95,10 +90,7 @@ Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], P
 
 def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Noise precision and dispersion of a relation."""
-    return (
-        None if sites.noise is None else sites.noise.mean,
-        None if sites.r is None else sites.r.mean,
-    )
+    return (None if sites.noise is None else sites.noise.mean, None if sites.r is None else sites.r.mean)
 
 
 def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -309,11 +301,6 @@ def by_entity(
                 )
             found[e] = labels if known is None else known
     return found
-
-
-def storable(labels: Sequence[Labels | None]) -> list[Labels | None]:
-    """The labels that a file takes; None for others, whose rows then are numbers."""
-    return [None if why_not_stored(own, k) is not None else own for k, own in enumerate(labels)]
 
 
 def observed_cells(X: Any) -> SparseTensor:
@@ -560,7 +547,7 @@ class ReadingFactors:
         """
         found = []
         for m, link in enumerate(self._given_links()):
-            relation, K = self._without_data(m), self._where[0].rank
+            relation, K = self._relation(m), self._where[0].rank
             if link.units is not None:
                 energy = energies(self.posterior_, relation._replace(units=None), K)
                 found.append(energy / link.matrix.cells.shape[1])
@@ -578,7 +565,7 @@ class ReadingFactors:
         check_is_fitted(self, "posterior_")
         K, moments, found = self._where[0].rank, self.posterior_.moments, []
         for m in range(len(self._links)):
-            relation = self._without_data(m)
+            relation = self._relation(m)
             sides = moments[relation.row], relation.in_units(moments[relation.col])
             found.append(np.prod([np.linalg.norm(side.mean[:, :K], axis=0) for side in sides], axis=0))
         return np.stack(found) if getattr(self, "_names", []) else np.asarray(found[0])
@@ -607,7 +594,7 @@ class ReadingFactors:
         2
         """
         m = self._position(matrix)
-        cols = self._without_data(m).in_units(self.posterior_.moments[self._given_links()[m].col])
+        cols = self._relation(m).in_units(self.posterior_.moments[self._given_links()[m].col])
         return self._tidy(cols, "feature", self._features(m), coverage)
 
     def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
@@ -645,11 +632,7 @@ class ReadingFactors:
         z, K = float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))), self._where[0].rank
         mean, sd = moments.mean[:, :K], np.sqrt(np.broadcast_to(variances(moments), moments.mean.shape)[:, :K])
         rows = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
-        table = {
-            name: np.tile(rows, K),
-            "component": np.repeat(np.arange(K), len(mean)),
-            "mean": mean.T.ravel(),
-        }
+        table = {name: np.tile(rows, K), "component": np.repeat(np.arange(K), len(mean)), "mean": mean.T.ravel()}
         half = z * sd.T.ravel()
         ends = {"lower": table["mean"] - half, "upper": table["mean"] + half}
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
@@ -680,7 +663,7 @@ class ReadingFactors:
         """
         m = self._position(matrix)
         cells = self._cells_of(X, m)
-        mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
+        mean, variance = predict_cells(self.posterior_, m, self._relation(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
@@ -706,7 +689,7 @@ class ReadingFactors:
         (2, 2)
         """
         m = self._position(part)
-        cells, relation, limit = self._cells_of(X, m), self._without_data(m), self._links[m].limit
+        cells, relation, limit = self._cells_of(X, m), self._relation(m), self._links[m].limit
         mean, variance = predict_cells(self.posterior_, m, relation, cells)
         if limit is None:
             return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance))
@@ -733,7 +716,7 @@ class ReadingFactors:
         m, draws = self._position(part), self.posterior_.draws
         if draws is None:
             fail_value(f"latent_draws needs draws, but method {self.method!r} draws none; use method='gibbs'.")
-        return latent_of_draws(draws, self._without_data(m), self._cells_of(X, m))[None]
+        return latent_of_draws(draws, self._relation(m), self._cells_of(X, m))[None]
 
     def anomaly_score(self, X: Any, y: Any = None, part: Any = 0) -> pd.DataFrame:
         """How odd the observed cells of a matrix are: a row each, with the columns of both modes and
@@ -801,7 +784,7 @@ class ReadingFactors:
         n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
         shapes = [link.matrix.cells.shape for link in self._given_links()]
         said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
-        relations = [self._without_data(m) for m in range(len(shapes))]
+        relations = [self._relation(m) for m in range(len(shapes))]
         limited = [f"{link.likelihood}{'' if link.limit is None else ' with a lower limit'}" for link in self._links]
         facts = {
             "model": f"{type(self).__name__}, {explained.shape[1]} components",
@@ -833,7 +816,8 @@ class ReadingFactors:
         check_is_fitted(self, "posterior_")
         return self._links
 
-    def _without_data(self, m: int) -> Relation:
+    def _relation(self, m: int) -> Relation:
+        """How rows and columns of matrix m meet; without data."""
         return relation_of(self._links[m].without_data(), m, self._where)
 
     def _features(self, m: int) -> Any:

@@ -45,7 +45,10 @@ def natural_parameters(
             Lam = np.repeat(Lam, len(precision), axis=0)
         all_of_them = np.array_equal(side.coords, np.arange(C))
         Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
-        eta[:, side.coords] += side.target_sums(sites, other.mean, executor)
+        if sites.target is None:
+            eta[:, side.coords] += side.sums(sites.weight, other.mean, executor, side.relation.x)
+        else:
+            eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
     return Lam, eta
 
 
@@ -106,12 +109,6 @@ class Side(NamedTuple):
         """Weighted sums of the opposite entity's vectors along the entity's rows, or of `of` times them."""
         cells = self.relation.cells
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
-
-    def target_sums(self, sites: Sites, vectors: np.ndarray, executor: Executor) -> np.ndarray:
-        """Sums of the opposite entity's vectors times the targets of the sites."""
-        if sites.target is None:
-            return self.sums(sites.weight, vectors, executor, self.relation.x)
-        return self.sums(sites.target, vectors, executor)
 
 
 def sides(problem: RelationProblem, e: int) -> Iterator[Side]:
@@ -183,16 +180,13 @@ Latent = Arrays | Products
 
 def _energy(u: Moments, v: Moments) -> float:
     """Sum over all cells of E[f^2]."""
-    (mean_u, cov_u), (mean_v, cov_v) = ((m.mean.T @ m.mean, _whole_cov(m)) for m in (u, v))
+    (mean_u, cov_u), (mean_v, cov_v) = (
+        (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (u, v)
+    )
     scale = trace_weights(len(mean_u))
     low = np.tril_indices(len(mean_u))
     mean_u, mean_v = mean_u[low], mean_v[low]
     return float(((mean_u + cov_u) * (mean_v + cov_v) * scale).sum())
-
-
-def _whole_cov(moments: Moments) -> np.ndarray:
-    """The sum of the covariances of all rows, packed."""
-    return np.asarray(moments.cov.sum(axis=0) * (len(moments.mean) / len(moments.cov)))
 
 
 def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, before: Latent | None = None) -> Latent:
@@ -203,20 +197,16 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
     if isinstance(before, Products) and before.u is u:
         means, covariances = before.means, before.covariances
     else:
-        means, covariances = _column_sums(relation.cells, u, executor)
+        cells, one = relation.cells, np.ones((1, 1))
+        means = cells.column_sums(one, products_of(u.mean), executor)
+        if len(u.cov) == 1:
+            covariances = cells.observed_sums(one, "column")[:, None] * u.cov
+        else:
+            covariances = cells.column_sums(one, u.cov, executor)
     scale = trace_weights(u.mean.shape[1])
     squares = _rest(relation, relation.cells, u.mean, v.mean)
     squares += (means * (v.cov * scale)).sum(axis=1) + (covariances * (second_moments(v) * scale)).sum(axis=1)
     return Products(u, v, squares if relation.groups == "column" else squares.sum(keepdims=True), means, covariances)
-
-
-def _column_sums(cells: DenseCells, u: Moments, executor: Executor) -> Arrays:
-    """Sums over the observed cells of each column of m m' and of S, packed."""
-    one = np.ones((1, 1))
-    means = cells.column_sums(one, products_of(u.mean), executor)
-    if len(u.cov) == 1:
-        return means, cells.observed_sums(one, "column")[:, None] * u.cov
-    return means, cells.column_sums(one, u.cov, executor)
 
 
 def _rest(relation: Relation, cells: DenseCells, u: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -256,10 +256,7 @@ def divergence(law: RowLaw, moments: Moments) -> float:
     rows, own = moments.select(np.arange(rank)), float(law.prior.bound(law.posterior))
     n = len(rows.mean)
     if chained is not None and law.found is not None:
-        mean, variance = (
-            rows.mean[chained.links.of.place],
-            law.found.cov[:, diagonal(rank)],
-        )
+        mean, variance = (rows.mean[chained.links.of.place], law.found.cov[:, diagonal(rank)])
         entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - law.found.log_det)
         return -float(chained.expected(mean, variance, law.found.cross)) - entropy - own
     precision, cov = law.modes.precision[0], unpack(rows.cov, rank)

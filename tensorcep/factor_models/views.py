@@ -15,22 +15,13 @@ from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
-from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
+from tensorcep.factor_models.base import FactorModel, scores_of
 from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run
-from tensorcep.factor_models.layout import (
-    BIASES,
-    Layout,
-    Link,
-    check_row_prior,
-    known_rows,
-    refuse_rows_alone,
-    told_of_rows,
-)
-from tensorcep.factor_models.problem import RelationPosterior, limits_of
+from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
+from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
 from tensorcep.factor_models.results import (
     FEATURES_OF,
-    by_energy,
     by_entity,
     check_columns,
     check_same_rows,
@@ -61,23 +52,18 @@ class BaseRelations(FactorModel):
 
     def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
-        plan = plan_run(self)
-        rank = check_components(self.n_components)
+        plan, rank = plan_run(self), check_components(self.n_components)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
         links = self._planned_links(matrices, relations, names)
         check_links(plan, links)
-        sides = [(link.row, link.col) for link in links]
-        labels = by_entity([labels_of(X) for X in matrices], sides, names)
+        labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
         sizes = _entity_sizes(links, names)
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
         known = self._known_rows(plan.method.name, links, labels)
         rng = check_random_state(self.random_state)
-        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
-        drawn = empty_relations(links, where)
-        energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
-        posterior = by_energy(posterior, energy)
-        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_entity_labels": labels})
+        result, where = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
+        self._set_fitted(result, links, where, names, {"_entity_labels": labels})
         return self
 
     def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
@@ -88,25 +74,16 @@ class BaseRelations(FactorModel):
         """How every matrix is modelled, as the parameters say."""
         bias = check_choice("bias", self.bias, BIASES)
         given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
-        shapes = [
-            (matrix.cells.shape[1], likelihood) for matrix, (_, _, likelihood) in zip(given, relations, strict=True)
-        ]
-        limits = limits_of(self.lower_limit, shapes)
-        return [
-            self._measured(
-                Link(
-                    given[m],
-                    names.index(row),
-                    names.index(col),
-                    likelihood,
-                    augmentation_of(likelihood),
-                    bias=bias,
-                    groups=self._groups(likelihood),
-                    limit=limits[m],
-                )
-            )
-            for m, (row, col, likelihood) in enumerate(relations)
-        ]
+        words = [likelihood for _, _, likelihood in relations]
+        limits = limits_of(
+            self.lower_limit, [(own.cells.shape[1], word) for own, word in zip(given, words, strict=True)]
+        )
+        links = []
+        for matrix, (row, col, likelihood), limit in zip(given, relations, limits, strict=True):
+            augmentation, groups = augmentation_of(likelihood), self._groups(likelihood)
+            link = Link(matrix, names.index(row), names.index(col), likelihood, augmentation, bias, groups, limit=limit)
+            links.append(self._measured(link))
+        return links
 
     def _groups(self, likelihood: str) -> str:
         return "column" if likelihood == "negbinomial" else "all"
@@ -124,26 +101,28 @@ class BaseRelations(FactorModel):
         )
         return read_matrix(X, kind.check, absent, f"matrix {m}")
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _new_link(self, m: int, X: Any, what: str) -> Link:
+        """The link of a matrix of new rows, which errors call so."""
+        link = self._links[m]
+        check_columns(self._entity_labels[link.col], X, what)
+        matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
+        if matrix.cells.shape[1] != wanted:
+            fail_value(f"{what} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+        return link._replace(matrix=matrix)
+
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
-        K = where[0].rank
-        relations = empty_relations(links, where)
         named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
         noise = [
             None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
             for sites, relation in zip(posterior.sites, relations, strict=True)
         ]
         return {
-            "n_components_": K,
-            "posterior_": posterior,
-            "_links": links,
-            "_where": where,
-            "_names": names,
-            "factors_": {name: moments.mean[:, :K].copy() for name, moments, _ in named},
-            "relevance_": {name: 1.0 / precision.mean[:K] for name, _, precision in named},
-            "explained_variance_": np.stack([energies(posterior, relation, K) for relation in relations]),
-            "active_": np.stack([shares(posterior, relation, K) for relation in relations]) > ACTIVE_SHARE,
+            "factors_": {name: moments.mean[:, :rank].copy() for name, moments, _ in named},
+            "relevance_": {name: 1.0 / precision.mean[:rank] for name, _, precision in named},
+            "explained_variance_": np.stack([energies(posterior, relation, rank) for relation in relations]),
+            "active_": np.stack([shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
             "noise_variance_": noise,
         }
 
@@ -307,14 +286,13 @@ class GroupFactorAnalysis(BaseRelations):
         by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
         return "column" if by_feature else "all"
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
-        attributes = super()._fitted(posterior, links, where, names)
-        factors, K = attributes["factors_"], where[0].rank
-        columns = [(relation, posterior.moments[relation.col]) for relation in empty_relations(links, where)]
-        loadings = [relation.in_units(moments).mean[:, :K].copy() for relation, moments in columns]
-        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings, **told_of_rows(posterior)}
+        found = super()._derived(posterior, relations, rank, names)
+        columns = [relation.in_units(posterior.moments[relation.col]).mean for relation in relations]
+        loadings = [mean[:, :rank].copy() for mean in columns]
+        return {**found, "scores_": found["factors_"][ROWS], "loadings_": loadings, **told_of_rows(posterior)}
 
     def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
@@ -329,16 +307,7 @@ class GroupFactorAnalysis(BaseRelations):
         views = [None if _holds_nothing(view) else view for view in views]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
-        links = {}
-        for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
-            if view is None:
-                continue
-            check_columns(self._entity_labels[link.col], view, f"view {m}")
-            matrix = self._matrix(view, link.likelihood, m)
-            if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
-                wanted = link.matrix.cells.shape[1]
-                fail_value(f"view {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-            links[m] = link._replace(matrix=matrix)
+        links = {m: self._new_link(m, view, f"view {m}") for m, view in enumerate(views) if view is not None}
         if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
             fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
         check_same_rows({f"view {m}": views[m] for m in links})
@@ -565,7 +534,7 @@ class CollectiveMatrixFactorization(BaseRelations):
             fail_value("X must hold at least one matrix of new rows; got none.")
         entity = self._names[self._links[min(given)].row] if entity is None else entity
         check_choice("entity", entity, self._names)
-        links = {m: self._new_link(m, given[m], entity) for m in sorted(given)}
+        links = {m: self._link_of_rows(m, given[m], entity) for m in sorted(given)}
         sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
         if len(set(sizes.values())) > 1:
             fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
@@ -574,10 +543,9 @@ class CollectiveMatrixFactorization(BaseRelations):
         rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
         return scores_of(rows, self._where[0].rank, return_cov)
 
-    def _new_link(self, m: int, X: Any, entity: str) -> Link:
-        """The link of a matrix of new rows."""
-        link = self._links[m]
-        row, col = self._names[link.row], self._names[link.col]
+    def _link_of_rows(self, m: int, X: Any, entity: str) -> Link:
+        """The link of a matrix of new rows of this entity."""
+        row, col = self._entity_names(self._links[m])
         if row != entity:
             fail_value(
                 f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
@@ -585,12 +553,7 @@ class CollectiveMatrixFactorization(BaseRelations):
                 if col == entity
                 else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
             )
-        check_columns(self._entity_labels[link.col], X, f"matrix {m}")
-        matrix = self._matrix(X, link.likelihood, m)
-        wanted = link.matrix.cells.shape[1]
-        if matrix.cells.shape[1] != wanted:
-            fail_value(f"matrix {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-        return link._replace(matrix=matrix)
+        return self._new_link(m, X, f"matrix {m}")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         return self._names[link.row], self._names[link.col]
