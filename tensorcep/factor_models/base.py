@@ -20,7 +20,7 @@ from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
 from tensorcep.factor_models.fit import check_components, plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link, empty_relations, layouts, no_data
-from tensorcep.factor_models.problem import Relation, RelationPosterior, Units
+from tensorcep.factor_models.problem import Relation, RelationPosterior, Units, units_of
 from tensorcep.factor_models.results import ReadingFactors
 from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.side_information import Moments, variances
@@ -87,13 +87,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
 
 
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
-    """The fitted attributes that `write_relations` wrote, by name.
-
-    Raises
-    ------
-    One of `tensorcep.core.persist.models.UNREADABLE`
-        If something is missing or wrong.
-    """
+    """The fitted attributes that `write_relations` wrote, by name; raises one of `UNREADABLE` if something is wrong."""
     fitted: FittedRelations = fitted_record(stored, FittedRelations)
     _check_sense(fitted)
     attributes = {
@@ -118,12 +112,7 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
 
 
 def _check_sense(fitted: FittedRelations) -> None:
-    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions."""
     posterior = fitted.posterior
     sizes = [moments.mean.shape for moments in posterior.moments]
     if [own.size for own in fitted.where] != [C for _, C in sizes]:
@@ -187,16 +176,15 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where they are to be on their own scales.
+        """The link with the units of its columns, where these are real and to be on their own scales.
 
-        Raises
-        ------
-        ValueError
-            If all values are so small that squares are 0.
+        Without column biases they are not centred. Values that are all so small that squares are 0 are refused.
         """
         if link.kind.theta == "noise":
             check_size("X", link.matrix.x)
-        return link._replace(units=link.own_units) if check_flag("standardize", self.standardize) else link
+        if not check_flag("standardize", self.standardize) or link.kind.theta != "noise":
+            return link
+        return link._replace(units=units_of(link.matrix, link.cols_have_bias))
 
     def _derived(
         self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]

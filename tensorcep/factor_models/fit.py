@@ -350,13 +350,7 @@ class RunPlan(NamedTuple):
 
 
 def plan_run(estimator: Any) -> RunPlan:
-    """What an estimator's parameters say of the run.
-
-    Raises
-    ------
-    ValueError
-        If one of them is not allowed.
-    """
+    """What an estimator's parameters say of the run; a ValueError if one of them is not allowed."""
     settings = settings_of(estimator.method)
     max_iter = check_int("max_iter", estimator.max_iter)
     if isinstance(settings, Gibbs) and max_iter <= settings.burn_in:

@@ -64,13 +64,7 @@ class Chain(NamedTuple):
 
 
 def sampler_of(kind: Kind) -> Sampler:
-    """What draws the sites of this kind of matrix.
-
-    Raises
-    ------
-    ValueError
-        If nothing does.
-    """
+    """What draws the sites of this kind of matrix; a ValueError if nothing does."""
     if kind.form.drawn is None:
         fail_value(
             "method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise', or for counts "

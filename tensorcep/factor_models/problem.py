@@ -176,13 +176,6 @@ class Relation(NamedTuple):
     col_bias: int = -1
     limit: np.ndarray | None = None
 
-    @property
-    def unit_limit(self) -> np.ndarray:
-        """The limits in the units that the model sees."""
-        if self.limit is None:
-            raise ValueError("the relation has no limits.")
-        return self.limit if self.units is None else (self.limit - self.units.centre) / self.units.scale
-
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
         if self.units is None:
@@ -377,10 +370,7 @@ def standardised(matrix: Matrix, units: Units | None) -> Matrix:
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
     """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If they are not as many as matrices or columns, not finite, or of a matrix that is not real, or there is none.
+    They must be finite, as many as matrices or columns, and of real matrices.
     """
     if given is None:
         return [None] * len(matrices)
@@ -393,14 +383,10 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
             f"lower_limit must be a number, or one item (a number, one for each column, or None) for each of "
             f"{len(matrices)} matrices; got {len(each)} items."
         )
-    return [
-        None if limit is None else _checked(limit, n, likelihood, m)
-        for m, (limit, (n, likelihood)) in enumerate(zip(each, matrices, strict=True))
-    ]
-
-
-def _checked(limit: Any, n_columns: int, likelihood: str, m: int) -> np.ndarray:
-    if likelihood != "gaussian":
-        fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
-    values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
-    return check_values(values, n_columns, name=f"lower_limit of {m}")
+    for m, (limit, (n_columns, likelihood)) in enumerate(zip(each, matrices, strict=True)):
+        if limit is not None and likelihood != "gaussian":
+            fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
+        if limit is not None:
+            values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
+            each[m] = check_values(values, n_columns, name=f"lower_limit of {m}")
+    return each

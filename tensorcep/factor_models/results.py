@@ -118,15 +118,12 @@ def predict_block(
 ) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
-    if tau is not None and relation.kind.theta == "noise":
-        noise = 1.0 / relation.noise_in_units(tau)
-        return (f, variance + noise) if relation.limit is None else _above(relation.limit, f, variance, noise)
-    return observed(relation.kind, relation.groups, f, variance, tau, r)
-
-
-def _above(limit: np.ndarray, f: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Pair:
-    """Mean and variance of values N(f, variance + noise) that are raised to the limits of their columns, (N, D)."""
-    theta = np.broadcast_to(1.0 / noise, f.shape)
+    if tau is None or relation.kind.theta != "noise":
+        return observed(relation.kind, relation.groups, f, variance, tau, r)
+    noise, limit = 1.0 / relation.noise_in_units(tau), relation.limit
+    if limit is None:
+        return f, variance + noise
+    theta = np.broadcast_to(1.0 / noise, f.shape)  # of values that are raised to the limits of their columns
     mean, spread = TOBIT.predict((f - limit).ravel(), variance.ravel(), theta.ravel())
     return limit + mean.reshape(f.shape), spread.reshape(f.shape)
 
@@ -235,10 +232,6 @@ def check_columns(known: Labels | None, X: Any, name: str) -> None:
     """Refuse a matrix of new rows whose columns are not those of the fit, in their order; one without names is taken.
 
     Columns of a fit without names are 0, 1, ...: a frame that has these in another order is refused, too.
-
-    Raises
-    ------
-    ValueError
     """
     X = as_matrix(X)
     theirs = labels_of(X)[1]
@@ -263,12 +256,7 @@ def _is_permuted(index: pd.Index) -> bool:
 
 
 def check_same_rows(matrices: Mapping[str, Any]) -> None:
-    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels."""
     first: tuple[str, Labels] | None = None
     for name, X in matrices.items():
         labels = labels_of(X)[0]
@@ -285,10 +273,7 @@ def by_entity(
 ) -> list[Labels | None]:
     """The labels of every entity, of those of matrices whose rows and columns are the entities `sides`.
 
-    Raises
-    ------
-    ValueError
-        If two matrices name the rows of one entity differently.
+    Two matrices that name the rows of one entity differently are refused.
     """
     found: list[Labels | None] = [None] * len(names)
     for m, (pair, entities) in enumerate(zip(pairs, sides, strict=True)):
@@ -324,12 +309,8 @@ def cells_of(
     """Coordinates (n, 2) of cells: a table with a column of rows and one of columns, or a SparseTensor, or coordinates.
 
     Columns of a table are found by the names of the labels, or of the entities where the relation names them; they are
-    taken in order where neither is known, or where the table has no names.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a row or a column is not known, or the table has other names.
+    taken in order where neither is known, or where the table has no names. Other names, and rows and columns that are
+    not known, are refused.
     """
     if isinstance(X, SparseTensor):
         if all(found is None for found in X.labels):
@@ -372,13 +353,6 @@ def _columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | 
 
 # Cells of each matrix at which a sampler's latent values are compared; an R-hat above it is said to be large.
 SHOWN_CELLS, ALIKE = 200, 1.05
-
-
-def sweeps_line(model: Any) -> str:
-    """Sweeps, how they ended, and the seconds where they are known."""
-    seconds = model.trace_.get("seconds")
-    said = f"{model.n_iter_}, {'' if model.converged_ else 'not '}converged"
-    return said if seconds is None else f"{said}, {float(np.sum(seconds)):.2g} s"
 
 
 def noise_lines(posterior: RelationPosterior, relations: Sequence[Relation], names: Sequence[str]) -> dict[str, str]:
@@ -487,6 +461,9 @@ class ReadingFactors:
     """Tables of a fitted factor model of one matrix or several."""
 
     method: Any
+    n_iter_: int
+    converged_: bool
+    trace_: dict[str, np.ndarray]
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
@@ -520,15 +497,13 @@ class ReadingFactors:
         >>> part.modes, part.shape, part.kind
         (['row', 'column'], (150, 4), 'values')
         """
-        return tuple(self._part(m, link) for m, link in enumerate(self._given_links()))
-
-    def _part(self, m: int, link: Link) -> Part:
-        row, column = self._entity_names(link)
-        modes = ["row" if row is None else row, "column" if column is None else column]
-        labels = self._entity_labels[link.row], self._entity_labels[link.col]
-        return Part(
-            self.matrix_names_[m], modes, labels, link.matrix.cells.shape, OBSERVED[link.likelihood], link.limit
-        )
+        parts = []
+        for name, link in zip(self.matrix_names_, self._links, strict=True):
+            row, column = self._entity_names(link)
+            modes = ["row" if row is None else row, "column" if column is None else column]
+            labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
+            parts.append(Part(name, modes, labels, shape, OBSERVED[link.likelihood], link.limit))
+        return tuple(parts)
 
     def variance_explained(self) -> pd.DataFrame:
         """What each component explains in each matrix: a row per matrix, a column per component.
@@ -786,11 +761,12 @@ class ReadingFactors:
         said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
         relations = [self._relation(m) for m in range(len(shapes))]
         limited = [f"{link.likelihood}{'' if link.limit is None else ' with a lower limit'}" for link in self._links]
+        seconds = f", {float(np.sum(self.trace_['seconds'])):.2g} s" if "seconds" in self.trace_ else ""
         facts = {
             "model": f"{type(self).__name__}, {explained.shape[1]} components",
             "matrices": ", ".join(said),
             "likelihoods": ", ".join(limited),
-            "sweeps": sweeps_line(self),
+            "sweeps": f"{self.n_iter_}, {'' if self.converged_ else 'not '}converged{seconds}",
             **noise_lines(self.posterior_, relations, self.matrix_names_),
             "health": health_line(self, relations),
         }

@@ -93,7 +93,8 @@ def _from_limit(relation: Relation, f: np.ndarray, tau: np.ndarray | None) -> tu
     """Observations and latent values as the likelihood has them, as differences from a limit, and its parameter."""
     if relation.limit is None or tau is None:
         return relation.x, f, np.full((1,) * f.ndim, relation.kind.likelihood.default_theta)
-    limit = relation.cells.spread(relation.unit_limit, "column")
+    limit, units = relation.limit, relation.units
+    limit = relation.cells.spread(limit if units is None else (limit - units.centre) / units.scale, "column")
     return relation.x - limit, f - limit, tau
 
 
@@ -261,13 +262,7 @@ def polya_gamma_mean(b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """b and kappa of exp(kappa f) / (2 cosh(f / 2))^b, the likelihood in its latent value.
-
-    Raises
-    ------
-    ValueError
-        If the likelihood has no Polya-Gamma form.
-    """
+    """b and kappa of exp(kappa f) / (2 cosh(f / 2))^b, the likelihood in its latent value."""
     likelihood = relation.kind.likelihood
     if likelihood.pg is None or likelihood.pg.exponents is None:
         raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
@@ -526,12 +521,7 @@ AUGMENTATIONS = tuple(dict.fromkeys(augmentation for _, augmentation in KINDS))
 
 
 def check_likelihood(likelihood: str) -> str:
-    """Return a word of LIKELIHOODS; the error names the one that stands for a word of the shell or of other packages.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return a word of LIKELIHOODS; the error names the one that stands for a word of the shell or other packages."""
     instead = SAME_AS.get(likelihood) if isinstance(likelihood, str) else None
     if instead is not None:
         known = ", ".join(map(repr, LIKELIHOODS))
@@ -540,13 +530,7 @@ def check_likelihood(likelihood: str) -> str:
 
 
 def kind_of(likelihood: str, augmentation: str) -> Kind:
-    """The kind of these two words.
-
-    Raises
-    ------
-    ValueError
-        If one of them does not exist, or they do not go together.
-    """
+    """The kind of these two words; a ValueError if one of them does not exist, or they do not go together."""
     check_likelihood(likelihood)
     check_choice("augmentation", augmentation, AUGMENTATIONS)
     if (likelihood, augmentation) not in KINDS:
@@ -559,12 +543,6 @@ def kind_of(likelihood: str, augmentation: str) -> Kind:
 
 
 def augmentation_of(likelihood: str) -> str:
-    """The augmentation of a likelihood where none is asked for: the direct one, if there is that.
-
-    Raises
-    ------
-    ValueError
-        For an unknown likelihood.
-    """
+    """The augmentation of a likelihood, which must be known, where none is asked for: direct, if there is that."""
     check_likelihood(likelihood)
     return next(augmentation for augmentation in AUGMENTATIONS if (likelihood, augmentation) in KINDS)
