@@ -18,7 +18,7 @@ from tensorcep.core.persist.models import StoredModel, fitted_record, write_mode
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
-from tensorcep.factor_models.fit import check_components, plan_run
+from tensorcep.factor_models.fit import plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link, empty_relations, layouts, no_data
 from tensorcep.factor_models.problem import Relation, RelationPosterior, Units, units_of
 from tensorcep.factor_models.results import ReadingFactors
@@ -167,7 +167,6 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the matrices: files may hold any."""
         plan_run(self)
-        check_components(self.n_components)
         check_choice("bias", self.bias, BIASES)
         self._checked_absent()
         check_random_state(self.random_state)

@@ -195,6 +195,9 @@ class ListedCells:
 
 # check(name, values) returns values that are allowed
 Check = Callable[[str, np.ndarray], np.ndarray]
+# How scikit-learn is to check arrays for `read_matrix`.
+READ: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64, "order": "C"}
+READ["ensure_all_finite"] = "allow-nan"
 LISTED_BELOW = 0.2  # share of observed cells under which a list of them is faster than the whole matrix
 
 

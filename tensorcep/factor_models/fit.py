@@ -82,31 +82,24 @@ START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the n
 NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
 
 
-def check_components(n_components: Any) -> int | None:
-    """The number of components; None where the fit has to find it."""
-    automatic = n_components is None or (isinstance(n_components, str) and n_components == "auto")
-    return None if automatic else check_int("n_components", n_components)
-
-
 def fit_components(
     plan: RunPlan,
     links: list[Link],
     sizes: list[int],
-    rank: int | None,
     learned: list[bool],
     rng: Any,
     init: str,
     known: tuple[KnownRows | None, ...] = (),
 ) -> tuple[Run, list[Layout]]:
-    """Fit with a number of components; or with many, and then with those that say something.
+    """Fit with the components that are asked for; or with many, and then with those that say something.
 
     The run's posterior has the components that are kept by the variance that they explain, the largest first; these lie
     as the layouts say. `known` says what is known of the rows of each entity beside their cells.
     """
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
-    first = _largest(links) if rank is None else rank
+    first = _largest(links) if plan.rank is None else plan.rank
     problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE, known)
-    if rank is None:
+    if plan.rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(sizes), problem.rank)
     result = plan.fit(problem)
@@ -120,7 +113,7 @@ def fit_components(
                 "data hold no such structure, or too few cells to see it.",
                 ConvergenceWarning,
             )
-        if rank is None and len(kept) < K:
+        if plan.rank is None and len(kept) < K:
             kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
             posterior, K = chosen(posterior, kept, K), len(kept)
             where = layouts(links, len(sizes), K)
@@ -318,7 +311,7 @@ ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_E
 
 
 class RunPlan(NamedTuple):
-    """How a problem is going to be fitted."""
+    """How a problem is going to be fitted, with so many components; None where the fit has to find their number."""
 
     method: AnyMethod
     settings: Any
@@ -326,10 +319,11 @@ class RunPlan(NamedTuple):
     tol: float
     n_threads: int = 1
     verbose: bool = False
+    rank: int | None = None
 
     def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
         """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
-        method, settings, max_iter, tol, threads, verbose = self
+        method, settings, max_iter, tol, threads, verbose, _ = self
         with one_blas_thread():
             result = run(
                 *(method, problem, settings),
@@ -355,7 +349,8 @@ def plan_run(estimator: Any) -> RunPlan:
     max_iter = check_int("max_iter", estimator.max_iter)
     if isinstance(settings, Gibbs) and max_iter <= settings.burn_in:
         fail_value(f"max_iter must be above the burn-in of {settings.burn_in} sweeps; got {max_iter}.")
-    shows = estimator.verbose
+    shows, rank = estimator.verbose, estimator.n_components
+    automatic = rank is None or (isinstance(rank, str) and rank == "auto")
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
     return RunPlan(
         method=ENGINES[settings.name],
@@ -364,6 +359,7 @@ def plan_run(estimator: Any) -> RunPlan:
         tol=check_range("tol", estimator.tol, 0.0),
         n_threads=n_threads(estimator.n_jobs),
         verbose=bool(shows),
+        rank=None if automatic else check_int("n_components", rank),
     )
 
 

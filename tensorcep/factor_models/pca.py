@@ -24,10 +24,9 @@ from tensorcep.core.loop import Run
 from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel, scores_of
-from tensorcep.factor_models.cells import Matrix, as_array, read_matrix
+from tensorcep.factor_models.cells import READ, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import (
     STARTS,
-    check_components,
     check_links,
     fit_components,
     for_new_rows,
@@ -118,7 +117,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         1
         """
         plan, init = plan_run(self), check_choice("init", self.init, STARTS)
-        rank = check_components(self.n_components)
         link = self._planned_link()
         check_links(plan, [link])
         check_row_prior(self.row_prior, plan.method.name, link)
@@ -128,7 +126,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         sizes = [*matrix.cells.shape]
-        result, where = fit_components(plan, links, sizes, rank, learned, rng, init, known)
+        result, where = fit_components(plan, links, sizes, learned, rng, init, known)
         more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": sizes[0], "_sums_of_rows": None}
         return self._set_rows(result, links[0], where, seen, matrix, more)
 
@@ -218,19 +216,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             self.labels_ = labels
         elif labels[1] is not None and getattr(self, "labels_", labels)[1] not in (None, labels[1]):
             fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
-        given = X
-        X = validate_data(
-            self,
-            as_array(X, kind.check, absent),
-            reset=reset,
-            accept_sparse=["csr", "csc", "coo"],
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-        )
+        checked = validate_data(self, as_array(X, kind.check, absent), reset=reset, **READ)
         if not reset:  # scikit-learn looks at names that are text, of frames alone
-            check_columns(self._entity_labels[1], given, "X")
-        return read_matrix(X, kind.check, absent, empty=empty)
+            check_columns(self._entity_labels[1], X, "X")
+        return read_matrix(checked, kind.check, absent, empty=empty)
 
     def _read_new(self, X: Any) -> Matrix:
         """New rows of a fitted matrix."""

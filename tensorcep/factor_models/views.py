@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
-from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel, scores_of
-from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run
+from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
+from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
 from tensorcep.factor_models.results import (
@@ -32,7 +31,7 @@ from tensorcep.factor_models.results import (
     predictive_parameters,
     shares,
 )
-from tensorcep.factor_models.side_information import KnownRows, Moments
+from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
@@ -50,55 +49,45 @@ class BaseRelations(FactorModel):
     _: KW_ONLY
     lower_limit: Any = None
 
-    def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
-        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
-        plan, rank = plan_run(self), check_components(self.n_components)
+    def _fit_relations(
+        self,
+        matrices: Any,
+        relations: list[tuple[str, str, str]],
+        fixed: tuple[str, ...] = (),
+        row_prior: Any = None,
+        by_feature: bool = False,
+    ) -> Any:
+        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones.
+
+        The rows of the first entity have a prior; columns of real matrices may have a noise of their own, `by_feature`.
+        """
+        plan, bias = plan_run(self), check_choice("bias", self.bias, BIASES)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
-        links = self._planned_links(matrices, relations, names)
+        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
+        shapes = [(own.cells.shape[1], word) for own, (_, _, word) in zip(given, relations, strict=True)]
+        links, with_groups = [], ("negbinomial", "gaussian") if by_feature else ("negbinomial",)
+        for matrix, relation, limit in zip(given, relations, limits_of(self.lower_limit, shapes), strict=True):
+            row, col, likelihood = relation
+            groups = "column" if likelihood in with_groups else "all"
+            at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
+            links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
         check_links(plan, links)
         labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
         sizes = _entity_sizes(links, names)
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
-        known = self._known_rows(plan.method.name, links, labels)
+        for link in links:
+            check_row_prior(row_prior, plan.method.name, link)
+        known = known_rows(row_prior, labels[0], given)
         rng = check_random_state(self.random_state)
-        result, where = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
+        result, where = fit_components(plan, links, sizes, learned, rng, "random", known)
         self._set_fitted(result, links, where, names, {"_entity_labels": labels})
         return self
-
-    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
-        """What is known of the rows of each entity beside their cells; nothing where that is nothing."""
-        return ()
-
-    def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
-        """How every matrix is modelled, as the parameters say."""
-        bias = check_choice("bias", self.bias, BIASES)
-        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
-        words = [likelihood for _, _, likelihood in relations]
-        limits = limits_of(
-            self.lower_limit, [(own.cells.shape[1], word) for own, word in zip(given, words, strict=True)]
-        )
-        links = []
-        for matrix, (row, col, likelihood), limit in zip(given, relations, limits, strict=True):
-            augmentation, groups = augmentation_of(likelihood), self._groups(likelihood)
-            link = Link(matrix, names.index(row), names.index(col), likelihood, augmentation, bias, groups, limit=limit)
-            links.append(self._measured(link))
-        return links
-
-    def _groups(self, likelihood: str) -> str:
-        return "column" if likelihood == "negbinomial" else "all"
 
     def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
         kind = kind_of(likelihood, augmentation_of(likelihood))
         absent = self._checked_absent()
-        X = check_array(
-            as_array(X, kind.check, absent, f"matrix {m}"),
-            accept_sparse=["csr", "csc", "coo"],
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-            input_name=f"matrix {m}",
-        )
+        X = check_array(as_array(X, kind.check, absent, f"matrix {m}"), input_name=f"matrix {m}", **READ)
         return read_matrix(X, kind.check, absent, f"matrix {m}")
 
     def _new_link(self, m: int, X: Any, what: str) -> Link:
@@ -275,16 +264,7 @@ class GroupFactorAnalysis(BaseRelations):
         relations = [
             (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
         ]
-        return self._fit_relations(views, relations, (ROWS,))
-
-    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
-        for link in links:
-            check_row_prior(self.row_prior, method, link)
-        return known_rows(self.row_prior, labels[0], [link.matrix for link in links])
-
-    def _groups(self, likelihood: str) -> str:
-        by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
-        return "column" if by_feature else "all"
+        return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
     def _derived(
         self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
@@ -493,7 +473,7 @@ class CollectiveMatrixFactorization(BaseRelations):
                 )
         if len(relations) == 0 or len(X) != len(relations):
             fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
-        return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations], ())
+        return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations])
 
     def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
         """Place new rows of an entity, all else as fitted.
