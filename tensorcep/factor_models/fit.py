@@ -17,11 +17,12 @@ from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
 from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
 from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
-from tensorcep.factor_models.results import alive, chosen, parameters, shares
+from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.rows import State
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
+from tensorcep.likelihoods.parameters.base import Gammas
 
 # Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
 
@@ -139,6 +140,34 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
         start=tuple(moments.mean for moments in posterior.moments),
         rank=len(kept),
     )
+
+
+def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
+    """Which components say something: where their precisions are learned, their means outweigh their variances.
+
+    A component that its precision has switched off has means near 0, and variances that are the prior's.
+    """
+    result = np.zeros(rank, dtype=bool)
+    for moments, learn in zip(posterior.moments, learned, strict=True):
+        if learn or not any(learned):
+            noise = variances(moments)[:, :rank].mean(axis=0)
+            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
+    return result
+
+
+def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
+    """The posterior with some of its components, in this order; biases stay."""
+    moments, precisions = [], []
+    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
+        index = np.concatenate([order, np.arange(rank, m.mean.shape[1])])
+        moments.append(m.select(index))
+        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    draws = posterior.draws
+    if draws is not None:
+        indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
+        draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
+    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
 
 
 def _largest(links: list[Link]) -> int:

@@ -47,14 +47,8 @@ class Draw(NamedTuple):
 class Chain(NamedTuple):
     """The values of one sweep, and those kept.
 
-    Attributes
-    ----------
-    state : State
-        Rows as moments without covariance, precisions, sites, and latent values (psi where there is explicit noise).
-    rng : Generator
-        Of the few numbers that are not drawn in compiled code.
-    sweep : int
-    kept : tuple of Draw
+    The state has rows as moments without covariance, and latent values with psi where there is explicit noise; the
+    generator is of the few numbers that are not drawn in compiled code.
     """
 
     state: State

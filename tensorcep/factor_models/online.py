@@ -23,7 +23,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.fit import RunPlan, rows_at_zero
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Entity, Priors, RelationPosterior, RelationProblem, Told, Units, units_of
-from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments
+from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments, with_one
 from tensorcep.factor_models.variational import precisions_of, update_rows
 from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
 
@@ -157,9 +157,7 @@ def _turned_sites(told: Told, back: np.ndarray) -> Told:
 
 def _columns(told: Told, precision: Gammas, entity: Entity) -> Moments:
     """The columns' posterior, from what was said of them and their prior."""
-    free, n, C = entity.free, len(told.eta), len(entity.precision)
+    free, n = entity.free, len(told.eta)
     cov = np.linalg.inv(unpack(told.Lam, len(free)) + np.diag(precision.mean[free]))
-    mean, packed = np.ones((n, C)), np.zeros((len(cov), C * (C + 1) // 2))
-    mean[:, free] = np.einsum("nij,nj->ni", np.broadcast_to(cov, (n, *cov.shape[1:])), told.eta)
-    packed[:, packed_index(free)] = pack(cov)
-    return Moments(mean, packed, False)
+    mean = np.einsum("nij,nj->ni", np.broadcast_to(cov, (n, *cov.shape[1:])), told.eta)
+    return with_one(free, len(entity.precision), mean, pack(cov))

@@ -25,26 +25,13 @@ from tensorcep.likelihoods.parameters.base import Gammas
 
 
 class Sites(NamedTuple):
-    """A relation's parameters and sites.
+    """A relation's parameters and sites: that of a cell is exp(target f - weight f^2 / 2) times a constant."""
 
-    Attributes
-    ----------
-    weight, target : cell arrays
-        The site of a cell is exp(target f - weight f^2 / 2) times a constant. A target that is None is the weight times
-        the observation.
-    noise : Gammas or None
-        Noise precision: of Gaussian data, or of the explicit noise.
-    r : Gammas or None
-        Dispersion of negative-binomial counts.
-    psi, psi_var : cell arrays or None
-        Moments of the latent values of cells with explicit noise.
-    """
-
-    weight: np.ndarray
-    target: np.ndarray | None = None
-    noise: Gammas | None = None
-    r: Gammas | None = None
-    psi: np.ndarray | None = None
+    weight: np.ndarray  # a cell array, as are the next and the last two
+    target: np.ndarray | None = None  # None: the weight times the observation
+    noise: Gammas | None = None  # precision: of Gaussian data, or of the explicit noise
+    r: Gammas | None = None  # dispersion of negative-binomial counts
+    psi: np.ndarray | None = None  # moments of the latent values of cells with explicit noise
     psi_var: np.ndarray | None = None
 
 
@@ -82,20 +69,13 @@ class SiteInputs(NamedTuple):
 
 
 class SiteForm(NamedTuple):
-    """How a likelihood becomes Gaussian sites.
+    """How a likelihood becomes Gaussian sites, and bounds.
 
-    Attributes
-    ----------
-    expected : callable
-        ``expected(relation, table, priors, old, f, variance) -> Sites``, given the moments of the latent values.
-    cell_bounds : callable
-        ``cell_bounds(relation, sites, f, variance)``: the bound of each cell's log likelihood, without the factor of
-        counts that is free of f.
-    drawn : callable or None
-        ``drawn(given) -> (Sites, psi)``, given latent values; None where there is no sampler.
-    of_squares : callable or None
-        ``of_squares(relation, priors, squares) -> Sites``, where the expected squares of what is left of the data, sums
-        over the groups, are all that sites and bounds need of the latent values (Gaussian data).
+    ``expected(relation, table, priors, old, f, variance)`` makes sites of moments of latent values, and
+    ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
+    that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
+    ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
+    left of the data are all that sites and bounds need of the latent values (Gaussian data).
     """
 
     expected: Callable[..., Sites]
@@ -105,76 +85,34 @@ class SiteForm(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What the values of a matrix are, and how the factors see them.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    form : SiteForm
-    check : callable
-        ``check(name, values) -> values`` as users code them; raises ValueError with the first bad one.
-    latent : callable
-        ``latent(mean, r)``: latent values at which such data have this mean, to start from.
-    sketch : callable
-        ``sketch(values)``: values nearer to latent ones, whose singular vectors are a start.
-    scale : float
-        What one unit of those is in latent values.
-    theta : {"noise", "r", ""}
-        The parameter in `Sites` that is the likelihood's.
-    curvature : callable or None
-        ``curvature(x)``: bound of minus the second derivative of the log likelihood.
-    """
+    """What the values of a matrix are, and how the factors see them."""
 
     likelihood: Likelihood
     form: SiteForm
-    check: Callable[[str, np.ndarray], np.ndarray]
-    latent: Callable[[np.ndarray, float], np.ndarray] = lambda mean, r: mean
-    sketch: Callable[[np.ndarray], np.ndarray] = lambda values: values
-    scale: float = 1.0
-    theta: str = ""
-    curvature: Callable[[np.ndarray], float] | None = None
+    check: Callable[[str, np.ndarray], np.ndarray]  # of (name, values) as users code them; ValueError on a bad one
+    latent: Callable[[np.ndarray, float], np.ndarray] = lambda mean, r: mean  # where data have this mean, to start from
+    sketch: Callable[[np.ndarray], np.ndarray] = lambda values: values  # near latent ones: singular vectors are a start
+    scale: float = 1.0  # what one unit of those is in latent values
+    theta: str = ""  # the parameter in `Sites` that is the likelihood's: "noise", "r" or none
+    curvature: Callable[[np.ndarray], float] | None = None  # of x: bound of minus the second derivative of log p(x | f)
 
 
 class Relation(NamedTuple):
-    """One observed matrix.
+    """One observed matrix; coordinates of its two entities, whose products it sums, are (c,) int64."""
 
-    Attributes
-    ----------
-    row, col : int
-        The entities of its rows and columns.
-    row_coords, col_coords : (c,) int64
-        The coordinates of the two entities whose products it sums.
-    cells : DenseCells or ListedCells
-    x : cell array
-        Observations in the likelihood's coding, 0 where there is none.
-    kind : Kind
-    groups : str
-        Which cells share a noise precision or dispersion: "all", "row" or "column".
-    known_noise : (groups,) float64 or None
-        Noise precision where it is not inferred.
-    known_r : (groups,) float64 or None
-        Dispersion where it is not inferred.
-    units : Units or None
-        What the observations are measured in; None where x holds them as they were given.
-    col_bias : int
-        The column entity's coordinate that is its bias, -1 where there is none.
-    limit : (columns,) float64 or None
-        The lower limits of the columns of real data, in their units: a value there says only that it is no higher.
-    """
-
-    row: int
+    row: int  # the entities of its rows and columns
     col: int
     row_coords: np.ndarray
     col_coords: np.ndarray
     cells: DenseCells | ListedCells
-    x: np.ndarray
+    x: np.ndarray  # observations in the likelihood's coding, a cell array, 0 where there is none
     kind: Kind
-    groups: str = "all"
-    known_noise: np.ndarray | None = None
+    groups: str = "all"  # which cells share a noise precision or dispersion: "all", "row" or "column"
+    known_noise: np.ndarray | None = None  # (groups,) where it is not inferred
     known_r: np.ndarray | None = None
-    units: Units | None = None
-    col_bias: int = -1
-    limit: np.ndarray | None = None
+    units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
+    col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
+    limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -198,23 +136,12 @@ class Relation(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """The rows of one entity and the prior of their coordinates, independent N(0, 1 / precision).
-
-    Attributes
-    ----------
-    n_rows : int
-    precision : (C,) float64
-        Prior precision; the first guess where it is learned.
-    learned : (C,) bool
-        Whether the precision has a Gamma prior (automatic relevance determination).
-    one : int
-        The coordinate that is fixed at 1, -1 where there is none.
-    """
+    """The rows of one entity and the prior of their coordinates, independent N(0, 1 / precision)."""
 
     n_rows: int
-    precision: np.ndarray
-    learned: np.ndarray
-    one: int = -1
+    precision: np.ndarray  # (C,), the first guess where it is learned
+    learned: np.ndarray  # (C,) bool: whether it has a Gamma prior (automatic relevance determination)
+    one: int = -1  # the coordinate that is fixed at 1, -1 where there is none
 
     @property
     def free(self) -> np.ndarray:
@@ -236,37 +163,19 @@ class Told(NamedTuple):
 class RelationProblem(NamedTuple):
     """What a method infers from.
 
-    Attributes
-    ----------
-    entities : tuple of Entity
-    relations : tuple of Relation
-    start : tuple of (n_rows, C) float64
-        Means of every entity's rows to start from.
-    frozen : tuple of Moments or None
-        Moments of the entities that are known; None for those inferred.
-    priors : Priors
-    precision_prior : (float, float)
-        Shape and rate of the Gamma prior of the learned precisions.
-    start_variance : float
-        Largest variance of the rows' coordinates to start from.
-    seed : int
-    rank : int
-        The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
-    told : tuple of Told or None
-        Per entity what earlier data said of it; empty where there were none. For the method "vb".
-    known : tuple of KnownRows or None
-        Per entity what is known of its rows beside their cells; empty where there is nothing. For the method "vb".
+    `told` and `known`, which are for the method "vb", say per entity what earlier data said of it, and what is known of
+    its rows beside their cells; they are empty where there is nothing.
     """
 
     entities: tuple[Entity, ...]
     relations: tuple[Relation, ...]
-    start: tuple[np.ndarray, ...]
-    frozen: tuple[Moments | None, ...]
+    start: tuple[np.ndarray, ...]  # means (n_rows, C) of every entity's rows to start from
+    frozen: tuple[Moments | None, ...]  # of the entities that are known; None for those inferred
     priors: Priors = Priors()
-    precision_prior: tuple[float, float] = (1e-3, 1e-3)
-    start_variance: float = 1.0
+    precision_prior: tuple[float, float] = (1e-3, 1e-3)  # shape and rate of the Gamma prior of the learned precisions
+    start_variance: float = 1.0  # largest variance of the rows' coordinates to start from
     seed: int = 0
-    rank: int = 0
+    rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
     told: tuple[Told | None, ...] = ()
     known: tuple[KnownRows | None, ...] = ()
 

@@ -26,7 +26,7 @@ from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
 from tensorcep.factor_models.sites import OBSERVED
-from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
+from tensorcep.likelihoods.parameters.base import shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
 # What a fitted set of relations says of its components: their variance, and their order by it.
@@ -43,38 +43,6 @@ def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.nd
     """The parts that components have of what all of them explain there, every column on its own scale."""
     energy = energies(posterior, relation._replace(units=None), rank)
     return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
-
-
-def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
-    """Which components say something: where their precisions are learned, their means outweigh their variances.
-
-    A component that its precision has switched off has means near 0, and variances that are the prior's.
-    """
-    result = np.zeros(rank, dtype=bool)
-    for moments, learn in zip(posterior.moments, learned, strict=True):
-        if learn or not any(learned):
-            noise = variances(moments)[:, :rank].mean(axis=0)
-            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
-    return result
-
-
-def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
-    """The posterior with some of its components, in this order; biases stay."""
-    moments, precisions = [], []
-    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
-        index = _with_biases(order, rank, m.mean.shape[1])
-        moments.append(m.select(index))
-        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
-    draws = posterior.draws
-    if draws is not None:
-        turned = tuple(rows[:, :, _with_biases(order, rank, rows.shape[2])] for rows in draws.rows)
-        draws = draws._replace(rows=turned)
-    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
-
-
-def _with_biases(order: np.ndarray, rank: int, size: int) -> np.ndarray:
-    return np.concatenate([order, np.arange(rank, size)])
 
 
 # What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
@@ -398,19 +366,12 @@ LEAST = 1e-12
 
 
 class CellPredictive(NamedTuple):
-    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments.
-
-    Attributes
-    ----------
-    likelihood : str
-    mean, sd : (n,) float64
-    free : tuple of (n,) float64 or None
-        With a lower limit mean and standard deviation of what would be observed without it, and the limits.
-    """
+    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments, (n,)."""
 
     likelihood: str
     mean: np.ndarray
     sd: np.ndarray
+    # with a lower limit mean and standard deviation of what would be observed without it, and the limits
     free: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property

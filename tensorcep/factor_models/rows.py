@@ -143,22 +143,13 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 
 class Products(NamedTuple):
-    """Latent values u_i . v_j of a dense matrix.
-
-    Attributes
-    ----------
-    u, v : Moments
-    squares : (groups,) float64
-        Expected squares of what is left of the data, sums over the observed cells of each group.
-    means, covariances : (D or 1, P) float64
-        Sums over the observed cells of each column of m_i m_i' and of S_i, the moments of u_i; one row serves all.
-    """
+    """Latent values u_i . v_j of a dense matrix."""
 
     u: Moments
     v: Moments
-    squares: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
+    squares: np.ndarray  # (groups,): expected squares of what is left of the data, sums over the observed cells of each
+    means: np.ndarray  # (D or 1, P): sums over the observed cells of each column of m_i m_i', the means of u_i
+    covariances: np.ndarray  # (D or 1, P): the same of their covariances S_i; one row serves all
 
     @property
     def row_squares(self) -> np.ndarray:

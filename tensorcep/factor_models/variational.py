@@ -6,7 +6,6 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.core.packing import unpack
 from tensorcep.factor_models.problem import Entity, RelationPosterior, RelationProblem, Sites, count_table
 from tensorcep.factor_models.rows import (
     Latent,
@@ -29,13 +28,13 @@ from tensorcep.factor_models.side_information import (
     found_law,
     learned,
     log_det_cov,
-    packed_index,
+    row_gaussians,
     updated,
     variances,
+    with_one,
     with_unsure_rows,
 )
 from tensorcep.factor_models.sites import bound
-from tensorcep.kernels.rows import row_moments
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 
 # What the variational methods for relations share: the first state, one sweep, and the lower bound.
@@ -113,14 +112,12 @@ def _known_rows(
 ) -> tuple[Moments, RowLaw]:
     """q(u_i) of the rows of an entity whose prior is this law, and the law."""
     entity = problem.entities[e]
-    free, C = entity.free, len(entity.precision)
+    free = entity.free
     Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
     k = np.arange(len(free))
     Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-    rows, packed, law = updated(law, Lam, eta)
-    mean, cov = np.ones((entity.n_rows, C)), np.zeros((len(packed), C * (C + 1) // 2))
-    mean[:, free], cov[:, packed_index(free)] = rows, packed
-    return Moments(mean, cov, False), law
+    rows, packed, law = updated(law, Lam, eta, executor)
+    return with_one(free, len(entity.precision), rows, packed), law
 
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
@@ -191,23 +188,11 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
 def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
     """q(u_i) of all rows of an entity."""
     entity = problem.entities[e]
-    free, C = entity.free, len(entity.precision)
-    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), entity.free, entity.one)
     told = problem.told[e] if problem.told else None
     if told is not None:
         Lam, eta = Lam + told.Lam, eta + told.eta
-    n, P = Lam.shape
-    mean, cov, good = np.ones((entity.n_rows, C)), np.zeros((n, C * (C + 1) // 2)), np.empty(n)
-    packed = np.empty((n, P))
-    if n == 1:  # one covariance for all rows
-        row_moments(0, 1, Lam, np.zeros((1, len(free))), np.empty((1, len(free))), packed, good)
-        mean[:, free] = eta @ unpack(packed[0], len(free))
-    else:
-        rows = np.empty((n, len(free)))
-        executor.run(row_moments, 0, n, Lam, eta, rows, packed, good)
-        mean[:, free] = rows
-    cov[:, packed_index(free)] = packed
-    return Moments(mean, cov, False)
+    return with_one(entity.free, len(entity.precision), *row_gaussians(Lam, eta, executor))
 
 
 VB_ENGINE = Method(VB.name, (), VB, init, step, finish, "Klami (2014), naive approximation")

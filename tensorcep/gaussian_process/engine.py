@@ -250,29 +250,15 @@ SLACK, SURE = 1e-9, 1e-3
 
 
 class Fit(NamedTuple):
-    """What a method leaves.
-
-    Attributes
-    ----------
-    sites : Sites
-    posterior : Posterior
-    log_evidence : float
-        The method's estimate or lower bound of log p(y).
-    n_iter : int
-    converged : bool
-    skipped : int
-        Site updates left out in the last sweep.
-    change : float
-        The largest change that another sweep would make, in posterior standard deviations.
-    """
+    """What a method leaves."""
 
     sites: Sites
     posterior: Posterior
-    log_evidence: float
+    log_evidence: float  # the method's estimate or lower bound of log p(y)
     n_iter: int
     converged: bool
-    skipped: int
-    change: float
+    skipped: int  # site updates left out in the last sweep
+    change: float  # the largest change that another sweep would make, in posterior standard deviations
 
 
 class Stop(NamedTuple):

@@ -27,21 +27,11 @@ JITTER = 1e-8
 
 
 class Sparse(NamedTuple):
-    """How n values are told from few.
+    """How n values are told from few."""
 
-    Attributes
-    ----------
-    Z : (M, d) float64
-        Inducing points.
-    power : float
-        1 for FITC; towards 0 for VFE.
-    batch : int
-        Points whose sites are refined from one posterior.
-    """
-
-    Z: np.ndarray
-    power: float
-    batch: int
+    Z: np.ndarray  # (M, d) inducing points
+    power: float  # 1 for FITC; towards 0 for VFE
+    batch: int  # points whose sites are refined from one posterior
 
 
 class InducingFit(NamedTuple):

@@ -53,30 +53,14 @@ LEARNING_TOL, LEARNING_SWEEPS, LEAST_SOME, SOME_PER_INDUCING = 1e-3, 40, 2000, 1
 
 
 class Machine(NamedTuple):
-    """A fitted latent function.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : (m, d) float64
-        Training points, or inducing ones.
-    mean : float
-        The prior mean.
-    tau, nu : (m,) float64
-        Sites of the latent values at the points; of inducing points (0,).
-    functions : Functions
-        Mean and covariance of f anywhere, from its covariances with the points.
-    log_evidence : float
-    n_iter : int
-    converged : bool
-    """
+    """A fitted latent function."""
 
     kernel: Any
-    points: np.ndarray
-    mean: float
-    tau: np.ndarray
+    points: np.ndarray  # (m, d) training points, or inducing ones
+    mean: float  # of the prior
+    tau: np.ndarray  # (m,) sites of the latent values at the points; of inducing points (0,)
     nu: np.ndarray
-    functions: Functions
+    functions: Functions  # mean and covariance of f anywhere, from its covariances with the points
     log_evidence: float
     n_iter: int
     converged: bool

@@ -62,29 +62,15 @@ class GLMMessages(NamedTuple):
 
 
 class GLMRule(NamedTuple):
-    """How messages are made.
+    """How messages are made."""
 
-    Attributes
-    ----------
-    address : int
-        Kernel of the likelihood: `tilted`, `tilted2` where `second`, `loglik` for Laplace modes.
-    step : float
-        Fraction of the way that a message goes to its new value.
-    momentum : float
-        Fraction of the last change of its natural mean that a message makes again.
-    floor : float
-        Messages whose precision would be negative get this one.
-    keep_nu : bool
-        Whether a raised message keeps its old natural mean (as the published code does) or its new mean.
-    """
-
-    address: int
+    address: int  # kernel of the likelihood: `tilted`, `tilted2` where `second`, `loglik` for Laplace modes
     laplace: bool
     second: bool
-    step: float
-    momentum: float
-    floor: float
-    keep_nu: bool
+    step: float  # fraction of the way that a message goes to its new value
+    momentum: float  # fraction of the last change of its natural mean that a message makes again
+    floor: float  # messages whose precision would be negative get this one
+    keep_nu: bool  # whether these keep their old natural mean (as the published code does) or their new mean
 
 
 class GLMSums(NamedTuple):
@@ -325,24 +311,12 @@ SIGNATURES = {"tilted": TILTED_SIGNATURE, "tilted2": TILTED2_SIGNATURE, "loglik"
 
 
 class Variant(NamedTuple):
-    """What sets one of the methods apart.
+    """What sets one of the methods apart."""
 
-    Attributes
-    ----------
-    part : str
-        The part of the likelihood that is asked: moments, also with second derivatives, or the log likelihood.
-    conditional : bool
-        Whether it is asked for every message, at the posterior of the other weights, or once for a row.
-    before : Variant, optional
-        What makes the first `warm_up` sweeps.
-    evidence : bool
-        Whether the messages give an estimate of the log evidence.
-    """
-
-    part: str
-    conditional: bool = False
-    before: Variant | None = None
-    evidence: bool = False
+    part: str  # of the likelihood that is asked: moments, also with second derivatives, or the log likelihood
+    conditional: bool = False  # whether it is asked for every message, at the other weights' posterior, or once a row
+    before: Variant | None = None  # what makes the first `warm_up` sweeps
+    evidence: bool = False  # whether the messages give an estimate of the log evidence
 
 
 class FactorisedState(NamedTuple):
