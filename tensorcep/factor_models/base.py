@@ -72,7 +72,7 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         posterior=model.posterior_._replace(sites=tuple(sites)),
         where=tuple(model._where),
         links=tuple(stored),
-        names=tuple(getattr(model, "_names", ())),
+        names=tuple(model._names),
         n_features_in=getattr(model, "n_features_in_", None),
         feature_names=tuple(str(name) for name in getattr(model, "feature_names_in_", ())),
         lower_bound=None if np.isnan(model.lower_bound_) else float(model.lower_bound_),
@@ -89,11 +89,12 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
     """The fitted attributes that `write_relations` wrote, by name; raises one of `UNREADABLE` if something is wrong."""
     fitted: FittedRelations = fitted_record(stored, FittedRelations)
-    _check_sense(fitted)
+    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
+    _check_sense(fitted, links)
     attributes = {
         "posterior_": fitted.posterior,
         "_where": list(fitted.where),
-        "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
+        "_links": links,
         "_names": list(fitted.names),
         "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
         "n_iter_": fitted.n_iter,
@@ -111,13 +112,12 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     return attributes
 
 
-def _check_sense(fitted: FittedRelations) -> None:
+def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
     """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions."""
     posterior = fitted.posterior
     sizes = [moments.mean.shape for moments in posterior.moments]
     if [own.size for own in fitted.where] != [C for _, C in sizes]:
         raise ValueError("the moments do not fit the layout of their coordinates")
-    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
     if any(own != layouts(links, len(sizes), own.rank)[e] for e, own in enumerate(fitted.where)):
         raise ValueError("the layout of the coordinates does not fit the matrices")
     if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):

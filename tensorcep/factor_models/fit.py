@@ -16,9 +16,17 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
 from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
-from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
+from tensorcep.factor_models.problem import (
+    FLOOR,
+    Entity,
+    Priors,
+    Relation,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
+    State,
+)
 from tensorcep.factor_models.results import parameters, shares
-from tensorcep.factor_models.rows import State
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE

@@ -23,8 +23,12 @@ from tensorcep.factor_models.problem import (
     RelationProblem,
     SiteInputs,
     Sites,
+    State,
+    first_noise,
+    natural_parameters,
+    replaced,
+    sides,
 )
-from tensorcep.factor_models.rows import State, first_noise, given_one, natural_parameters, replaced, sides
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
@@ -135,7 +139,7 @@ def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Execu
     """The rows of an entity given all else, and how many had no positive definite precision."""
     entity = problem.entities[e]
     free = entity.free
-    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor), free, entity.one)
+    Lam, eta = natural_parameters(chain.state, problem, e, executor)
     drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
     seed = (problem.seed - 1 - e) % 2**63
     blocks, line = -(-entity.n_rows // LANES), np.minimum(np.arange(entity.n_rows), len(Lam) - 1)

@@ -46,7 +46,7 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem
+from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem, State, arrays_of
 from tensorcep.factor_models.results import (
     check_columns,
     energies,
@@ -56,7 +56,6 @@ from tensorcep.factor_models.results import (
     predict_training,
     predictive_parameters,
 )
-from tensorcep.factor_models.rows import State, arrays_of
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of, row_bounds
 from tensorcep.priors.features import Features

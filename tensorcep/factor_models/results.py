@@ -428,16 +428,16 @@ class ReadingFactors:
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
+    _names: list[str]
     _entity_labels: list[Labels | None]
 
     @property
     def matrix_names_(self) -> list[str]:
         """What the matrices are called: views by their names, others by their two entities, or by their number."""
         check_is_fitted(self, "posterior_")
-        names = list(getattr(self, "_names", []))
-        if not names:
+        if not self._names:
             return ["X"]
-        said = [(names[link.row], names[link.col]) for link in self._links]
+        said = [(self._names[link.row], self._names[link.col]) for link in self._links]
         return [col.removeprefix(FEATURES_OF) if col.startswith(FEATURES_OF) else f"{row} x {col}" for row, col in said]
 
     @property
@@ -504,7 +504,7 @@ class ReadingFactors:
             relation = self._relation(m)
             sides = moments[relation.row], relation.in_units(moments[relation.col])
             found.append(np.prod([np.linalg.norm(side.mean[:, :K], axis=0) for side in sides], axis=0))
-        return np.stack(found) if getattr(self, "_names", []) else np.asarray(found[0])
+        return np.stack(found) if self._names else np.asarray(found[0])
 
     def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The loadings of a matrix's columns, as a tidy table, in the units of the data.
@@ -557,7 +557,7 @@ class ReadingFactors:
         150
         """
         check_is_fitted(self, "posterior_")
-        names = list(getattr(self, "_names", [])) or ["rows", "columns"]
+        names = self._names or ["rows", "columns"]
         e = names.index(check_choice("entity", entity, names)) if isinstance(entity, str) else entity
         e = check_int("entity", e, 0, len(names) - 1)
         labels = self._entity_labels[e]

@@ -12,8 +12,18 @@ from tensorcep.core.checks import check_choice, check_counts, check_size, check_
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.random import new_stream, start_stream
-from tensorcep.factor_models.problem import CountTable, Kind, Priors, Relation, SiteForm, SiteInputs, Sites, group_sizes
-from tensorcep.factor_models.rows import Latent, Products
+from tensorcep.factor_models.problem import (
+    CountTable,
+    Kind,
+    Latent,
+    Priors,
+    Products,
+    Relation,
+    SiteForm,
+    SiteInputs,
+    Sites,
+    group_sizes,
+)
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import log_two_cosh_half

@@ -6,13 +6,16 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.factor_models.problem import Entity, RelationPosterior, RelationProblem, Sites, count_table
-from tensorcep.factor_models.rows import (
+from tensorcep.factor_models.problem import (
+    Entity,
     Latent,
     Products,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
     State,
+    count_table,
     first_noise,
-    given_one,
     latent_of,
     natural_parameters,
     opposite,
@@ -113,7 +116,7 @@ def _known_rows(
     """q(u_i) of the rows of an entity whose prior is this law, and the law."""
     entity = problem.entities[e]
     free = entity.free
-    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    Lam, eta = natural_parameters(state, problem, e, executor)
     k = np.arange(len(free))
     Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
     rows, packed, law = updated(law, Lam, eta, executor)
@@ -188,7 +191,7 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
 def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
     """q(u_i) of all rows of an entity."""
     entity = problem.entities[e]
-    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), entity.free, entity.one)
+    Lam, eta = natural_parameters(state, problem, e, executor)
     told = problem.told[e] if problem.told else None
     if told is not None:
         Lam, eta = Lam + told.Lam, eta + told.eta

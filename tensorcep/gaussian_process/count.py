@@ -83,22 +83,8 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
     def fit(self, X: Any, y: Any) -> GaussianProcessCountRegressor:
         """Learn the kernel and find the posterior; a fit that is refused leaves the model as it was.
 
-        Parameters
-        ----------
-        X : array-like (n_samples, n_features)
-        y : array-like (n_samples,)
-            Counts 0, 1, 2, ...
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            On parameters or data that are not allowed.
-        FloatingPointError
-            If there is no Gaussian posterior.
+        Points, errors and what is returned are those of `GaussianProcessClassifier.fit`; y (n_samples,) holds counts 0,
+        1, 2, ...
 
         Examples
         --------
