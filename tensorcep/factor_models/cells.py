@@ -219,13 +219,9 @@ class Matrix(NamedTuple):
         """The matrix with means (N, D) where nothing is observed, and standard deviations, 0 where something is."""
         return self.filled(mean), self._replace(x=np.zeros_like(self.x)).filled(np.sqrt(variance))
 
-    def column_counts(self) -> np.ndarray:
-        """Number of observed cells of each column."""
-        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "column"))
-
-    def row_counts(self) -> np.ndarray:
-        """Number of observed cells of each row."""
-        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "row"))
+    def counts(self, groups: str) -> np.ndarray:
+        """Number of observed cells of each row or column."""
+        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), groups))
 
     def less_columns(self, values: np.ndarray) -> np.ndarray:
         """The observed cells less the value of their column, a cell array."""
@@ -241,7 +237,7 @@ class Matrix(NamedTuple):
 
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
-        sums, counts = self.cells.group_sums(self.x, "column"), self.column_counts()
+        sums, counts = self.cells.group_sums(self.x, "column"), self.counts("column")
         overall = sums.sum() / max(1.0, counts.sum())
         return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
 

@@ -39,7 +39,7 @@ def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
     """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
     seen: dict[int, np.ndarray] = {}
     for link in links:
-        for entity, counts in ((link.row, link.matrix.row_counts()), (link.col, link.matrix.column_counts())):
+        for entity, counts in ((link.row, link.matrix.counts("row")), (link.col, link.matrix.counts("column"))):
             seen[entity] = seen.get(entity, False) | (counts > 0.0)
     columns = [~seen[link.col] for link in links]
     for m, empty in enumerate(columns):
@@ -76,7 +76,7 @@ def _spread(link: Link, offset: np.ndarray) -> np.ndarray:
     """Mean square of the values about the offset (D,) of each column, (D,), in its own units."""
     matrix, units = link.matrix, link.units
     centre, scale = (0.0, 1.0) if units is None else (units.centre, units.scale)
-    n, total = float(matrix.column_counts().sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
+    n, total = float(matrix.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
     square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
     about = centre + scale * offset
     return np.asarray(np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2)

@@ -73,8 +73,6 @@ def sampler_of(kind: Kind) -> Sampler:
 
 def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain:
     """The given means as the first draw, unit noise, the prior mean of r."""
-    for relation in problem.relations:
-        sampler_of(relation.kind)
     moments = tuple(_as_moments(mean) for mean in problem.start)
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     values = tuple(_latent(moments, relation, executor) for relation in problem.relations)

@@ -11,7 +11,7 @@ import pandas as pd
 from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
-from tensorcep.factor_models.problem import Kind, Relation, RelationPosterior, Units, coded, standardised
+from tensorcep.factor_models.problem import Kind, Relation, RelationPosterior, Units, coded
 from tensorcep.factor_models.side_information import KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
@@ -54,8 +54,13 @@ class Link(NamedTuple):
 
     @property
     def modelled(self) -> Matrix:
-        """The matrix as the model sees it."""
-        return standardised(self.matrix if self.limit is None else self.matrix.at_least(self.limit), self.units)
+        """The matrix as the model sees it, in the units of its columns."""
+        matrix = self.matrix if self.limit is None else self.matrix.at_least(self.limit)
+        if self.units is None:
+            return matrix
+        away = matrix.less_columns(self.units.centre)
+        away /= matrix.cells.spread(self.units.scale, "column")
+        return matrix._replace(x=away)
 
     def without_data(self) -> Link:
         """The same link of a matrix of this shape of which nothing is observed."""
@@ -151,7 +156,7 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
     if given is None:
         return ()
     n, others = matrices[0].cells.shape[0], (None,) * len(matrices)
-    mode, seen = Mode("rows", labels, n), np.any([matrix.row_counts() > 0.0 for matrix in matrices], axis=0)
+    mode, seen = Mode("rows", labels, n), np.any([matrix.counts("row") > 0.0 for matrix in matrices], axis=0)
     if isinstance(given, Series):
         return KnownRows(clock(given, mode), seen), *others
     design, found = designed(given, mode)

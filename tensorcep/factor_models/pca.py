@@ -385,8 +385,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> mean.shape, bool((variance > 0).all())
         ((150, 4), True)
         """
-        check_is_fitted(self, "posterior_")
-        return latent_training(self.posterior_, 0, self._relation(0))
+        relation = self._relation(0)
+        return latent_training(self.posterior_, 0, relation)
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).
@@ -399,8 +399,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> model.reconstruct().shape
         (150, 4)
         """
-        check_is_fitted(self, "posterior_")
-        return predict_training(self.posterior_, 0, self._relation(0))[0]
+        relation = self._relation(0)
+        return predict_training(self.posterior_, 0, relation)[0]
 
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""

@@ -260,7 +260,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
-    away, counts = matrix.less_columns(centre), matrix.column_counts()
+    away, counts = matrix.less_columns(centre), matrix.counts("column")
     away *= away
     squares = matrix.cells.group_sums(away, "column")
     largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
@@ -272,15 +272,6 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     constant = (counts > 0) & (own <= ROUNDING * np.abs(centre))  # of a column without cells nothing is known
     scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
     return Units(centre, scale)
-
-
-def standardised(matrix: Matrix, units: Units | None) -> Matrix:
-    """The matrix in the units of its columns."""
-    if units is None:
-        return matrix
-    away = matrix.less_columns(units.centre)
-    away /= matrix.cells.spread(units.scale, "column")
-    return matrix._replace(x=away)
 
 
 # Lower limits of real matrices: one for all, one for each matrix, or one for each of its columns.

@@ -271,31 +271,6 @@ def observed_cells(X: Any) -> SparseTensor:
     return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
 
 
-def cells_of(
-    X: Any, labels: LabelPair, shape: tuple[int, int], entities: tuple[str | None, str | None] = (None, None)
-) -> np.ndarray:
-    """Coordinates (n, 2) of cells: a table with a column of rows and one of columns, or a SparseTensor, or coordinates.
-
-    Columns of a table are found by the names of the labels, or of the entities where the relation names them; they are
-    taken in order where neither is known, or where the table has no names. Other names, and rows and columns that are
-    not known, are refused.
-    """
-    if isinstance(X, SparseTensor):
-        if all(found is None for found in X.labels):
-            return check_coords(X.coords, shape, name="X", order=2)
-        nameless = any(found is None or found.name is None for found in X.labels)
-        X = X.to_pandas().iloc[:, :2]
-        X = X.set_axis([0, 1], axis=1) if nameless else X
-    if not isinstance(X, pd.DataFrame):
-        return check_coords(X, shape, name="X", order=2)
-    columns = _columns_of_cells(X, labels, entities)
-    chosen = [X.iloc[:, at] for at in columns]
-    parts = [
-        column.to_numpy() if known is None else known.rows(column) for column, known in zip(chosen, labels, strict=True)
-    ]
-    return check_coords(np.stack(parts, axis=1), shape, name="X")
-
-
 def _columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | None, str | None]) -> list[int]:
     """Where in a table the rows and the columns of cells are."""
     given = list(X.columns)
@@ -689,10 +664,26 @@ class ReadingFactors:
         )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
-        """Coordinates (n, 2) of cells of matrix m."""
+        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates.
+
+        Columns of a table are found by the names of the labels, or of the entities where the relation names them; they
+        are taken in order where neither is known, or where the table has no names. Other names, and rows and columns
+        that are not known, are refused.
+        """
         link = self._given_links()[m]
-        labels = self._entity_labels[link.row], self._entity_labels[link.col]
-        return cells_of(X, labels, link.matrix.cells.shape, self._entity_names(link))
+        labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
+        if isinstance(X, SparseTensor):
+            if all(found is None for found in X.labels):
+                return check_coords(X.coords, shape, name="X", order=2)
+            nameless = any(found is None or found.name is None for found in X.labels)
+            X = X.to_pandas().iloc[:, :2]
+            X = X.set_axis([0, 1], axis=1) if nameless else X
+        if not isinstance(X, pd.DataFrame):
+            return check_coords(X, shape, name="X", order=2)
+        parts = []
+        for at, known in zip(_columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True):
+            parts.append(X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]))
+        return check_coords(np.stack(parts, axis=1), shape, name="X")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         """What a user called the two entities of a matrix; None where they have no such names."""
@@ -754,7 +745,8 @@ class ReadingFactors:
         return self._links
 
     def _relation(self, m: int) -> Relation:
-        """How rows and columns of matrix m meet; without data."""
+        """How rows and columns of matrix m of a fit meet; without data."""
+        check_is_fitted(self, "posterior_")
         return relation_of(self._links[m].without_data(), m, self._where)
 
     def _features(self, m: int) -> Any:

@@ -127,8 +127,8 @@ class BaseRelations(FactorModel):
         >>> model.reconstruct(1).shape
         (150, 2)
         """
-        check_is_fitted(self, "posterior_")
-        return predict_training(self.posterior_, self._number(m), self._relation(m))[0]
+        m = self._number(m)
+        return predict_training(self.posterior_, m, self._relation(m))[0]
 
     def predict_missing(self, m: int, return_std: bool = False) -> Any:
         """Training matrix m with its missing cells replaced by their predictive means.
@@ -144,14 +144,15 @@ class BaseRelations(FactorModel):
         >>> model.predict_missing(0).shape
         (150, 2)
         """
-        check_is_fitted(self, "posterior_")
-        mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))
+        m = self._number(m)
+        mean, variance = predict_training(self.posterior_, m, self._relation(m))
         matrix = self._links[m].matrix
         if isinstance(matrix.cells, DenseCells) and matrix.x.shape != mean.shape:
             fail_value("a model that was loaded from a file does not hold its training matrices; use reconstruct.")
         return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
 
     def _number(self, m: int) -> int:
+        check_is_fitted(self, "posterior_")
         return check_int("m", m, 0, len(self._links) - 1)
 
 

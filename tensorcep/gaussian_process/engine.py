@@ -329,8 +329,9 @@ Step = tuple[Sites, Posterior, float]
 
 def _accepted(prior: Prior, method: Proposal, sites: Sites, least: float) -> Step | None:
     """The step to these sites, if their posterior is a Gaussian and the objective is not below this."""
-    posterior = _posterior_or_none(prior, sites)
-    if posterior is None:
+    try:
+        posterior = Posterior(prior, sites.tau, sites.nu)
+    except LinAlgError:
         return None
     value = method.objective(posterior, sites)
     return (sites, posterior, value) if value >= least else None
@@ -348,21 +349,14 @@ def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float,
     return old, posterior, method.objective(posterior, old)
 
 
-def _posterior_or_none(prior: Prior, sites: Sites) -> Posterior | None:
+def _posterior(prior: Prior, sites: Sites) -> Posterior:
     try:
         return Posterior(prior, sites.tau, sites.nu)
     except LinAlgError:
-        return None
-
-
-def _posterior(prior: Prior, sites: Sites) -> Posterior:
-    posterior = _posterior_or_none(prior, sites)
-    if posterior is None:
         raise FloatingPointError(
             "the sites leave no Gaussian posterior: the kernel may not be positive definite, or labels contradict each "
             "other, such as those that a step without slack cannot all satisfy."
-        )
-    return posterior
+        ) from None
 
 
 def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, start: Sites | None) -> Fit:

@@ -21,13 +21,7 @@ from tensorcep.linear.glm import FeatureClassifier, two_classes, with_constant
 
 
 class PriorCovariance(NamedTuple):
-    """The prior covariance of f(x) and f(z) without the prior variance: k(x, z), and 1 for an intercept.
-
-    Attributes
-    ----------
-    kernel : {"linear", "rbf"} or callable
-        "rbf" is exp(-|x - z|^2 / (2 length_scale^2)). A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
-    """
+    """The prior covariance of f(x) and f(z) without the prior variance: k(x, z), and 1 for an intercept."""
 
     kernel: str | Callable[[Any, Any], Any]
     length_scale: float

@@ -176,7 +176,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> Any:
         """Refuse parameters that no fit takes, whatever the data: files may hold any."""
         raise NotImplementedError
 
@@ -324,7 +324,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         return super().set_params(**params)
 
     def _fit(self, X: Any, y: Any) -> Any:
-        settings = self._checked_settings()
+        settings = self._check_parameters()
         X, y, about = self._read(X, y)
         learned = self.prior_scale == "evidence"
         scale = self._prior_scales(X.shape[1], 1.0 if learned else float(self.prior_scale))
@@ -360,7 +360,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
         """
-        settings = self._checked_settings()
+        settings = self._check_parameters()
         if self.prior_scale == "evidence":
             fail_value("partial_fit needs a number as prior_scale, because 'evidence' needs all data at once; use fit.")
         first = not hasattr(self, "_mean")
@@ -380,11 +380,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             )
         return self._infer(X, y, about, settings, both, mean, cov, np.zeros(len(mean), dtype=bool))
 
-    def _check_parameters(self) -> None:
-        self._checked_settings()
-        check_random_state(self.random_state)
-
-    def _checked_settings(self) -> GLMSettings:
+    def _check_parameters(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)
         word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
@@ -396,6 +392,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         check_int("max_iter", self.max_iter)
         check_range("tol", self.tol, 0.0)
         n_threads(self.n_jobs)
+        check_random_state(self.random_state)
         return settings
 
     def _prior_scales(self, d: int, scale: float) -> np.ndarray:
