@@ -18,7 +18,7 @@ from scipy.special import expit, gammaln
 from scripts.benchmarks.common import Row, check_words, parser, report, row, say
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.cells import DenseCells, Matrix
-from tensorcep.factor_models.fit import ENGINES, build_problem, fit_problem
+from tensorcep.factor_models.fit import ENGINES, RunPlan, build_problem
 from tensorcep.factor_models.layout import Link
 from tensorcep.factor_models.problem import Priors
 from tensorcep.factor_models.results import observed
@@ -154,7 +154,7 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     problem, _ = build_problem([link], list(shape), 3 * K // 2, [False, True], Priors(), rng, "random")
     chosen = ENGINES[settings.name]
     watch = Watch(data, link, chosen.capabilities.sampler, points)
-    result = fit_problem(chosen, problem, settings, max_iter=sweeps, tol=0.0, callbacks=(watch,), warn=False)
+    result = RunPlan(chosen, settings, sweeps, 0.0).fit(problem, callbacks=(watch,), warn=False)
     clock = np.cumsum(result.trace["seconds"])
     common = {"data": name, "fold": seed, "rank": 3 * K // 2, "method": method}
     rows = [

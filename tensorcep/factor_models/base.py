@@ -17,11 +17,11 @@ from tensorcep.core.packing import unpack
 from tensorcep.core.persist.models import StoredModel, fitted_record, write_model
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.settings import TakesMethod
-from tensorcep.entries.labels import StoredLabels, stored_labels
-from tensorcep.factor_models.fit import check_components, plan_run
-from tensorcep.factor_models.layout import BIASES, Layout, Link, layouts, no_data, relation_of
-from tensorcep.factor_models.problem import Relation, RelationPosterior, Units
-from tensorcep.factor_models.results import ReadingFactors, storable
+from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
+from tensorcep.factor_models.fit import plan_run
+from tensorcep.factor_models.layout import BIASES, Layout, Link, empty_relations, layouts, no_data
+from tensorcep.factor_models.problem import Relation, RelationPosterior, Units, units_of
+from tensorcep.factor_models.results import ReadingFactors
 from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.side_information import Moments, variances
 
@@ -72,14 +72,14 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
         posterior=model.posterior_._replace(sites=tuple(sites)),
         where=tuple(model._where),
         links=tuple(stored),
-        names=tuple(getattr(model, "_names", ())),
+        names=tuple(model._names),
         n_features_in=getattr(model, "n_features_in_", None),
         feature_names=tuple(str(name) for name in getattr(model, "feature_names_in_", ())),
         lower_bound=None if np.isnan(model.lower_bound_) else float(model.lower_bound_),
         n_iter=int(model.n_iter_),
         converged=bool(model.converged_),
         trace=model.trace_,
-        labels=stored_labels(storable(model._entity_labels)),
+        labels=stored_labels([None if why_not_stored(own, k) else own for k, own in enumerate(model._entity_labels)]),
         n_samples_seen=getattr(model, "n_samples_seen_", None),
         sums_of_rows=getattr(model, "_sums_of_rows", None),
     )
@@ -87,19 +87,14 @@ def write_relations(path: str | os.PathLike[str], model: Any, links: list[Link])
 
 
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
-    """The fitted attributes that `write_relations` wrote, by name.
-
-    Raises
-    ------
-    One of `tensorcep.core.persist.models.UNREADABLE`
-        If something is missing or wrong.
-    """
+    """The fitted attributes that `write_relations` wrote, by name; raises one of `UNREADABLE` if something is wrong."""
     fitted: FittedRelations = fitted_record(stored, FittedRelations)
-    _check_sense(fitted)
+    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
+    _check_sense(fitted, links)
     attributes = {
         "posterior_": fitted.posterior,
         "_where": list(fitted.where),
-        "_links": [Link(no_data(link.shape), *link[1:]) for link in fitted.links],
+        "_links": links,
         "_names": list(fitted.names),
         "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
         "n_iter_": fitted.n_iter,
@@ -117,18 +112,12 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     return attributes
 
 
-def _check_sense(fitted: FittedRelations) -> None:
-    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions.
-
-    Raises
-    ------
-    ValueError
-    """
+def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
+    """Refuse what has the right types and is no model: entities of other sizes, negative variances and precisions."""
     posterior = fitted.posterior
     sizes = [moments.mean.shape for moments in posterior.moments]
     if [own.size for own in fitted.where] != [C for _, C in sizes]:
         raise ValueError("the moments do not fit the layout of their coordinates")
-    links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
     if any(own != layouts(links, len(sizes), own.rank)[e] for e, own in enumerate(fitted.where)):
         raise ValueError("the layout of the coordinates does not fit the matrices")
     if any((sizes[link.row][0], sizes[link.col][0]) != link.shape for link in fitted.links):
@@ -145,17 +134,12 @@ def _check_sense(fitted: FittedRelations) -> None:
     learned = [*posterior.precisions, *(own.noise for own in posterior.sites), *(own.r for own in posterior.sites)]
     if any(own is not None and not (own.mean > 0.0).all() for own in learned):
         raise ValueError("a precision or dispersion is not positive")
-    rows = [part for moments in posterior.moments for part in (moments.mean, moments.cov)]
+    rows = [part for moments in posterior.moments for part in moments[:2]]
     if any(not float(np.abs(part).max(initial=0.0)) <= LARGEST_ROW for part in rows):
         raise ValueError("its rows are so large that predictions would overflow")
-    units = [link.units for link in fitted.links if link.units is not None]
-    if any(not _is_unit(own) for own in units):
-        raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
-
-
-def _is_unit(units: Units) -> bool:
-    scale, centre = units.scale, np.abs(units.centre)
-    return bool((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, centre) < LARGEST_UNIT).all())
+    for centre, scale in (link.units for link in fitted.links if link.units is not None):
+        if not ((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, np.abs(centre)) < LARGEST_UNIT).all()):
+            raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
 
 
 # What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set.
@@ -183,7 +167,6 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the matrices: files may hold any."""
         plan_run(self)
-        check_components(self.n_components)
         check_choice("bias", self.bias, BIASES)
         self._checked_absent()
         check_random_state(self.random_state)
@@ -192,43 +175,48 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where they are to be on their own scales.
+        """The link with the units of its columns, where these are real and to be on their own scales.
 
-        Raises
-        ------
-        ValueError
-            If all values are so small that squares are 0.
+        Without column biases they are not centred. Values that are all so small that squares are 0 are refused.
         """
         if link.kind.theta == "noise":
             check_size("X", link.matrix.x)
-        return link._replace(units=link.own_units) if check_flag("standardize", self.standardize) else link
+        if not check_flag("standardize", self.standardize) or link.kind.theta != "noise":
+            return link
+        return link._replace(units=units_of(link.matrix, link.cols_have_bias))
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
         """The attributes that follow from a posterior, fitted now or read from a file."""
         raise NotImplementedError
 
-    def _set_fitted(self, result: Run, attributes: dict[str, Any]) -> None:
-        """Set all attributes of a fit in one step; names of features of an earlier one go."""
-        run = {
+    def _set_fitted(
+        self, result: Run, links: list[Link], where: list[Layout], names: list[str], more: dict[str, Any]
+    ) -> None:
+        """Set all attributes of a fit, and some more, in one step; names of features of an earlier one go."""
+        kept = {
+            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
+        }
+        self.__dict__ = {
+            **kept,
             "lower_bound_": float(result.trace["lower_bound"][-1]),
             "n_iter_": result.n_iter,
             "converged_": result.converged,
             "trace_": result.trace,
+            **self._attributes(result.posterior, links, where, names),
+            **more,
         }
-        kept = {
-            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
-        }
-        self.__dict__ = {**kept, **run, **attributes}
+
+    def _attributes(
+        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    ) -> dict[str, Any]:
+        K, record = where[0].rank, {"posterior_": posterior, "_links": links, "_where": where, "_names": names}
+        return {**record, "n_components_": K, **self._derived(posterior, empty_relations(links, where), K, names)}
 
     def _set_attributes(self) -> None:
         """Set the attributes that follow from those in a file."""
-        self.__dict__ = {**vars(self), **self._fitted(self.posterior_, self._links, self._where, self._names)}
-
-    def _relation(self, m: int) -> Relation:
-        """How rows and columns of matrix m meet; without data."""
-        return relation_of(self._links[m].without_data(), m, self._where)
+        self.__dict__ = {**vars(self), **self._attributes(self.posterior_, self._links, self._where, self._names)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it.
@@ -236,11 +224,9 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA, load
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
         ...     again = load(f"{folder}/model.npz")
@@ -250,11 +236,6 @@ class FactorModel(TakesMethod, ReadingFactors, BaseEstimator):  # type: ignore[m
         """
         check_is_fitted(self, "posterior_")
         write_relations(path, self, self._links)
-
-
-def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
-    """The relations of links, without data."""
-    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
 
 
 def scores_of(rows: Moments, rank: int, return_cov: bool) -> Any:

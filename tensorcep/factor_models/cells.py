@@ -80,11 +80,6 @@ class DenseCells:
         """The cell array with zeros where nothing is observed."""
         return cells if self.observed is None else cells * self.observed
 
-    def clear_hidden(self, cells: np.ndarray) -> None:
-        """Write zeros into a whole cell array where nothing is observed."""
-        if self.observed is not None:
-            cells *= self.observed
-
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every cell."""
         return A @ B.T
@@ -146,17 +141,13 @@ class ListedCells:
         self.rows = np.ascontiguousarray(rows, dtype=np.int64)
         self.cols = np.ascontiguousarray(cols, dtype=np.int64)
         self.n_observed = len(rows)
-        self._by_row = np.arange(len(rows))
-        self._by_col = np.argsort(self.cols, kind="stable")
-        self._row_start = np.searchsorted(self.rows, np.arange(shape[0] + 1))
-        self._col_start = np.searchsorted(self.cols[self._by_col], np.arange(shape[1] + 1))
+        order, by_col = np.arange(len(rows)), np.argsort(self.cols, kind="stable")
+        self._by_row = np.searchsorted(self.rows, np.arange(shape[0] + 1)), order, self.cols
+        self._by_col = np.searchsorted(self.cols[by_col], np.arange(shape[1] + 1)), by_col, self.rows
 
     def only_observed(self, cells: np.ndarray) -> np.ndarray:
         """The cell array: every cell in the list is observed."""
         return cells
-
-    def clear_hidden(self, cells: np.ndarray) -> None:
-        """Nothing: every cell in the list is observed."""
 
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every listed cell."""
@@ -169,28 +160,18 @@ class ListedCells:
         self, weight: np.ndarray, B: np.ndarray, executor: Executor, of: np.ndarray | None = None
     ) -> np.ndarray:
         """Sum of weight_ij B_j over the observed cells of each row."""
-        weight = weight if of is None else weight * of
-        return self._sums(self._row_start, self._by_row, self.cols, weight, B, executor)
+        return self._sums(self._by_row, weight if of is None else weight * of, B, executor)
 
     def column_sums(
         self, weight: np.ndarray, A: np.ndarray, executor: Executor, of: np.ndarray | None = None
     ) -> np.ndarray:
         """Sum of weight_ij A_i over the observed cells of each column."""
-        weight = weight if of is None else weight * of
-        return self._sums(self._col_start, self._by_col, self.rows, weight, A, executor)
+        return self._sums(self._by_col, weight if of is None else weight * of, A, executor)
 
-    def _sums(
-        self,
-        start: np.ndarray,
-        order: np.ndarray,
-        other: np.ndarray,
-        weight: np.ndarray,
-        B: np.ndarray,
-        executor: Executor,
-    ) -> np.ndarray:
-        out = np.empty((len(start) - 1, B.shape[1]))
+    def _sums(self, lines: tuple[np.ndarray, ...], weight: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
+        out = np.empty((len(lines[0]) - 1, B.shape[1]))
         weight, B = np.ascontiguousarray(np.broadcast_to(weight, self.n_observed)), np.ascontiguousarray(B)
-        executor.run(line_sums, 0, len(out), start, order, other, weight, B, out)
+        executor.run(line_sums, 0, len(out), *lines, weight, B, out)
         return out
 
     def spread(self, values: np.ndarray, groups: str) -> np.ndarray:
@@ -214,6 +195,9 @@ class ListedCells:
 
 # check(name, values) returns values that are allowed
 Check = Callable[[str, np.ndarray], np.ndarray]
+# How scikit-learn is to check arrays for `read_matrix`.
+READ: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64, "order": "C"}
+READ["ensure_all_finite"] = "allow-nan"
 LISTED_BELOW = 0.2  # share of observed cells under which a list of them is faster than the whole matrix
 
 
@@ -235,18 +219,15 @@ class Matrix(NamedTuple):
         """The matrix with means (N, D) where nothing is observed, and standard deviations, 0 where something is."""
         return self.filled(mean), self._replace(x=np.zeros_like(self.x)).filled(np.sqrt(variance))
 
-    def column_counts(self) -> np.ndarray:
-        """Number of observed cells of each column."""
-        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "column"))
-
-    def row_counts(self) -> np.ndarray:
-        """Number of observed cells of each row."""
-        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), "row"))
+    def counts(self, groups: str) -> np.ndarray:
+        """Number of observed cells of each row or column."""
+        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), groups))
 
     def less_columns(self, values: np.ndarray) -> np.ndarray:
         """The observed cells less the value of their column, a cell array."""
         away = np.asarray(self.x - self.cells.spread(values, "column"))
-        self.cells.clear_hidden(away)
+        if self.cells.observed is not None:
+            away *= self.cells.observed
         return away
 
     def at_least(self, limit: np.ndarray) -> Matrix:
@@ -256,7 +237,7 @@ class Matrix(NamedTuple):
 
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
-        sums, counts = self.cells.group_sums(self.x, "column"), self.column_counts()
+        sums, counts = self.cells.group_sums(self.x, "column"), self.counts("column")
         overall = sums.sum() / max(1.0, counts.sum())
         return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
 
@@ -273,11 +254,6 @@ def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
     but for matrices of other libraries, which become frames, and sparse ones, of which a cell is there once.
 
     A warning tells that zeros which a sparse matrix stores are observed, unless they are labels, or others are, too.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it has another order, or columns that hold no numbers.
     """
     if not isinstance(X, SparseTensor):
         X = as_numbers(X, name)
@@ -292,12 +268,7 @@ def read_matrix(X: Any, check: Check, absent: str, name: str = "X", empty: bool 
     """Return the observed cells of a checked array with NaN where nothing is observed, or of a sparse matrix.
 
     Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then). Where the
-    matrix may be `empty`, no cell need be observed.
-
-    Raises
-    ------
-    ValueError
-        If no cell is observed, or a value is not allowed.
+    matrix may be `empty`, no cell need be observed; values that are not allowed are refused.
     """
     if sparse.issparse(X):
         if absent == "zero":

@@ -15,28 +15,33 @@ from tensorcep.core.executor import MOST_VERBOSE, n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
-from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
-from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Relation, RelationPosterior, RelationProblem, Sites
-from tensorcep.factor_models.results import alive, chosen, parameters
-from tensorcep.factor_models.rows import State
+from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
+from tensorcep.factor_models.problem import (
+    FLOOR,
+    Entity,
+    Priors,
+    Relation,
+    RelationPosterior,
+    RelationProblem,
+    Sites,
+    State,
+)
+from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
+from tensorcep.likelihoods.parameters.base import Gammas
 
 # Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
 
 
 def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
-    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix."""
+    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
     seen: dict[int, np.ndarray] = {}
     for link in links:
-        for entity, counts in ((link.row, link.matrix.row_counts()), (link.col, link.matrix.column_counts())):
+        for entity, counts in ((link.row, link.matrix.counts("row")), (link.col, link.matrix.counts("column"))):
             seen[entity] = seen.get(entity, False) | (counts > 0.0)
-    return [~seen[link.col] for link in links]
-
-
-def warn_of_empty(columns: Sequence[np.ndarray]) -> None:
-    """Say how many columns of each matrix have no values."""
+    columns = [~seen[link.col] for link in links]
     for m, empty in enumerate(columns):
         if empty.any():
             which = "the matrix" if len(columns) == 1 else f"matrix {m}"
@@ -46,6 +51,7 @@ def warn_of_empty(columns: Sequence[np.ndarray]) -> None:
                 "leave them out.",
                 UserWarning,
             )
+    return columns
 
 
 def with_wide_columns(
@@ -70,7 +76,7 @@ def _spread(link: Link, offset: np.ndarray) -> np.ndarray:
     """Mean square of the values about the offset (D,) of each column, (D,), in its own units."""
     matrix, units = link.matrix, link.units
     centre, scale = (0.0, 1.0) if units is None else (units.centre, units.scale)
-    n, total = float(matrix.column_counts().sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
+    n, total = float(matrix.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
     square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
     about = centre + scale * offset
     return np.asarray(np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2)
@@ -85,68 +91,49 @@ START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the n
 NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
 
 
-class Fitted(NamedTuple):
-    """A run, its posterior with the components that are kept, and where these lie."""
-
-    run: Run
-    posterior: RelationPosterior
-    where: list[Layout]
-    rank: int
-
-
-def check_components(n_components: Any) -> int | None:
-    """The number of components; None where the fit has to find it."""
-    automatic = n_components is None or (isinstance(n_components, str) and n_components == "auto")
-    return None if automatic else check_int("n_components", n_components)
-
-
 def fit_components(
     plan: RunPlan,
     links: list[Link],
     sizes: list[int],
-    rank: int | None,
     learned: list[bool],
     rng: Any,
     init: str,
     known: tuple[KnownRows | None, ...] = (),
-) -> Fitted:
-    """Fit with a number of components; or with many, and then with those that say something.
+) -> tuple[Run, list[Layout]]:
+    """Fit with the components that are asked for; or with many, and then with those that say something.
 
-    `known` says what is known of the rows of each entity beside their cells; nothing where that is nothing.
+    The run's posterior has the components that are kept by the variance that they explain, the largest first; these lie
+    as the layouts say. `known` says what is known of the rows of each entity beside their cells.
     """
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
-    first = _largest(links) if rank is None else rank
-    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE)
-    problem = problem._replace(known=known)
-    if rank is None:
+    first = _largest(links) if plan.rank is None else plan.rank
+    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE, known)
+    if plan.rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(sizes), problem.rank)
     result = plan.fit(problem)
-    columns = empty_columns(links)
-    warn_of_empty(columns)
-    if plan.method.capabilities.sampler:
-        return Fitted(result, result.posterior, where, problem.rank)
-    result = result._replace(posterior=with_wide_columns(result.posterior, links, where, columns))
-    kept = np.flatnonzero(alive(result.posterior, learned, problem.rank))
-    if len(kept) == 0:
-        warn_user(
-            "no component explains more than its own uncertainty: the fit predicts no better than the means; the data "
-            "hold no such structure, or too few cells to see it.",
-            ConvergenceWarning,
-        )
-    if rank is not None or len(kept) == problem.rank:
-        return Fitted(result, result.posterior, where, problem.rank)
-    kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
-    posterior = chosen(result.posterior, kept, problem.rank)
-    return Fitted(result, posterior, layouts(links, len(sizes), len(kept)), len(kept))
+    posterior, K, columns = result.posterior, problem.rank, empty_columns(links)
+    if not plan.method.capabilities.sampler:
+        posterior = with_wide_columns(posterior, links, where, columns)
+        kept = np.flatnonzero(alive(posterior, learned, K))
+        if len(kept) == 0:
+            warn_user(
+                "no component explains more than its own uncertainty: the fit predicts no better than the means; the "
+                "data hold no such structure, or too few cells to see it.",
+                ConvergenceWarning,
+            )
+        if plan.rank is None and len(kept) < K:
+            kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
+            posterior, K = chosen(posterior, kept, K), len(kept)
+            where = layouts(links, len(sizes), K)
+    energy = sum((shares(posterior, relation, K) for relation in empty_relations(links, where)), np.zeros(K))
+    return result._replace(posterior=chosen(posterior, np.argsort(-energy, kind="stable"), K)), where
 
 
 def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned: list[bool]) -> RelationProblem:
     """The problem with the components that a few sweeps of a variational method leave, started from these."""
     method, settings = (VB_ENGINE, VB()) if plan.method.capabilities.sampler else (plan.method, plan.settings)
-    trial = fit_problem(
-        method, problem, settings, max_iter=TRIAL_SWEEPS, tol=plan.tol, n_threads=plan.n_threads, warn=False
-    )
+    trial = RunPlan(method, settings, TRIAL_SWEEPS, plan.tol, plan.n_threads).fit(problem, warn=False)
     kept = np.flatnonzero(alive(trial.posterior, learned, problem.rank))
     kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
     posterior = chosen(trial.posterior, kept, problem.rank)
@@ -163,6 +150,34 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
     )
 
 
+def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
+    """Which components say something: where their precisions are learned, their means outweigh their variances.
+
+    A component that its precision has switched off has means near 0, and variances that are the prior's.
+    """
+    result = np.zeros(rank, dtype=bool)
+    for moments, learn in zip(posterior.moments, learned, strict=True):
+        if learn or not any(learned):
+            noise = variances(moments)[:, :rank].mean(axis=0)
+            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
+    return result
+
+
+def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
+    """The posterior with some of its components, in this order; biases stay."""
+    moments, precisions = [], []
+    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
+        index = np.concatenate([order, np.arange(rank, m.mean.shape[1])])
+        moments.append(m.select(index))
+        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    draws = posterior.draws
+    if draws is not None:
+        indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
+        draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
+    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
+
+
 def _largest(links: list[Link]) -> int:
     """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`.
 
@@ -171,11 +186,8 @@ def _largest(links: list[Link]) -> int:
     shapes = [link.matrix.cells.shape for link in links]
     cells = sum(link.matrix.x.size for link in links)
     affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
-    return max(1, min(int(affordable), sum(min(_identified(n) for n in shape) for shape in shapes)))
-
-
-def _identified(n: int) -> int:
-    return int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2)
+    identified = [min(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shape) for shape in shapes]
+    return max(1, min(int(affordable), sum(identified)))
 
 
 # The problem of some relations, and where its methods start: near the singular vectors of a matrix, or at random.
@@ -194,6 +206,7 @@ def build_problem(
     rng: np.random.Generator,
     init: str,
     start_variance: float = 1.0,
+    known: tuple[KnownRows | None, ...] = (),
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where = layouts(links, len(sizes), rank)
@@ -203,12 +216,18 @@ def build_problem(
         automatic[:rank] = learn
         automatic[list(layout.bias.values())] = True
         entities.append(Entity(n, np.ones(layout.size), automatic, layout.one))
-    start = _start(links, sizes, rank, where, rng, init)
-    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
-    seed = int(rng.integers(2**63))
-    frozen = (None,) * len(sizes)
-    problem = RelationProblem(tuple(entities), relations, tuple(start), frozen, priors)
-    return problem._replace(start_variance=start_variance, seed=seed, rank=rank), where
+    problem = RelationProblem(
+        entities=tuple(entities),
+        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
+        start=tuple(_start(links, sizes, rank, where, rng, init)),
+        frozen=(None,) * len(sizes),
+        priors=priors,
+        start_variance=start_variance,
+        seed=int(rng.integers(2**63)),
+        rank=rank,
+        known=known,
+    )
+    return problem, where
 
 
 def _start(
@@ -278,9 +297,7 @@ def new_rows(
     """
     first = next(iter(links.values()))
     e, n = first.row, first.matrix.cells.shape[0]
-    entities: list[Entity] = []
-    start: list[np.ndarray] = []
-    frozen: list[Moments | None] = []
+    entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
     for number, (moments, layout) in enumerate(zip(posterior.moments, where, strict=True)):
         fixed = np.zeros(layout.size, dtype=bool)
         if number == e:
@@ -291,10 +308,12 @@ def new_rows(
             entities.append(Entity(len(moments.mean), np.ones(layout.size), fixed, layout.one))
             start.append(moments.mean)
             frozen.append(as_packed(moments))
-    relations = tuple(_as_fitted(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items())
-    problem = RelationProblem(tuple(entities), relations, tuple(start), tuple(frozen))
-    result = fit_problem(VB_ENGINE, problem, VB(), max_iter=MAX_SWEEPS, tol=TOLERANCE, n_threads=n_threads)
-    return result.state, problem
+    relations = []
+    for m, link in links.items():
+        relation, r = for_new_rows(relation_of(link, m, where), posterior.sites[m])
+        relations.append(relation._replace(known_noise=parameters(posterior.sites[m])[0], known_r=r))
+    problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
+    return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
 
 
 def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
@@ -303,12 +322,6 @@ def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
     if layout.one >= 0:
         mean[:, layout.one] = 1.0
     return mean
-
-
-def _as_fitted(relation: Relation, sites: Sites) -> Relation:
-    """The relation with noise and dispersion known."""
-    relation, r = for_new_rows(relation, sites)
-    return relation._replace(known_noise=parameters(sites)[0], known_r=r)
 
 
 def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray | None]:
@@ -335,41 +348,46 @@ ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_E
 
 
 class RunPlan(NamedTuple):
-    """How a problem is going to be fitted."""
+    """How a problem is going to be fitted, with so many components; None where the fit has to find their number."""
 
     method: AnyMethod
     settings: Any
     max_iter: int
     tol: float
-    n_threads: int
-    verbose: bool
+    n_threads: int = 1
+    verbose: bool = False
+    rank: int | None = None
 
-    def fit(self, problem: RelationProblem) -> Run:
-        """Run the method on a problem."""
-        return fit_problem(
-            self.method,
-            problem,
-            self.settings,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_threads=self.n_threads,
-            verbose=self.verbose,
-        )
+    def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
+        """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
+        method, settings, max_iter, tol, threads, verbose, _ = self
+        with one_blas_thread():
+            result = run(
+                *(method, problem, settings),
+                max_iter=max_iter,
+                tol=tol,
+                n_threads=threads,
+                callbacks=callbacks,
+                verbose=verbose,
+            )
+        if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
+            last = result.trace["change"][-1]
+            warn_user(
+                f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
+                f"tol={tol:g}; increase max_iter or raise tol.",
+                ConvergenceWarning,
+            )
+        return result
 
 
 def plan_run(estimator: Any) -> RunPlan:
-    """What an estimator's parameters say of the run.
-
-    Raises
-    ------
-    ValueError
-        If one of them is not allowed.
-    """
+    """What an estimator's parameters say of the run; a ValueError if one of them is not allowed."""
     settings = settings_of(estimator.method)
     max_iter = check_int("max_iter", estimator.max_iter)
     if isinstance(settings, Gibbs) and max_iter <= settings.burn_in:
         fail_value(f"max_iter must be above the burn-in of {settings.burn_in} sweeps; got {max_iter}.")
-    shows = estimator.verbose
+    shows, rank = estimator.verbose, estimator.n_components
+    automatic = rank is None or (isinstance(rank, str) and rank == "auto")
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
     return RunPlan(
         method=ENGINES[settings.name],
@@ -378,6 +396,7 @@ def plan_run(estimator: Any) -> RunPlan:
         tol=check_range("tol", estimator.tol, 0.0),
         n_threads=n_threads(estimator.n_jobs),
         verbose=bool(shows),
+        rank=None if automatic else check_int("n_components", rank),
     )
 
 
@@ -386,37 +405,3 @@ def check_links(plan: RunPlan, links: list[Link]) -> None:
     for link in links:
         if plan.method.capabilities.sampler:
             sampler_of(link.kind)
-
-
-def fit_problem(
-    method: AnyMethod,
-    problem: RelationProblem,
-    settings: Any,
-    *,
-    max_iter: int,
-    tol: float,
-    n_threads: int = 1,
-    callbacks: tuple[Callable[..., Any], ...] = (),
-    verbose: bool = False,
-    warn: bool = True,
-) -> Run:
-    """Run a method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
-    with one_blas_thread():
-        result = run(
-            method,
-            problem,
-            settings,
-            max_iter=max_iter,
-            tol=tol,
-            n_threads=n_threads,
-            callbacks=callbacks,
-            verbose=verbose,
-        )
-    if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
-        last = result.trace["change"][-1]
-        warn_user(
-            f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
-            f"tol={tol:g}; increase max_iter or raise tol.",
-            ConvergenceWarning,
-        )
-    return result

@@ -7,7 +7,7 @@ variant with their posterior variances added is no Gibbs step and is not here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,12 @@ from tensorcep.factor_models.problem import (
     RelationProblem,
     SiteInputs,
     Sites,
+    State,
+    first_noise,
+    natural_parameters,
+    replaced,
+    sides,
 )
-from tensorcep.factor_models.rows import State, first_noise, given_one, natural_parameters, replaced, sides
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
@@ -47,14 +51,8 @@ class Draw(NamedTuple):
 class Chain(NamedTuple):
     """The values of one sweep, and those kept.
 
-    Attributes
-    ----------
-    state : State
-        Rows as moments without covariance, precisions, sites, and latent values (psi where there is explicit noise).
-    rng : Generator
-        Of the few numbers that are not drawn in compiled code.
-    sweep : int
-    kept : tuple of Draw
+    The state has rows as moments without covariance, and latent values with psi where there is explicit noise; the
+    generator is of the few numbers that are not drawn in compiled code.
     """
 
     state: State
@@ -64,13 +62,7 @@ class Chain(NamedTuple):
 
 
 def sampler_of(kind: Kind) -> Sampler:
-    """What draws the sites of this kind of matrix.
-
-    Raises
-    ------
-    ValueError
-        If nothing does.
-    """
+    """What draws the sites of this kind of matrix; a ValueError if nothing does."""
     if kind.form.drawn is None:
         fail_value(
             "method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise', or for counts "
@@ -81,8 +73,6 @@ def sampler_of(kind: Kind) -> Sampler:
 
 def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain:
     """The given means as the first draw, unit noise, the prior mean of r."""
-    for relation in problem.relations:
-        sampler_of(relation.kind)
     moments = tuple(_as_moments(mean) for mean in problem.start)
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     values = tuple(_latent(moments, relation, executor) for relation in problem.relations)
@@ -110,22 +100,22 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
             continue
         rows, failed = _draw_entity(chain._replace(state=state), problem, e, executor)
         skipped += failed
+        entity, (a0, b0) = problem.entities[e], problem.precision_prior
+        precision = chain.rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
         state = state._replace(
             moments=replaced(state.moments, e, _as_moments(rows)),
-            precisions=replaced(state.precisions, e, _draw_precisions(chain.rng, problem, e, rows)),
+            precisions=replaced(state.precisions, e, gammas_at(np.where(entity.learned, precision, entity.precision))),
         )
     values = [_latent(state.moments, relation, executor) for relation in problem.relations]
     latent = tuple((f, psi) for f, (_, psi) in zip(values, state.latent, strict=True))
-    change = max(_change(new[0], old[0]) for new, old in zip(latent, chain.state.latent, strict=True))
+    changes = [  # root mean square change, relative to the root mean square
+        float(np.sqrt(np.mean((new - old) ** 2)) / (np.sqrt(np.mean(new**2)) + 1e-300))
+        for (new, _), (old, _) in zip(latent, chain.state.latent, strict=True)
+    ]
     state, sweep = state._replace(latent=latent), chain.sweep + 1
     due = sweep > settings.burn_in and (sweep - settings.burn_in) % settings.thin == 0
     kept = (*chain.kept, _draw_of(state)) if due else chain.kept
-    return Chain(state, chain.rng, sweep, kept), Sweep(change, first_noise(state), skipped, 0, np.nan)
-
-
-def _change(new: np.ndarray, old: np.ndarray) -> float:
-    """Root mean square change, relative to the root mean square."""
-    return float(np.sqrt(np.mean((new - old) ** 2)) / (np.sqrt(np.mean(new**2)) + 1e-300))
+    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), first_noise(state), skipped, 0, np.nan)
 
 
 def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor) -> State:
@@ -138,10 +128,8 @@ def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor
         now, tau = (None if law is None else law.mean for law in (r, noise))
         given = SiteInputs(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
         sites, psi = sampler_of(relation.kind)(given)
-        state = state._replace(
-            sites=replaced(state.sites, index, sites),
-            latent=replaced(state.latent, index, (f, psi)),
-        )
+        latent = replaced(state.latent, index, (f, psi))
+        state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
     return state
 
 
@@ -149,7 +137,7 @@ def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Execu
     """The rows of an entity given all else, and how many had no positive definite precision."""
     entity = problem.entities[e]
     free = entity.free
-    Lam, eta = given_one(*natural_parameters(chain.state, problem, e, executor), free, entity.one)
+    Lam, eta = natural_parameters(chain.state, problem, e, executor)
     drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
     seed = (problem.seed - 1 - e) % 2**63
     blocks, line = -(-entity.n_rows // LANES), np.minimum(np.arange(entity.n_rows), len(Lam) - 1)
@@ -157,12 +145,6 @@ def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Execu
     rows = chain.state.moments[e].mean.copy()
     rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
     return rows, int(np.count_nonzero(good == 0.0))
-
-
-def _draw_precisions(rng: np.random.Generator, problem: RelationProblem, e: int, rows: np.ndarray) -> Gammas:
-    entity, (a0, b0) = problem.entities[e], problem.precision_prior
-    drawn = rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-    return gammas_at(np.where(entity.learned, drawn, entity.precision))
 
 
 def _draw_of(state: State) -> Draw:
@@ -179,25 +161,25 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
     kept = chain.kept or (_draw_of(chain.state),)
     rows = tuple(np.stack(draws) for draws in zip(*(draw.rows for draw in kept), strict=True))
     precisions = zip(*(draw.precisions for draw in kept), strict=True)
-    noise = tuple(_stacked(draws) for draws in zip(*(draw.noise for draw in kept), strict=True))
-    r = tuple(_stacked(draws) for draws in zip(*(draw.r for draw in kept), strict=True))
-    sites = (
-        NO_SITES._replace(noise=_known_mean(tau), r=_known_mean(dispersion))
-        for tau, dispersion in zip(noise, r, strict=True)
+    noise, r = (
+        tuple(None if draws[0] is None else np.stack(draws) for draws in zip(*parts, strict=True))
+        for parts in ([draw.noise for draw in kept], [draw.r for draw in kept])
     )
+    sites = [NO_SITES._replace(noise=_mean_of(tau), r=_mean_of(own)) for tau, own in zip(noise, r, strict=True)]
+    moments = []
+    for draws in aligned(rows, problem.rank):
+        mean = draws.mean(axis=0)
+        away = draws - mean
+        moments.append(Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False))
     return RelationPosterior(
-        moments=tuple(_moments_of(draws) for draws in aligned(rows, problem.rank)),
+        moments=tuple(moments),
         precisions=tuple(gammas_at(np.mean(draws, axis=0)) for draws in precisions),
         sites=tuple(sites),
         draws=RelationDraws(rows, noise, r),
     )
 
 
-def _stacked(draws: tuple[Any, ...]) -> Any:
-    return None if draws[0] is None else np.stack(draws)
-
-
-def _known_mean(draws: np.ndarray | None) -> Gammas | None:
+def _mean_of(draws: np.ndarray | None) -> Gammas | None:
     return None if draws is None else gammas_at(draws.mean(axis=0))
 
 
@@ -215,19 +197,8 @@ def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
     return turned
 
 
-def _moments_of(draws: np.ndarray) -> Moments:
-    mean = draws.mean(axis=0)
-    away = draws - mean
-    return Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False)
-
-
 GIBBS_ENGINE = Method(
-    name=Gibbs.name,
-    needs=(),
-    options=Gibbs,
-    init=init,
-    step=step,
-    finish=finish,
+    *(Gibbs.name, (), Gibbs, init, step, finish),
     source="Klami (2014), Gibbs sampling",
     capabilities=Capabilities(sampler=True),
 )

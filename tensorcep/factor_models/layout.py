@@ -11,7 +11,7 @@ import pandas as pd
 from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
-from tensorcep.factor_models.problem import Kind, Relation, RelationPosterior, Units, coded, standardised, units_of
+from tensorcep.factor_models.problem import Kind, Relation, RelationPosterior, Units, coded
 from tensorcep.factor_models.side_information import KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
@@ -53,14 +53,14 @@ class Link(NamedTuple):
         return self.bias in ("column", "both")
 
     @property
-    def own_units(self) -> Units | None:
-        """The units of the columns of real data; None for others. A matrix without column biases is not centred."""
-        return units_of(self.matrix, self.cols_have_bias) if self.kind.theta == "noise" else None
-
-    @property
     def modelled(self) -> Matrix:
-        """The matrix as the model sees it."""
-        return standardised(self.matrix if self.limit is None else self.matrix.at_least(self.limit), self.units)
+        """The matrix as the model sees it, in the units of its columns."""
+        matrix = self.matrix if self.limit is None else self.matrix.at_least(self.limit)
+        if self.units is None:
+            return matrix
+        away = matrix.less_columns(self.units.centre)
+        away /= matrix.cells.spread(self.units.scale, "column")
+        return matrix._replace(x=away)
 
     def without_data(self) -> Link:
         """The same link of a matrix of this shape of which nothing is observed."""
@@ -89,16 +89,12 @@ def layouts(links: list[Link], n_entities: int, rank: int) -> list[Layout]:
     """The coordinates of every entity."""
     result = []
     for e in range(n_entities):
-        has_one = any(
-            (link.row == e and link.cols_have_bias) or (link.col == e and link.rows_have_bias) for link in links
-        )
-        biased = [
-            m
-            for m, link in enumerate(links)
-            if (link.row == e and link.rows_have_bias) or (link.col == e and link.cols_have_bias)
-        ]
+        row_of = [m for m, link in enumerate(links) if link.row == e]
+        col_of = [m for m, link in enumerate(links) if link.col == e]
+        has_one = any(links[m].cols_have_bias for m in row_of) or any(links[m].rows_have_bias for m in col_of)
+        biased = [m for m in row_of if links[m].rows_have_bias] + [m for m in col_of if links[m].cols_have_bias]
         first = rank + has_one
-        result.append(Layout(rank, rank if has_one else -1, {m: first + q for q, m in enumerate(biased)}))
+        result.append(Layout(rank, rank if has_one else -1, {m: first + q for q, m in enumerate(sorted(biased))}))
     return result
 
 
@@ -128,16 +124,16 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     )
 
 
+def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
+    """The relations of links, without data."""
+    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
+
+
 # `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
 
 
 def check_row_prior(given: Any, method: str, link: Link) -> None:
-    """Refuse what cannot be known of rows, or not beside other parameters.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what cannot be known of rows, or not beside other parameters."""
     if given is None:
         return
     if not isinstance(given, (Features, Series)):
@@ -154,17 +150,13 @@ def check_row_prior(given: Any, method: str, link: Link) -> None:
 def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> tuple[KnownRows | None, ...]:
     """What is known of the rows of matrices, which have them and these labels in common; nothing where that is nothing.
 
-    There is an item for the rows, which are the first entity, and one for the columns of each matrix.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If features or times do not fit the rows.
+    There is an item for the rows, which are the first entity, and one for the columns of each matrix. Features and
+    times that do not fit the rows are refused.
     """
     if given is None:
         return ()
     n, others = matrices[0].cells.shape[0], (None,) * len(matrices)
-    mode, seen = Mode("rows", labels, n), np.any([matrix.row_counts() > 0.0 for matrix in matrices], axis=0)
+    mode, seen = Mode("rows", labels, n), np.any([matrix.counts("row") > 0.0 for matrix in matrices], axis=0)
     if isinstance(given, Series):
         return KnownRows(clock(given, mode), seen), *others
     design, found = designed(given, mode)
@@ -177,12 +169,7 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
 
 
 def refuse_rows_alone(posterior: RelationPosterior) -> None:
-    """Refuse rows by themselves where the prior of rows depends on what else is known of them.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse rows by themselves where the prior of rows depends on what else is known of them."""
     if posterior.laws:
         fail_value(
             "rows beside those of the fit have no features and no place in time here: put them into the X of fit, "

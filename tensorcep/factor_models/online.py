@@ -14,8 +14,6 @@ that of Ilin and Raiko (2010), section 4.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -24,30 +22,13 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.fit import RunPlan, rows_at_zero
 from tensorcep.factor_models.layout import Layout, Link, relation_of
-from tensorcep.factor_models.problem import (
-    Entity,
-    Priors,
-    RelationPosterior,
-    RelationProblem,
-    Sites,
-    Told,
-    Units,
-    units_of,
-)
-from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments
+from tensorcep.factor_models.problem import Entity, Priors, RelationPosterior, RelationProblem, Told, Units, units_of
+from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments, with_one
 from tensorcep.factor_models.variational import precisions_of, update_rows
 from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
 
 SETTLING = 20  # rounds of columns and their precisions, which the turn leaves apart
 UNTOLD = 1e-6  # precision of a column's offset, in its units, below which no value has told of it
-
-
-class BatchResult(NamedTuple):
-    """What a batch of rows leaves: its run, the posterior of its rows and of the columns, and sums of all rows."""
-
-    run: Run
-    posterior: RelationPosterior
-    sums: np.ndarray
 
 
 def sums_of_rows(posterior: RelationPosterior) -> np.ndarray:
@@ -63,15 +44,17 @@ def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) 
     free = np.flatnonzero(np.arange(layout.size) != layout.one)
     said = unpack(told_by(posterior.moments[1], posterior.precisions[1], layout).Lam, len(free))
     offset = int(np.searchsorted(free, layout.bias[0]))
-    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.column_counts() > 0.0)
+    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.counts("column") > 0.0)
     own = units_of(link.matrix, True)
     return link._replace(units=Units(*(np.where(fresh, new, old) for new, old in zip(own, link.units, strict=True))))
 
 
 def learn_rows(
     plan: RunPlan, link: Link, posterior: RelationPosterior, sums: np.ndarray, n: int, where: list[Layout], ard: bool
-) -> BatchResult:
+) -> tuple[Run, np.ndarray]:
     """Run the sweeps of a batch of new rows, the matrix of `link`, on top of what is known.
+
+    The run's posterior is that of these rows and of the columns; with it come the sums of all rows.
 
     Parameters
     ----------
@@ -84,7 +67,12 @@ def learn_rows(
     """
     problem = _problem(link, posterior, where, ard)
     run = plan.fit(problem)
-    problem = problem._replace(told=(None, _at_noise(problem.told[1], posterior.sites[0], run.posterior.sites[0])))
+    before, now, told = posterior.sites[0].noise, run.posterior.sites[0].noise, problem.told[1]
+    if told is not None and before is not None and now is not None:
+        # what earlier rows said grows with the noise's precision, as that is known now: rows in which a column was
+        # constant would hold it there for good otherwise
+        ratio = (now.mean / before.mean)[:, np.newaxis]
+        problem = problem._replace(told=(None, told._replace(Lam=ratio * told.Lam, eta=ratio * told.eta)))
     rows, precision, entity = run.posterior.moments[0], run.state.precisions[1], problem.entities[1]
     with threadpool_limits(limits=1, user_api="blas"):  # sums of one order
         columns = update_rows(run.state, problem, 1, ThreadExecutor(1))
@@ -92,10 +80,13 @@ def learn_rows(
         turn, back = _turn(sums / n, columns, where)
         rows = _turned(rows, turn)
         said = _turned_sites(told_by(columns, precision, where[1]), back[np.ix_(entity.free, entity.free)])
-        columns, precision = _settled(said, precision, entity, problem)
+        columns = _columns(said, precision, entity)
+        for _ in range(SETTLING):  # each given the other
+            precision = precisions_of(entity, problem.precision_prior, columns)
+            columns = _columns(said, precision, entity)
     precisions = (run.posterior.precisions[0], precision)
-    found = run.posterior._replace(moments=(rows, columns), precisions=precisions)
-    return BatchResult(run, found, turn @ sums @ turn.T)
+    posterior = run.posterior._replace(moments=(rows, columns), precisions=precisions)
+    return run._replace(posterior=posterior), turn @ sums @ turn.T
 
 
 def _problem(link: Link, posterior: RelationPosterior, where: list[Layout], ard: bool) -> RelationProblem:
@@ -131,17 +122,6 @@ def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
     return Told(pack(np.einsum("nij,nj,nkj->nik", vectors, np.maximum(values, 0.0), vectors)), eta, columns)
 
 
-def _at_noise(told: Told | None, before: Sites, now: Sites) -> Told | None:
-    """What earlier rows said of the columns, at the noise that is known now: it grows with the noise's precision.
-
-    Rows in which a column was constant would hold it there for good otherwise.
-    """
-    if told is None or before.noise is None or now.noise is None:
-        return told
-    ratio = (now.noise.mean / before.noise.mean)[:, np.newaxis]
-    return told._replace(Lam=ratio * told.Lam, eta=ratio * told.eta)
-
-
 def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tuple[np.ndarray, np.ndarray]:
     """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v: T' in their coordinates.
 
@@ -175,20 +155,9 @@ def _turned_sites(told: Told, back: np.ndarray) -> Told:
     return told._replace(Lam=pack(np.einsum("ji,njk,kl->nil", back, Lam, back)), eta=told.eta @ back)
 
 
-def _settled(told: Told, precision: Gammas, entity: Entity, problem: RelationProblem) -> tuple[Moments, Gammas]:
-    """The columns and their precisions, each given the other; the columns last."""
-    columns = _columns(told, precision, entity)
-    for _ in range(SETTLING):
-        precision = precisions_of(entity, problem.precision_prior, columns)
-        columns = _columns(told, precision, entity)
-    return columns, precision
-
-
 def _columns(told: Told, precision: Gammas, entity: Entity) -> Moments:
     """The columns' posterior, from what was said of them and their prior."""
-    free, n, C = entity.free, len(told.eta), len(entity.precision)
+    free, n = entity.free, len(told.eta)
     cov = np.linalg.inv(unpack(told.Lam, len(free)) + np.diag(precision.mean[free]))
-    mean, packed = np.ones((n, C)), np.zeros((len(cov), C * (C + 1) // 2))
-    mean[:, free] = np.einsum("nij,nj->ni", np.broadcast_to(cov, (n, *cov.shape[1:])), told.eta)
-    packed[:, packed_index(free)] = pack(cov)
-    return Moments(mean, packed, False)
+    mean = np.einsum("nij,nj->ni", np.broadcast_to(cov, (n, *cov.shape[1:])), told.eta)
+    return with_one(free, len(entity.precision), mean, pack(cov))

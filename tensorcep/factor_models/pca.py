@@ -20,13 +20,13 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.executor import ThreadExecutor, n_threads
+from tensorcep.core.loop import Run
 from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
-from tensorcep.factor_models.cells import Matrix, as_array, read_matrix
+from tensorcep.factor_models.base import FactorModel, scores_of
+from tensorcep.factor_models.cells import READ, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import (
     STARTS,
-    check_components,
     check_links,
     fit_components,
     for_new_rows,
@@ -46,9 +46,8 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.problem import FEW, Kind, RelationPosterior, RelationProblem
+from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem, State, arrays_of
 from tensorcep.factor_models.results import (
-    by_energy,
     check_columns,
     energies,
     labels_of,
@@ -56,9 +55,7 @@ from tensorcep.factor_models.results import (
     predict_block,
     predict_training,
     predictive_parameters,
-    shares,
 )
-from tensorcep.factor_models.rows import State, arrays_of
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of, row_bounds
 from tensorcep.priors.features import Features
@@ -112,16 +109,13 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.n_components_
         1
         """
         plan, init = plan_run(self), check_choice("init", self.init, STARTS)
-        rank = check_components(self.n_components)
         link = self._planned_link()
         check_links(plan, [link])
         check_row_prior(self.row_prior, plan.method.name, link)
@@ -131,12 +125,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         sizes = [*matrix.cells.shape]
-        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, init, known)
-        posterior = by_energy(posterior, shares(posterior, empty_relations(links, where)[0], rank))
-        features = {name: value for name, value in vars(seen).items() if name in FEATURES}
-        features["_entity_labels"] = list(labels_of(X))
-        features |= {"n_samples_seen_": matrix.cells.shape[0], "_sums_of_rows": None}
-        self._set_fitted(result, {**self._fitted(posterior, links, where, []), **features, "_training": matrix})
+        result, where = fit_components(plan, links, sizes, learned, rng, init, known)
+        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": sizes[0], "_sums_of_rows": None}
+        return self._set_rows(result, links[0], where, seen, matrix, more)
+
+    def _set_rows(
+        self, result: Run, link: Link, where: list[Layout], seen: Any, matrix: Matrix, more: dict[str, Any]
+    ) -> Any:
+        """Set the attributes of a fit to these rows, of which `seen` has the names of their features."""
+        more |= {name: value for name, value in vars(seen).items() if name in FEATURES}
+        self._set_fitted(result, [link.without_data()], where, [], {**more, "_training": matrix})
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -165,11 +163,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.arange(1.0, 16.0), [1.0, -1.0, 0.5]) + np.eye(15, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[:10]).partial_fit(X[10:])
+        >>> X = load_iris().data
+        >>> model = BayesianPCA(1, random_state=0).partial_fit(X[::2]).partial_fit(X[1::2])
         >>> model.transform(X[:1]).shape
         (1, 1)
         """
@@ -196,13 +193,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
         sums = vars(self).get("_sums_of_rows")
         sums = sums_of_rows(posterior) if sums is None else sums
-        learned = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
-        kept = {name: value for name, value in vars(self).items() if name in FEATURES}
-        kept["_entity_labels"] = [labels_of(X)[0], self._entity_labels[1]]
-        kept |= {"n_samples_seen_": self.n_samples_seen_ + matrix.cells.shape[0], "_training": matrix}
-        kept["_sums_of_rows"] = learned.sums
-        self._set_fitted(learned.run, {**self._fitted(learned.posterior, [link], self._where, []), **kept})
-        return self
+        result, sums = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
+        n = self.n_samples_seen_ + matrix.cells.shape[0]
+        labels = [labels_of(X)[0], self._entity_labels[1]]
+        more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": sums}
+        return self._set_rows(result, link, self._where, self, matrix, more)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -213,9 +208,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
         raise NotImplementedError
 
-    def _checked_bias(self) -> str:
-        return check_choice("bias", self.bias, BIASES)
-
     def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
         absent = self._checked_absent()
         labels = X.labels if isinstance(X, SparseTensor) else (None, None)
@@ -223,19 +215,10 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             self.labels_ = labels
         elif labels[1] is not None and getattr(self, "labels_", labels)[1] not in (None, labels[1]):
             fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
-        given = X
-        X = validate_data(
-            self,
-            as_array(X, kind.check, absent),
-            reset=reset,
-            accept_sparse=["csr", "csc", "coo"],
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-        )
+        checked = validate_data(self, as_array(X, kind.check, absent), reset=reset, **READ)
         if not reset:  # scikit-learn looks at names that are text, of frames alone
-            check_columns(self._entity_labels[1], given, "X")
-        return read_matrix(X, kind.check, absent, empty=empty)
+            check_columns(self._entity_labels[1], X, "X")
+        return read_matrix(checked, kind.check, absent, empty=empty)
 
     def _read_new(self, X: Any) -> Matrix:
         """New rows of a fitted matrix."""
@@ -243,25 +226,19 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         refuse_rows_alone(self.posterior_)
         return self._read(X, self._links[0].kind, reset=False, empty=True)
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
         rows, cols = posterior.moments
-        sites, K = posterior.sites[0], where[1].rank
-        bias = where[1].bias.get(0)
-        relation = empty_relations(links, where)[0]
-        loadings = relation.in_units(cols).mean
+        sites, relation = posterior.sites[0], relations[0]
+        loadings, bias = relation.in_units(cols).mean, relation.col_bias
         noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
         return {
-            "n_components_": K,
-            "posterior_": posterior,
-            "_where": where,
-            "_links": [link.without_data() for link in links],
-            "components_": loadings[:, :K].T.copy(),
-            "scores_": rows.mean[:, :K].copy(),
-            "explained_variance_": energies(posterior, relation, K),
-            "relevance_": 1.0 / posterior.precisions[1].mean[:K],
-            "mean_": np.zeros(len(loadings)) if bias is None else loadings[:, bias].copy(),
+            "components_": loadings[:, :rank].T.copy(),
+            "scores_": rows.mean[:, :rank].copy(),
+            "explained_variance_": energies(posterior, relation, rank),
+            "relevance_": 1.0 / posterior.precisions[1].mean[:rank],
+            "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
             "dispersion_": None if sites.r is None else sites.r.mean.copy(),
             **told_of_rows(posterior),
@@ -294,10 +271,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> scores, covariances = model.transform(X[:2], return_cov=True)
         >>> scores.shape, covariances.shape
@@ -314,13 +290,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> model.score_samples(X).shape
-        (6,)
+        (150,)
         """
         state, problem = self._new_rows(self._read_new(X))
         relation = problem.relations[0]
@@ -333,10 +308,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
+        >>> X = load_iris().data
         >>> model = BayesianPCA(1, random_state=0).fit(X)
         >>> bool(model.score(X) == model.score_samples(X).mean())
         True
@@ -348,13 +322,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.inverse_transform([[0.0], [1.0]]).shape
-        (2, 3)
+        (2, 4)
         """
         check_is_fitted(self, "posterior_")
         scores, layout = np.asarray(check_unmasked(X, "X"), dtype=np.float64), self._where[0]
@@ -406,33 +378,29 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> mean, variance = model.predict_latent()
         >>> mean.shape, bool((variance > 0).all())
-        ((6, 3), True)
+        ((150, 4), True)
         """
-        check_is_fitted(self, "posterior_")
-        return latent_training(self.posterior_, 0, self._relation(0))
+        relation = self._relation(0)
+        return latent_training(self.posterior_, 0, relation)
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 0.5]) + np.eye(6, 3)
-        >>> X[0, 2] = np.nan
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.reconstruct().shape
-        (6, 3)
+        (150, 4)
         """
-        check_is_fitted(self, "posterior_")
-        return predict_training(self.posterior_, 0, self._relation(0))[0]
+        relation = self._relation(0)
+        return predict_training(self.posterior_, 0, relation)[0]
 
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
@@ -552,7 +520,7 @@ class BayesianPCA(BasePCA):
     noise: str = "column"
 
     def _planned_link(self) -> Link:
-        bias, noise = self._checked_bias(), check_choice("noise", self.noise, ("column", "all"))
+        bias, noise = check_choice("bias", self.bias, BIASES), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if noise != "column" and self.likelihood != "gaussian":
             fail_value(f"noise has a meaning only with likelihood='gaussian'; got noise={noise!r}; leave it out.")
@@ -565,13 +533,9 @@ class BayesianPCA(BasePCA):
         link = Link(NOTHING, 0, 1, self.likelihood, alone if augmentation == "direct" else augmentation, bias)
         if link.kind.theta != "r":
             return link
-        groups, known = self._dispersion()
-        return link._replace(groups=groups, known_r=known)
-
-    def _dispersion(self) -> tuple[str, np.ndarray | None]:
         if isinstance(self.dispersion, str):
-            return check_choice("dispersion", self.dispersion, ("all", "row", "column")), None
-        return "all", np.array([check_range("dispersion", self.dispersion, 0.0, include_low=False)])
+            return link._replace(groups=check_choice("dispersion", self.dispersion, ("all", "row", "column")))
+        return link._replace(known_r=np.array([check_range("dispersion", self.dispersion, 0.0, include_low=False)]))
 
 
 @dataclass(eq=False, repr=False)
@@ -595,7 +559,7 @@ class BayesianFactorAnalysis(BasePCA):
     ard: bool = True
 
     def _planned_link(self) -> Link:
-        return Link(NOTHING, 0, 1, "gaussian", bias=self._checked_bias(), groups="column")
+        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):

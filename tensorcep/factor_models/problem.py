@@ -1,10 +1,10 @@
-"""The problem of factor models: relations between entities, their values, units and limits."""
+"""The problem of factor models: relations between entities, their values, units and limits; and the state of a fit."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,17 @@ from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
-from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments
+from tensorcep.factor_models.side_information import (
+    FoundLaw,
+    KnownRows,
+    Moments,
+    RowLaw,
+    latent_moments,
+    packed_index,
+    products_of,
+    second_moments,
+    trace_weights,
+)
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gammas
 
@@ -25,26 +35,13 @@ from tensorcep.likelihoods.parameters.base import Gammas
 
 
 class Sites(NamedTuple):
-    """A relation's parameters and sites.
+    """A relation's parameters and sites: that of a cell is exp(target f - weight f^2 / 2) times a constant."""
 
-    Attributes
-    ----------
-    weight, target : cell arrays
-        The site of a cell is exp(target f - weight f^2 / 2) times a constant. A target that is None is the weight times
-        the observation.
-    noise : Gammas or None
-        Noise precision: of Gaussian data, or of the explicit noise.
-    r : Gammas or None
-        Dispersion of negative-binomial counts.
-    psi, psi_var : cell arrays or None
-        Moments of the latent values of cells with explicit noise.
-    """
-
-    weight: np.ndarray
-    target: np.ndarray | None = None
-    noise: Gammas | None = None
-    r: Gammas | None = None
-    psi: np.ndarray | None = None
+    weight: np.ndarray  # a cell array, as are the next and the last two
+    target: np.ndarray | None = None  # None: the weight times the observation
+    noise: Gammas | None = None  # precision: of Gaussian data, or of the explicit noise
+    r: Gammas | None = None  # dispersion of negative-binomial counts
+    psi: np.ndarray | None = None  # moments of the latent values of cells with explicit noise
     psi_var: np.ndarray | None = None
 
 
@@ -82,20 +79,13 @@ class SiteInputs(NamedTuple):
 
 
 class SiteForm(NamedTuple):
-    """How a likelihood becomes Gaussian sites.
+    """How a likelihood becomes Gaussian sites, and bounds.
 
-    Attributes
-    ----------
-    expected : callable
-        ``expected(relation, table, priors, old, f, variance) -> Sites``, given the moments of the latent values.
-    cell_bounds : callable
-        ``cell_bounds(relation, sites, f, variance)``: the bound of each cell's log likelihood, without the factor of
-        counts that is free of f.
-    drawn : callable or None
-        ``drawn(given) -> (Sites, psi)``, given latent values; None where there is no sampler.
-    of_squares : callable or None
-        ``of_squares(relation, priors, squares) -> Sites``, where the expected squares of what is left of the data, sums
-        over the groups, are all that sites and bounds need of the latent values (Gaussian data).
+    ``expected(relation, table, priors, old, f, variance)`` makes sites of moments of latent values, and
+    ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
+    that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
+    ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
+    left of the data are all that sites and bounds need of the latent values (Gaussian data).
     """
 
     expected: Callable[..., Sites]
@@ -105,83 +95,34 @@ class SiteForm(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What the values of a matrix are, and how the factors see them.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    form : SiteForm
-    check : callable
-        ``check(name, values) -> values`` as users code them; raises ValueError with the first bad one.
-    latent : callable
-        ``latent(mean, r)``: latent values at which such data have this mean, to start from.
-    sketch : callable
-        ``sketch(values)``: values nearer to latent ones, whose singular vectors are a start.
-    scale : float
-        What one unit of those is in latent values.
-    theta : {"noise", "r", ""}
-        The parameter in `Sites` that is the likelihood's.
-    curvature : callable or None
-        ``curvature(x)``: bound of minus the second derivative of the log likelihood.
-    """
+    """What the values of a matrix are, and how the factors see them."""
 
     likelihood: Likelihood
     form: SiteForm
-    check: Callable[[str, np.ndarray], np.ndarray]
-    latent: Callable[[np.ndarray, float], np.ndarray]
-    sketch: Callable[[np.ndarray], np.ndarray]
-    scale: float = 1.0
-    theta: str = ""
-    curvature: Callable[[np.ndarray], float] | None = None
+    check: Callable[[str, np.ndarray], np.ndarray]  # of (name, values) as users code them; ValueError on a bad one
+    latent: Callable[[np.ndarray, float], np.ndarray] = lambda mean, r: mean  # where data have this mean, to start from
+    sketch: Callable[[np.ndarray], np.ndarray] = lambda values: values  # near latent ones: singular vectors are a start
+    scale: float = 1.0  # what one unit of those is in latent values
+    theta: str = ""  # the parameter in `Sites` that is the likelihood's: "noise", "r" or none
+    curvature: Callable[[np.ndarray], float] | None = None  # of x: bound of minus the second derivative of log p(x | f)
 
 
 class Relation(NamedTuple):
-    """One observed matrix.
+    """One observed matrix; coordinates of its two entities, whose products it sums, are (c,) int64."""
 
-    Attributes
-    ----------
-    row, col : int
-        The entities of its rows and columns.
-    row_coords, col_coords : (c,) int64
-        The coordinates of the two entities whose products it sums.
-    cells : DenseCells or ListedCells
-    x : cell array
-        Observations in the likelihood's coding, 0 where there is none.
-    kind : Kind
-    groups : str
-        Which cells share a noise precision or dispersion: "all", "row" or "column".
-    known_noise : (groups,) float64 or None
-        Noise precision where it is not inferred.
-    known_r : (groups,) float64 or None
-        Dispersion where it is not inferred.
-    units : Units or None
-        What the observations are measured in; None where x holds them as they were given.
-    col_bias : int
-        The column entity's coordinate that is its bias, -1 where there is none.
-    limit : (columns,) float64 or None
-        The lower limits of the columns of real data, in their units: a value there says only that it is no higher.
-    """
-
-    row: int
+    row: int  # the entities of its rows and columns
     col: int
     row_coords: np.ndarray
     col_coords: np.ndarray
     cells: DenseCells | ListedCells
-    x: np.ndarray
+    x: np.ndarray  # observations in the likelihood's coding, a cell array, 0 where there is none
     kind: Kind
-    groups: str = "all"
-    known_noise: np.ndarray | None = None
+    groups: str = "all"  # which cells share a noise precision or dispersion: "all", "row" or "column"
+    known_noise: np.ndarray | None = None  # (groups,) where it is not inferred
     known_r: np.ndarray | None = None
-    units: Units | None = None
-    col_bias: int = -1
-    limit: np.ndarray | None = None
-
-    @property
-    def unit_limit(self) -> np.ndarray:
-        """The limits in the units that the model sees."""
-        if self.limit is None:
-            raise ValueError("the relation has no limits.")
-        return self.limit if self.units is None else (self.limit - self.units.centre) / self.units.scale
+    units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
+    col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
+    limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -205,23 +146,12 @@ class Relation(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """The rows of one entity and the prior of their coordinates, independent N(0, 1 / precision).
-
-    Attributes
-    ----------
-    n_rows : int
-    precision : (C,) float64
-        Prior precision; the first guess where it is learned.
-    learned : (C,) bool
-        Whether the precision has a Gamma prior (automatic relevance determination).
-    one : int
-        The coordinate that is fixed at 1, -1 where there is none.
-    """
+    """The rows of one entity and the prior of their coordinates, independent N(0, 1 / precision)."""
 
     n_rows: int
-    precision: np.ndarray
-    learned: np.ndarray
-    one: int = -1
+    precision: np.ndarray  # (C,), the first guess where it is learned
+    learned: np.ndarray  # (C,) bool: whether it has a Gamma prior (automatic relevance determination)
+    one: int = -1  # the coordinate that is fixed at 1, -1 where there is none
 
     @property
     def free(self) -> np.ndarray:
@@ -243,37 +173,19 @@ class Told(NamedTuple):
 class RelationProblem(NamedTuple):
     """What a method infers from.
 
-    Attributes
-    ----------
-    entities : tuple of Entity
-    relations : tuple of Relation
-    start : tuple of (n_rows, C) float64
-        Means of every entity's rows to start from.
-    frozen : tuple of Moments or None
-        Moments of the entities that are known; None for those inferred.
-    priors : Priors
-    precision_prior : (float, float)
-        Shape and rate of the Gamma prior of the learned precisions.
-    start_variance : float
-        Largest variance of the rows' coordinates to start from.
-    seed : int
-    rank : int
-        The first coordinates of every entity that are components, not biases; a sampler's draws are turned in them.
-    told : tuple of Told or None
-        Per entity what earlier data said of it; empty where there were none. For the method "vb".
-    known : tuple of KnownRows or None
-        Per entity what is known of its rows beside their cells; empty where there is nothing. For the method "vb".
+    `told` and `known`, which are for the method "vb", say per entity what earlier data said of it, and what is known of
+    its rows beside their cells; they are empty where there is nothing.
     """
 
     entities: tuple[Entity, ...]
     relations: tuple[Relation, ...]
-    start: tuple[np.ndarray, ...]
-    frozen: tuple[Moments | None, ...]
+    start: tuple[np.ndarray, ...]  # means (n_rows, C) of every entity's rows to start from
+    frozen: tuple[Moments | None, ...]  # of the entities that are known; None for those inferred
     priors: Priors = Priors()
-    precision_prior: tuple[float, float] = (1e-3, 1e-3)
-    start_variance: float = 1.0
+    precision_prior: tuple[float, float] = (1e-3, 1e-3)  # shape and rate of the Gamma prior of the learned precisions
+    start_variance: float = 1.0  # largest variance of the rows' coordinates to start from
     seed: int = 0
-    rank: int = 0
+    rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
     told: tuple[Told | None, ...] = ()
     known: tuple[KnownRows | None, ...] = ()
 
@@ -348,7 +260,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
-    away, counts = matrix.less_columns(centre), matrix.column_counts()
+    away, counts = matrix.less_columns(centre), matrix.counts("column")
     away *= away
     squares = matrix.cells.group_sums(away, "column")
     largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
@@ -362,25 +274,13 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     return Units(centre, scale)
 
 
-def standardised(matrix: Matrix, units: Units | None) -> Matrix:
-    """The matrix in the units of its columns."""
-    if units is None:
-        return matrix
-    away = matrix.less_columns(units.centre)
-    away /= matrix.cells.spread(units.scale, "column")
-    return matrix._replace(x=away)
-
-
 # Lower limits of real matrices: one for all, one for each matrix, or one for each of its columns.
 
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
     """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If they are not as many as matrices or columns, not finite, or of a matrix that is not real, or there is none.
+    They must be finite, as many as matrices or columns, and of real matrices.
     """
     if given is None:
         return [None] * len(matrices)
@@ -393,14 +293,204 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
             f"lower_limit must be a number, or one item (a number, one for each column, or None) for each of "
             f"{len(matrices)} matrices; got {len(each)} items."
         )
-    return [
-        None if limit is None else _checked(limit, n, likelihood, m)
-        for m, (limit, (n, likelihood)) in enumerate(zip(each, matrices, strict=True))
-    ]
+    for m, (limit, (n_columns, likelihood)) in enumerate(zip(each, matrices, strict=True)):
+        if limit is not None and likelihood != "gaussian":
+            fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
+        if limit is not None:
+            values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
+            each[m] = check_values(values, n_columns, name=f"lower_limit of {m}")
+    return each
 
 
-def _checked(limit: Any, n_columns: int, likelihood: str, m: int) -> np.ndarray:
-    if likelihood != "gaussian":
-        fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
-    values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
-    return check_values(values, n_columns, name=f"lower_limit of {m}")
+# Natural parameters of an entity's rows given the rest.
+
+
+def natural_parameters(
+    state: State, problem: RelationProblem, e: int, executor: Executor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
+    entity = problem.entities[e]
+    C = len(entity.precision)
+    k = np.arange(C)
+    Lam = np.zeros((1, C * (C + 1) // 2))
+    Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
+    eta = np.zeros((entity.n_rows, C))
+    for side in sides(problem, e):
+        other, sites = opposite(state, side), state.sites[side.number]
+        latent = state.latent[side.number]
+        if isinstance(latent, Products) and not side.rows:
+            precision = sites.weight.T * latent.row_squares
+        else:
+            precision = side.sums(sites.weight, second_moments(other), executor)
+        if len(precision) > len(Lam):
+            Lam = np.repeat(Lam, len(precision), axis=0)
+        all_of_them = np.array_equal(side.coords, np.arange(C))
+        Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
+        if sites.target is None:
+            eta[:, side.coords] += side.sums(sites.weight, other.mean, executor, side.relation.x)
+        else:
+            eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
+    if entity.one < 0:
+        return Lam, eta
+    free = entity.free  # given that the other coordinate is 1
+    with_one = np.array([packed_index(np.array([entity.one, k]))[1] for k in free], dtype=np.int64)
+    rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
+    return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
+
+
+# The state of a method for relations, entity by entity and relation by relation.
+
+Item = TypeVar("Item")
+
+
+class State(NamedTuple):
+    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation.
+
+    `laws` has an item for each entity where something is known of the rows of one. A sampler has draws without
+    covariance in place of moments, and in place of the variance psi, the latent values of cells with explicit noise.
+    Where no array holds the latent values, there are `Products` of rows in place of them.
+    """
+
+    moments: tuple[Moments, ...]
+    precisions: tuple[Gammas, ...]
+    sites: tuple[Sites, ...]
+    latent: tuple[Any, ...]
+    tables: tuple[CountTable | None, ...] = ()
+    laws: tuple[RowLaw | None, ...] = ()
+
+    def law(self, e: int) -> RowLaw | None:
+        """The prior of the rows of entity e, where something is known of them; None otherwise."""
+        return self.laws[e] if self.laws else None
+
+
+def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
+    """The items with another one at an index."""
+    return (*items[:index], item, *items[index + 1 :])
+
+
+class Side(NamedTuple):
+    """One relation seen from an entity: `number` is the relation's, `rows` says whether the entity is its rows."""
+
+    number: int
+    relation: Relation
+    rows: bool
+
+    @property
+    def coords(self) -> np.ndarray:
+        """The entity's coordinates in the relation."""
+        return self.relation.row_coords if self.rows else self.relation.col_coords
+
+    def sums(
+        self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Weighted sums of the opposite entity's vectors along the entity's rows, or of `of` times them."""
+        cells = self.relation.cells
+        return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
+
+
+def sides(problem: RelationProblem, e: int) -> Iterator[Side]:
+    """The relations that an entity is in."""
+    for index, relation in enumerate(problem.relations):
+        if relation.row == e:
+            yield Side(index, relation, True)
+        if relation.col == e:
+            yield Side(index, relation, False)
+
+
+def opposite(state: State, side: Side) -> Moments:
+    """Moments of the opposite entity, in the relation's coordinates."""
+    relation = side.relation
+    e, coords = (relation.col, relation.col_coords) if side.rows else (relation.row, relation.row_coords)
+    return state.moments[e].select(coords)
+
+
+def first_noise(state: State) -> float:
+    """Noise precision of the first group of the first relation that has one; nan if none has."""
+    noise = [sites.noise.mean[0] for sites in state.sites if sites.noise is not None]
+    return float(noise[0]) if noise else np.nan
+
+
+# Latent values of a relation's cells, as variational methods have them: arrays, or the rows whose products they are.
+#
+# Of Gaussian data in a dense matrix, sites and bounds need sums alone: over the observed cells of each column of the
+# squares of what is left of the data, and of the traces that the variances are made of. Products of matrices give them
+# a block of rows at a time, and no array of the size of the matrix is made. All terms of the traces are positive.
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+class Products(NamedTuple):
+    """Latent values u_i . v_j of a dense matrix."""
+
+    u: Moments
+    v: Moments
+    squares: np.ndarray  # (groups,): expected squares of what is left of the data, sums over the observed cells of each
+    means: np.ndarray  # (D or 1, P): sums over the observed cells of each column of m_i m_i', the means of u_i
+    covariances: np.ndarray  # (D or 1, P): the same of their covariances S_i; one row serves all
+
+    @property
+    def row_squares(self) -> np.ndarray:
+        """Sums over the observed cells of each column of E[u_i u_i'], packed."""
+        return self.means + self.covariances
+
+    def change(self, old: Products) -> float:
+        """Root mean square change of the means, relative to the root mean square of the latent values."""
+        # u v' - u0 v0' = (u - u0) v' + u0 (v - v0)', so that what is small is not a difference of what is large
+        left = np.hstack([self.u.mean - old.u.mean, old.u.mean])
+        right = np.hstack([self.v.mean, self.v.mean - old.v.mean])
+        moved = float(np.vdot(left.T @ left, right.T @ right))
+        size = _energy(self.u, self.v)
+        return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
+
+
+Latent = Arrays | Products
+
+
+def _energy(u: Moments, v: Moments) -> float:
+    """Sum over all cells of E[f^2]."""
+    (mean_u, cov_u), (mean_v, cov_v) = (
+        (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (u, v)
+    )
+    scale = trace_weights(len(mean_u))
+    low = np.tril_indices(len(mean_u))
+    mean_u, mean_v = mean_u[low], mean_v[low]
+    return float(((mean_u + cov_u) * (mean_v + cov_v) * scale).sum())
+
+
+def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, before: Latent | None = None) -> Latent:
+    """The latent values of a relation whose rows and columns have these moments; `before` were those before them."""
+    summed = relation.kind.form.of_squares is not None and relation.groups != "row" and not u.diagonal
+    if not (summed and isinstance(relation.cells, DenseCells)):
+        return latent_moments(relation.cells, u, v, executor)
+    if isinstance(before, Products) and before.u is u:
+        means, covariances = before.means, before.covariances
+    else:
+        cells, one = relation.cells, np.ones((1, 1))
+        means = cells.column_sums(one, products_of(u.mean), executor)
+        if len(u.cov) == 1:
+            covariances = cells.observed_sums(one, "column")[:, None] * u.cov
+        else:
+            covariances = cells.column_sums(one, u.cov, executor)
+    scale = trace_weights(u.mean.shape[1])
+    squares = _rest(relation, relation.cells, u.mean, v.mean)
+    squares += (means * (v.cov * scale)).sum(axis=1) + (covariances * (second_moments(v) * scale)).sum(axis=1)
+    return Products(u, v, squares if relation.groups == "column" else squares.sum(keepdims=True), means, covariances)
+
+
+def _rest(relation: Relation, cells: DenseCells, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Sums over the observed cells of each column of (x - u_i . v_j)^2."""
+    total = np.zeros(cells.shape[1])
+    for rows in cells.blocks():
+        rest = u[rows] @ v.T
+        np.subtract(relation.x[rows], rest, out=rest)
+        if cells.observed is not None:
+            rest *= cells.observed[rows]
+        total += np.einsum("ij,ij->j", rest, rest)
+    return total
+
+
+def arrays_of(relation: Relation, latent: Latent, executor: Executor) -> Arrays:
+    """Mean and variance of the latent value of every cell."""
+    if isinstance(latent, Products):
+        return latent_moments(relation.cells, latent.u, latent.v, executor)
+    return latent

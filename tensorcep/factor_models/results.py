@@ -18,7 +18,7 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.executor import ThreadExecutor, one_blas_thread
 from tensorcep.core.fitted import Part
 from tensorcep.core.reporting import Summary
-from tensorcep.entries.labels import Labels, why_not_stored
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_matrix
 from tensorcep.factor_models.cells import DenseCells
@@ -26,7 +26,7 @@ from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Kind, Relation, RelationDraws, RelationPosterior, Sites
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, variances
 from tensorcep.factor_models.sites import OBSERVED
-from tensorcep.likelihoods.parameters.base import Gammas, shape_and_rate
+from tensorcep.likelihoods.parameters.base import shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
 # What a fitted set of relations says of its components: their variance, and their order by it.
@@ -45,43 +45,6 @@ def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.nd
     return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
 
 
-def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
-    """Which components say something: where their precisions are learned, their means outweigh their variances.
-
-    A component that its precision has switched off has means near 0, and variances that are the prior's.
-    """
-    result = np.zeros(rank, dtype=bool)
-    for moments, learn in zip(posterior.moments, learned, strict=True):
-        if learn or not any(learned):
-            noise = variances(moments)[:, :rank].mean(axis=0)
-            result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
-    return result
-
-
-def by_energy(posterior: RelationPosterior, energy: np.ndarray) -> RelationPosterior:
-    """The posterior with its components in the order of this energy, the largest first; biases stay."""
-    return chosen(posterior, np.argsort(-energy, kind="stable"), len(energy))
-
-
-def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
-    """The posterior with some of its components, in this order; biases stay."""
-    moments, precisions = [], []
-    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
-        index = _with_biases(order, rank, m.mean.shape[1])
-        moments.append(m.select(index))
-        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
-    draws = posterior.draws
-    if draws is not None:
-        turned = tuple(rows[:, :, _with_biases(order, rank, rows.shape[2])] for rows in draws.rows)
-        draws = draws._replace(rows=turned)
-    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
-
-
-def _with_biases(order: np.ndarray, rank: int, size: int) -> np.ndarray:
-    return np.concatenate([order, np.arange(rank, size)])
-
-
 # What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -95,10 +58,7 @@ Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], P
 
 def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Noise precision and dispersion of a relation."""
-    return (
-        None if sites.noise is None else sites.noise.mean,
-        None if sites.r is None else sites.r.mean,
-    )
+    return (None if sites.noise is None else sites.noise.mean, None if sites.r is None else sites.r.mean)
 
 
 def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -126,15 +86,12 @@ def predict_block(
 ) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
-    if tau is not None and relation.kind.theta == "noise":
-        noise = 1.0 / relation.noise_in_units(tau)
-        return (f, variance + noise) if relation.limit is None else _above(relation.limit, f, variance, noise)
-    return observed(relation.kind, relation.groups, f, variance, tau, r)
-
-
-def _above(limit: np.ndarray, f: np.ndarray, variance: np.ndarray, noise: np.ndarray) -> Pair:
-    """Mean and variance of values N(f, variance + noise) that are raised to the limits of their columns, (N, D)."""
-    theta = np.broadcast_to(1.0 / noise, f.shape)
+    if tau is None or relation.kind.theta != "noise":
+        return observed(relation.kind, relation.groups, f, variance, tau, r)
+    noise, limit = 1.0 / relation.noise_in_units(tau), relation.limit
+    if limit is None:
+        return f, variance + noise
+    theta = np.broadcast_to(1.0 / noise, f.shape)  # of values that are raised to the limits of their columns
     mean, spread = TOBIT.predict((f - limit).ravel(), variance.ravel(), theta.ravel())
     return limit + mean.reshape(f.shape), spread.reshape(f.shape)
 
@@ -243,10 +200,6 @@ def check_columns(known: Labels | None, X: Any, name: str) -> None:
     """Refuse a matrix of new rows whose columns are not those of the fit, in their order; one without names is taken.
 
     Columns of a fit without names are 0, 1, ...: a frame that has these in another order is refused, too.
-
-    Raises
-    ------
-    ValueError
     """
     X = as_matrix(X)
     theirs = labels_of(X)[1]
@@ -271,12 +224,7 @@ def _is_permuted(index: pd.Index) -> bool:
 
 
 def check_same_rows(matrices: Mapping[str, Any]) -> None:
-    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels."""
     first: tuple[str, Labels] | None = None
     for name, X in matrices.items():
         labels = labels_of(X)[0]
@@ -293,10 +241,7 @@ def by_entity(
 ) -> list[Labels | None]:
     """The labels of every entity, of those of matrices whose rows and columns are the entities `sides`.
 
-    Raises
-    ------
-    ValueError
-        If two matrices name the rows of one entity differently.
+    Two matrices that name the rows of one entity differently are refused.
     """
     found: list[Labels | None] = [None] * len(names)
     for m, (pair, entities) in enumerate(zip(pairs, sides, strict=True)):
@@ -309,11 +254,6 @@ def by_entity(
                 )
             found[e] = labels if known is None else known
     return found
-
-
-def storable(labels: Sequence[Labels | None]) -> list[Labels | None]:
-    """The labels that a file takes; None for others, whose rows then are numbers."""
-    return [None if why_not_stored(own, k) is not None else own for k, own in enumerate(labels)]
 
 
 def observed_cells(X: Any) -> SparseTensor:
@@ -329,35 +269,6 @@ def observed_cells(X: Any) -> SparseTensor:
         fail_value(f"a matrix must have 2 dimensions; got {array.ndim}.")
     at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
     return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
-
-
-def cells_of(
-    X: Any, labels: LabelPair, shape: tuple[int, int], entities: tuple[str | None, str | None] = (None, None)
-) -> np.ndarray:
-    """Coordinates (n, 2) of cells: a table with a column of rows and one of columns, or a SparseTensor, or coordinates.
-
-    Columns of a table are found by the names of the labels, or of the entities where the relation names them; they are
-    taken in order where neither is known, or where the table has no names.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a row or a column is not known, or the table has other names.
-    """
-    if isinstance(X, SparseTensor):
-        if all(found is None for found in X.labels):
-            return check_coords(X.coords, shape, name="X", order=2)
-        nameless = any(found is None or found.name is None for found in X.labels)
-        X = X.to_pandas().iloc[:, :2]
-        X = X.set_axis([0, 1], axis=1) if nameless else X
-    if not isinstance(X, pd.DataFrame):
-        return check_coords(X, shape, name="X", order=2)
-    columns = _columns_of_cells(X, labels, entities)
-    chosen = [X.iloc[:, at] for at in columns]
-    parts = [
-        column.to_numpy() if known is None else known.rows(column) for column, known in zip(chosen, labels, strict=True)
-    ]
-    return check_coords(np.stack(parts, axis=1), shape, name="X")
 
 
 def _columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | None, str | None]) -> list[int]:
@@ -385,13 +296,6 @@ def _columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | 
 
 # Cells of each matrix at which a sampler's latent values are compared; an R-hat above it is said to be large.
 SHOWN_CELLS, ALIKE = 200, 1.05
-
-
-def sweeps_line(model: Any) -> str:
-    """Sweeps, how they ended, and the seconds where they are known."""
-    seconds = model.trace_.get("seconds")
-    said = f"{model.n_iter_}, {'' if model.converged_ else 'not '}converged"
-    return said if seconds is None else f"{said}, {float(np.sum(seconds)):.2g} s"
 
 
 def noise_lines(posterior: RelationPosterior, relations: Sequence[Relation], names: Sequence[str]) -> dict[str, str]:
@@ -437,19 +341,12 @@ LEAST = 1e-12
 
 
 class CellPredictive(NamedTuple):
-    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments.
-
-    Attributes
-    ----------
-    likelihood : str
-    mean, sd : (n,) float64
-    free : tuple of (n,) float64 or None
-        With a lower limit mean and standard deviation of what would be observed without it, and the limits.
-    """
+    """The laws of new observations of cells (`tensorcep.core.fitted.Predictive`), by their first two moments, (n,)."""
 
     likelihood: str
     mean: np.ndarray
     sd: np.ndarray
+    # with a lower limit mean and standard deviation of what would be observed without it, and the limits
     free: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
@@ -500,19 +397,22 @@ class ReadingFactors:
     """Tables of a fitted factor model of one matrix or several."""
 
     method: Any
+    n_iter_: int
+    converged_: bool
+    trace_: dict[str, np.ndarray]
     posterior_: RelationPosterior
     _links: list[Link]
     _where: list[Layout]
+    _names: list[str]
     _entity_labels: list[Labels | None]
 
     @property
     def matrix_names_(self) -> list[str]:
         """What the matrices are called: views by their names, others by their two entities, or by their number."""
         check_is_fitted(self, "posterior_")
-        names = list(getattr(self, "_names", []))
-        if not names:
+        if not self._names:
             return ["X"]
-        said = [(names[link.row], names[link.col]) for link in self._links]
+        said = [(self._names[link.row], self._names[link.col]) for link in self._links]
         return [col.removeprefix(FEATURES_OF) if col.startswith(FEATURES_OF) else f"{row} x {col}" for row, col in said]
 
     @property
@@ -527,22 +427,19 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> part = BayesianPCA(1, random_state=0).fit(X).parts_[0]
+        >>> part = BayesianPCA(1, random_state=0).fit(load_iris().data).parts_[0]
         >>> part.modes, part.shape, part.kind
-        (['row', 'column'], (20, 3), 'values')
+        (['row', 'column'], (150, 4), 'values')
         """
-        return tuple(self._part(m, link) for m, link in enumerate(self._given_links()))
-
-    def _part(self, m: int, link: Link) -> Part:
-        row, column = self._entity_names(link)
-        modes = ["row" if row is None else row, "column" if column is None else column]
-        labels = self._entity_labels[link.row], self._entity_labels[link.col]
-        return Part(
-            self.matrix_names_[m], modes, labels, link.matrix.cells.shape, OBSERVED[link.likelihood], link.limit
-        )
+        parts = []
+        for name, link in zip(self.matrix_names_, self._links, strict=True):
+            row, column = self._entity_names(link)
+            modes = ["row" if row is None else row, "column" if column is None else column]
+            labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
+            parts.append(Part(name, modes, labels, shape, OBSERVED[link.likelihood], link.limit))
+        return tuple(parts)
 
     def variance_explained(self) -> pd.DataFrame:
         """What each component explains in each matrix: a row per matrix, a column per component.
@@ -552,18 +449,16 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.variance_explained().index.tolist()
-        ['a', 'b']
+        ['sepal', 'petal']
         """
         found = []
         for m, link in enumerate(self._given_links()):
-            relation, K = self._without_data(m), self._where[0].rank
+            relation, K = self._relation(m), self._where[0].rank
             if link.units is not None:
                 energy = energies(self.posterior_, relation._replace(units=None), K)
                 found.append(energy / link.matrix.cells.shape[1])
@@ -581,10 +476,10 @@ class ReadingFactors:
         check_is_fitted(self, "posterior_")
         K, moments, found = self._where[0].rank, self.posterior_.moments, []
         for m in range(len(self._links)):
-            relation = self._without_data(m)
+            relation = self._relation(m)
             sides = moments[relation.row], relation.in_units(moments[relation.col])
             found.append(np.prod([np.linalg.norm(side.mean[:, :K], axis=0) for side in sides], axis=0))
-        return np.stack(found) if getattr(self, "_names", []) else np.asarray(found[0])
+        return np.stack(found) if self._names else np.asarray(found[0])
 
     def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The loadings of a matrix's columns, as a tidy table, in the units of the data.
@@ -602,17 +497,15 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.components("b").shape[0]
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> model.components("petal").shape[0]
         2
         """
         m = self._position(matrix)
-        cols = self._without_data(m).in_units(self.posterior_.moments[self._given_links()[m].col])
+        cols = self._relation(m).in_units(self.posterior_.moments[self._given_links()[m].col])
         return self._tidy(cols, "feature", self._features(m), coverage)
 
     def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
@@ -632,17 +525,14 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> model.scores_frame().shape[0]
-        20
+        150
         """
         check_is_fitted(self, "posterior_")
-        names = list(getattr(self, "_names", [])) or ["rows", "columns"]
+        names = self._names or ["rows", "columns"]
         e = names.index(check_choice("entity", entity, names)) if isinstance(entity, str) else entity
         e = check_int("entity", e, 0, len(names) - 1)
         labels = self._entity_labels[e]
@@ -653,11 +543,7 @@ class ReadingFactors:
         z, K = float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))), self._where[0].rank
         mean, sd = moments.mean[:, :K], np.sqrt(np.broadcast_to(variances(moments), moments.mean.shape)[:, :K])
         rows = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
-        table = {
-            name: np.tile(rows, K),
-            "component": np.repeat(np.arange(K), len(mean)),
-            "mean": mean.T.ravel(),
-        }
+        table = {name: np.tile(rows, K), "component": np.repeat(np.arange(K), len(mean)), "mean": mean.T.ravel()}
         half = z * sd.T.ravel()
         ends = {"lower": table["mean"] - half, "upper": table["mean"] + half}
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
@@ -680,18 +566,15 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.predict_cells([[0, 1], [3, 2]], matrix="a").shape
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.predict_cells([[0, 1], [3, 2]]).shape
         (2,)
         """
         m = self._position(matrix)
         cells = self._cells_of(X, m)
-        mean, variance = predict_cells(self.posterior_, m, self._without_data(m), cells)
+        mean, variance = predict_cells(self.posterior_, m, self._relation(m), cells)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
@@ -710,15 +593,14 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> law = BayesianPCA(1, random_state=0).fit(X).predictive([[0, 1], [3, 2]])
+        >>> law = BayesianPCA(1, random_state=0).fit(load_iris().data).predictive([[0, 1], [3, 2]])
         >>> law.interval(0.9).shape
         (2, 2)
         """
         m = self._position(part)
-        cells, relation, limit = self._cells_of(X, m), self._without_data(m), self._links[m].limit
+        cells, relation, limit = self._cells_of(X, m), self._relation(m), self._links[m].limit
         mean, variance = predict_cells(self.posterior_, m, relation, cells)
         if limit is None:
             return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance))
@@ -736,17 +618,16 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
-        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(X)
+        >>> model = BayesianPCA(1, method="gibbs", max_iter=250, random_state=0).fit(load_iris().data)
         >>> model.latent_draws([[0, 1]]).shape[::2]
         (1, 1)
         """
         m, draws = self._position(part), self.posterior_.draws
         if draws is None:
             fail_value(f"latent_draws needs draws, but method {self.method!r} draws none; use method='gibbs'.")
-        return latent_of_draws(draws, self._without_data(m), self._cells_of(X, m))[None]
+        return latent_of_draws(draws, self._relation(m), self._cells_of(X, m))[None]
 
     def anomaly_score(self, X: Any, y: Any = None, part: Any = 0) -> pd.DataFrame:
         """How odd the observed cells of a matrix are: a row each, with the columns of both modes and
@@ -764,9 +645,9 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, -1.0]) + 0.1 * np.sin(np.arange(60)).reshape(20, 3)
+        >>> X = load_iris().data
         >>> BayesianPCA(1, random_state=0).fit(X).anomaly_score(X).columns.tolist()
         ['row', 'column', 'value', 'mean', 'sd', 'surprise']
         """
@@ -783,10 +664,26 @@ class ReadingFactors:
         )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
-        """Coordinates (n, 2) of cells of matrix m."""
+        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates.
+
+        Columns of a table are found by the names of the labels, or of the entities where the relation names them; they
+        are taken in order where neither is known, or where the table has no names. Other names, and rows and columns
+        that are not known, are refused.
+        """
         link = self._given_links()[m]
-        labels = self._entity_labels[link.row], self._entity_labels[link.col]
-        return cells_of(X, labels, link.matrix.cells.shape, self._entity_names(link))
+        labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
+        if isinstance(X, SparseTensor):
+            if all(found is None for found in X.labels):
+                return check_coords(X.coords, shape, name="X", order=2)
+            nameless = any(found is None or found.name is None for found in X.labels)
+            X = X.to_pandas().iloc[:, :2]
+            X = X.set_axis([0, 1], axis=1) if nameless else X
+        if not isinstance(X, pd.DataFrame):
+            return check_coords(X, shape, name="X", order=2)
+        parts = []
+        for at, known in zip(_columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True):
+            parts.append(X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]))
+        return check_coords(np.stack(parts, axis=1), shape, name="X")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         """What a user called the two entities of a matrix; None where they have no such names."""
@@ -805,25 +702,23 @@ class ReadingFactors:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> from sklearn.datasets import load_iris
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
         >>> "component" in str(model.summary())
         True
         """
         n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
         shapes = [link.matrix.cells.shape for link in self._given_links()]
         said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
-        relations = [self._without_data(m) for m in range(len(shapes))]
+        relations = [self._relation(m) for m in range(len(shapes))]
         limited = [f"{link.likelihood}{'' if link.limit is None else ' with a lower limit'}" for link in self._links]
+        seconds = f", {float(np.sum(self.trace_['seconds'])):.2g} s" if "seconds" in self.trace_ else ""
         facts = {
             "model": f"{type(self).__name__}, {explained.shape[1]} components",
             "matrices": ", ".join(said),
             "likelihoods": ", ".join(limited),
-            "sweeps": sweeps_line(self),
+            "sweeps": f"{self.n_iter_}, {'' if self.converged_ else 'not '}converged{seconds}",
             **noise_lines(self.posterior_, relations, self.matrix_names_),
             "health": health_line(self, relations),
         }
@@ -849,7 +744,9 @@ class ReadingFactors:
         check_is_fitted(self, "posterior_")
         return self._links
 
-    def _without_data(self, m: int) -> Relation:
+    def _relation(self, m: int) -> Relation:
+        """How rows and columns of matrix m of a fit meet; without data."""
+        check_is_fitted(self, "posterior_")
         return relation_of(self._links[m].without_data(), m, self._where)
 
     def _features(self, m: int) -> Any:

@@ -111,6 +111,24 @@ def as_packed(moments: Moments) -> Moments:
     return Moments(moments.mean, pack(moments.cov[:, :, None] * np.eye(C)), False)
 
 
+def with_one(free: np.ndarray, C: int, mean: np.ndarray, cov: np.ndarray) -> Moments:
+    """Moments of C coordinates, of those of the free ones, whose covariances are packed; another one is 1."""
+    means, covs = np.ones((len(mean), C)), np.zeros((len(cov), C * (C + 1) // 2))
+    means[:, free], covs[:, packed_index(free)] = mean, cov
+    return Moments(means, covs, False)
+
+
+def row_gaussians(Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
+    """Means (n, R) and packed covariances (n or 1, P) of rows of these natural parameters; one Lam serves all."""
+    packed, good, R = np.empty_like(Lam), np.empty(len(Lam)), eta.shape[1]
+    if len(Lam) == 1:
+        row_moments(0, 1, Lam, np.zeros((1, R)), np.empty((1, R)), packed, good)
+        return eta @ unpack(packed[0], R), packed
+    rows = np.empty_like(eta)
+    executor.run(row_moments, 0, len(Lam), Lam, eta, rows, packed, good)
+    return rows, packed
+
+
 def log_det_cov(moments: Moments, free: np.ndarray) -> float:
     """Sum over rows of the log determinant of the covariance of the free coordinates."""
     n = len(moments.mean)
@@ -142,22 +160,12 @@ class KnownRows(NamedTuple):
 
 
 class FoundLaw(NamedTuple):
-    """What a fit learned of the prior of rows, in K components: a map from features, or the lengths of a series.
+    """What a fit learned of the prior of rows, in K components: a map from features, or the lengths of a series."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the features.
-    coef, sd : (F, K) float64
-        The map from features to components, and its standard deviations.
-    lengths : (L, K) float64
-        Of the processes, in steps of the axis; one line, none of features.
-    """
-
-    names: tuple[str, ...]
-    coef: Annotated[np.ndarray, Sized("F K")]
+    names: tuple[str, ...]  # of the features
+    coef: Annotated[np.ndarray, Sized("F K")]  # the map from features to components, and its standard deviations
     sd: Annotated[np.ndarray, Sized("F K")]
-    lengths: Annotated[np.ndarray, Sized("_ K")]
+    lengths: Annotated[np.ndarray, Sized("_ K")]  # of the processes, in steps of the axis: one line, or none
 
     def chosen(self, order: np.ndarray) -> FoundLaw:
         """Of some components, in this order."""
@@ -165,26 +173,13 @@ class FoundLaw(NamedTuple):
 
 
 class RowLaw(NamedTuple):
-    """The prior of an entity's components and what is known of its parameters.
-
-    Attributes
-    ----------
-    prior : PriorByMode
-    modes : ModePrior
-        Its expectation; the entity is the only mode.
-    seen : (n,) bool
-        Rows that it is learned from.
-    posterior : record or None
-        Of the parameters; None before the first sweep.
-    found : Marginals or None
-        The moments that the rows of a series had last.
-    """
+    """The prior of an entity's components and what is known of its parameters."""
 
     prior: PriorByMode
-    modes: ModePrior
-    seen: np.ndarray
-    posterior: Any = None
-    found: Marginals | None = None
+    modes: ModePrior  # its expectation; the entity is the only mode
+    seen: np.ndarray  # (n,) bool: rows that it is learned from
+    posterior: Any = None  # of the parameters; None before the first sweep
+    found: Marginals | None = None  # the moments that the rows of a series had last
 
     @property
     def axis(self) -> Any:
@@ -223,9 +218,9 @@ def learned(law: RowLaw, moments: Moments) -> RowLaw:
     return law._replace(posterior=posterior, modes=law.prior.expectation(law.modes, posterior))
 
 
-def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, RowLaw]:
+def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple[np.ndarray, np.ndarray, RowLaw]:
     """Means (n, R) and packed covariances (n or 1, P) of rows whose cells say Lam (n or 1, P), eta (n, R)."""
-    n, rank = eta.shape
+    n = len(eta)
     chained = law.chained
     if chained is not None:
         place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))
@@ -235,13 +230,7 @@ def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, 
         return mean, cov, law._replace(found=found)
     Lam = np.ascontiguousarray(Lam + pack(law.modes.precision[0]))
     eta = np.ascontiguousarray(eta + prior_means(law, n) @ law.modes.precision[0])
-    packed, good = np.empty_like(Lam), np.empty(len(Lam))
-    if len(Lam) == 1:
-        row_moments(0, 1, Lam, np.zeros((1, rank)), np.empty((1, rank)), packed, good)
-        return eta @ unpack(packed[0], rank), packed, law
-    mean = np.empty_like(eta)
-    row_moments(0, n, Lam, eta, mean, packed, good)
-    return mean, packed, law
+    return *row_gaussians(Lam, eta, executor), law
 
 
 def prior_means(law: RowLaw, n: int) -> np.ndarray:
@@ -256,10 +245,7 @@ def divergence(law: RowLaw, moments: Moments) -> float:
     rows, own = moments.select(np.arange(rank)), float(law.prior.bound(law.posterior))
     n = len(rows.mean)
     if chained is not None and law.found is not None:
-        mean, variance = (
-            rows.mean[chained.links.of.place],
-            law.found.cov[:, diagonal(rank)],
-        )
+        mean, variance = (rows.mean[chained.links.of.place], law.found.cov[:, diagonal(rank)])
         entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - law.found.log_det)
         return -float(chained.expected(mean, variance, law.found.cross)) - entropy - own
     precision, cov = law.modes.precision[0], unpack(rows.cov, rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, logit, ndtri
@@ -13,8 +13,18 @@ from tensorcep.core.checks import check_choice, check_counts, check_size, check_
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.random import new_stream, start_stream
-from tensorcep.factor_models.problem import CountTable, Kind, Priors, Relation, SiteForm, SiteInputs, Sites, group_sizes
-from tensorcep.factor_models.rows import Latent, Products
+from tensorcep.factor_models.problem import (
+    CountTable,
+    Kind,
+    Latent,
+    Priors,
+    Products,
+    Relation,
+    SiteForm,
+    SiteInputs,
+    Sites,
+    group_sizes,
+)
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import log_two_cosh_half
@@ -55,22 +65,19 @@ def _draw_tables(first, last, x, r, seed, sweep, out):
 
 def draw_omegas(b: np.ndarray, c: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
     """omega ~ PG(b, c) for every cell of c; b may have one item for many cells, and is 0 where nothing is observed."""
-    shapes, tilts = _flat(b, c.shape), _flat(c, c.shape)
-    out = np.empty(c.size)
-    executor.run(_draw_omegas, 0, -(-c.size // CELLS), shapes, tilts, seed, sweep, out)
-    return out.reshape(c.shape)
+    return _draw_cells(_draw_omegas, b, c, c.shape, seed, sweep, executor)
 
 
 def draw_tables(x: np.ndarray, r: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
     """The numbers of tables CRT(x, r) for every cell of x."""
-    counts, rates = _flat(x, x.shape), _flat(r, x.shape)
-    out = np.empty(x.size)
-    executor.run(_draw_tables, 0, -(-x.size // CELLS), counts, rates, seed, sweep, out)
-    return out.reshape(x.shape)
+    return _draw_cells(_draw_tables, x, r, x.shape, seed, sweep, executor)
 
 
-def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.ascontiguousarray(np.broadcast_to(values, shape), dtype=np.float64).ravel()
+def _draw_cells(draw: Any, x: Any, y: Any, shape: tuple[int, ...], seed: int, sweep: int, executor: Executor) -> Any:
+    flat = [np.ascontiguousarray(np.broadcast_to(part, shape), dtype=np.float64).ravel() for part in (x, y)]
+    out = np.empty(flat[0].size)
+    executor.run(draw, 0, -(-out.size // CELLS), *flat, seed, sweep, out)
+    return out.reshape(shape)
 
 
 # Sites of a relation whose cells hide a normal variable: labels by probit, and values at a limit.
@@ -80,30 +87,25 @@ def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 # take the moments of t under its truncated normal, samplers draw it: the augmentations of `tensorcep.likelihoods`.
 
 
-class Hidden(NamedTuple):
-    """The normal variables of cells: mean, variance and what they add to a bound beside their Gaussian density."""
+def _hidden(relation: Relation, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """The best laws of the hidden normals at the latent moments and a noise precision, a cell array.
 
-    mean: np.ndarray
-    variance: np.ndarray
-    constant: np.ndarray
-
-
-def _hidden(relation: Relation, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None) -> Hidden:
-    """The best laws of the hidden normals at the latent moments and a noise precision, a cell array."""
+    Their means and variances, and what they add to a bound beside their Gaussian density.
+    """
     y, at, theta = _from_limit(relation, f, tau)
     flat = [np.ascontiguousarray(np.broadcast_to(part, f.shape)).ravel() for part in (y, at, theta)]
     square = flat[1] ** 2 + np.ascontiguousarray(variance).ravel()
     weight, target, spread, constant = (np.empty(f.size) for _ in range(4))
     relation.kind.likelihood.normal.expected(*flat[:2], square, flat[2], weight, target, spread, constant)  # type: ignore[union-attr]
-    mean = target.reshape(f.shape) + (f - at)
-    return Hidden(mean, spread.reshape(f.shape), constant.reshape(f.shape))
+    return target.reshape(f.shape) + (f - at), spread.reshape(f.shape), constant.reshape(f.shape)
 
 
 def _from_limit(relation: Relation, f: np.ndarray, tau: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Observations and latent values as the likelihood has them, as differences from a limit, and its parameter."""
     if relation.limit is None or tau is None:
         return relation.x, f, np.full((1,) * f.ndim, relation.kind.likelihood.default_theta)
-    limit = relation.cells.spread(relation.unit_limit, "column")
+    limit, units = relation.limit, relation.units
+    limit = relation.cells.spread(limit if units is None else (limit - units.centre) / units.scale, "column")
     return relation.x - limit, f - limit, tau
 
 
@@ -115,13 +117,13 @@ def probit_sites(
 ) -> Sites:
     """Sites at the means of the truncated normals."""
     only = relation.cells.only_observed
-    return Sites(only(np.ones((1,) * f.ndim)), only(_hidden(relation, f, variance, None).mean))
+    return Sites(only(np.ones((1,) * f.ndim)), only(_hidden(relation, f, variance, None)[0]))
 
 
 def probit_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """log Phi(y f) less half the variance of f: the bound that these normals attain."""
-    own = _hidden(relation, f, variance, None)
-    return np.asarray(own.constant + own.mean * f - 0.5 * (f * f + variance))
+    mean, _, constant = _hidden(relation, f, variance, None)
+    return np.asarray(constant + mean * f - 0.5 * (f * f + variance))
 
 
 def draw_probit(given: SiteInputs) -> tuple[Sites, np.ndarray]:
@@ -139,22 +141,21 @@ def limited_sites(
 ) -> Sites:
     """Sites at the expected noise precision and the means of the truncated normals, which are updated after it."""
     psi, spread = (relation.x, np.zeros_like(f)) if old is None or old.psi is None else (old.psi, old.psi_var)
-    noise = noise_posterior(relation, relation.groups, priors, (psi - f) ** 2 + spread + variance)
-    tau = relation.cells.spread(noise.mean, relation.groups)
-    own, only = _hidden(relation, f, variance, tau), relation.cells.only_observed
-    weight = only(tau)
-    return Sites(weight, weight * own.mean, noise=noise, psi=own.mean, psi_var=own.variance)
+    cells, groups = relation.cells, relation.groups
+    noise = noise_posterior(relation, groups, priors, cells.observed_sums((psi - f) ** 2 + spread + variance, groups))
+    tau = cells.spread(noise.mean, groups)
+    psi, spread, _ = _hidden(relation, f, variance, tau)
+    weight = cells.only_observed(tau)
+    return Sites(weight, weight * psi, noise=noise, psi=psi, psi_var=spread)
 
 
 def limited_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Expected log density of values and hidden normals, and the entropy of the latter."""
-    if sites.noise is None:
-        raise ValueError("values with a limit need a noise precision; got None.")
-    tau = relation.cells.spread(sites.noise.mean, relation.groups)
-    log_tau = relation.cells.spread(sites.noise.log_mean, relation.groups)
-    own = _hidden(relation, f, variance, tau)
-    squares = (own.mean - f) ** 2 + own.variance + variance
-    return np.asarray(0.5 * (log_tau - LOG_2PI - tau * squares) + own.constant)
+    noise = _noise(sites)
+    tau, log_tau = (relation.cells.spread(part, relation.groups) for part in (noise.mean, noise.log_mean))
+    mean, spread, constant = _hidden(relation, f, variance, tau)
+    squares = (mean - f) ** 2 + spread + variance
+    return np.asarray(0.5 * (log_tau - LOG_2PI - tau * squares) + constant)
 
 
 def draw_limited(given: SiteInputs) -> tuple[Sites, np.ndarray]:
@@ -272,13 +273,7 @@ def polya_gamma_mean(b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """b and kappa of exp(kappa f) / (2 cosh(f / 2))^b, the likelihood in its latent value.
-
-    Raises
-    ------
-    ValueError
-        If the likelihood has no Polya-Gamma form.
-    """
+    """b and kappa of exp(kappa f) / (2 cosh(f / 2))^b, the likelihood in its latent value."""
     likelihood = relation.kind.likelihood
     if likelihood.pg is None or likelihood.pg.exponents is None:
         raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
@@ -287,16 +282,17 @@ def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarra
 
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
-    """q(tau) of each group of cells, given the expected squares of their noise."""
-    return _noise_of(relation, groups, priors, relation.cells.observed_sums(squares, groups))
-
-
-def _noise_of(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
-    """The same, given the sums of these squares over each group."""
+    """q(tau) of each group of cells, given the sums over it of the expected squares of their noise."""
     if relation.known_noise is not None:
         return gammas_at(relation.known_noise)
     a0, b0 = priors.noise
     return gammas(a0 + 0.5 * group_sizes(relation, groups), b0 + 0.5 * squares, a0, b0)
+
+
+def _noise(sites: Sites) -> Gammas:
+    if sites.noise is None:
+        raise ValueError("the bound of these cells needs a noise precision; got None.")
+    return sites.noise
 
 
 def dispersion_posterior(
@@ -329,7 +325,7 @@ def gaussian_sites(
 
 def sites_of_squares(relation: Relation, priors: Priors, squares: np.ndarray) -> Sites:
     """The same, given the sums over each group of the expected squares of what is left of the data."""
-    noise = _noise_of(relation, relation.groups, priors, squares)
+    noise = noise_posterior(relation, relation.groups, priors, squares)
     return Sites(relation.cells.spread(noise.mean, relation.groups), noise=noise)
 
 
@@ -343,10 +339,8 @@ def _squares(relation: Relation, f: np.ndarray, variance: np.ndarray) -> np.ndar
 
 def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Expected log density of Gaussian data."""
-    if sites.noise is None:
-        raise ValueError("Gaussian data need a noise precision; got None.")
-    tau = relation.cells.spread(sites.noise.mean, relation.groups)
-    log_tau = relation.cells.spread(sites.noise.log_mean, relation.groups)
+    noise = _noise(sites)
+    tau, log_tau = (relation.cells.spread(part, relation.groups) for part in (noise.mean, noise.log_mean))
     value = _squares(relation, f, variance)
     value *= -0.5 * tau
     value += 0.5 * (log_tau - LOG_2PI)
@@ -355,10 +349,9 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
 
 def bounds_of_squares(relation: Relation, sites: Sites, squares: np.ndarray) -> np.ndarray:
     """Sums over each group of the expected log density of Gaussian data, given those of the squares."""
-    if sites.noise is None:
-        raise ValueError("Gaussian data need a noise precision; got None.")
-    log_density = 0.5 * (sites.noise.log_mean - LOG_2PI) * group_sizes(relation, relation.groups)
-    return np.asarray(log_density - 0.5 * sites.noise.mean * squares)
+    noise = _noise(sites)
+    log_density = 0.5 * (noise.log_mean - LOG_2PI) * group_sizes(relation, relation.groups)
+    return np.asarray(log_density - 0.5 * noise.mean * squares)
 
 
 # Polya-Gamma variables on the latent values.
@@ -398,7 +391,8 @@ def noisy_sites(
         noise = gammas_at(np.ones(1) if relation.known_noise is None else relation.known_noise)
     else:
         psi, psi_var = old.psi, old.psi_var
-        noise = noise_posterior(relation, "all", priors, (psi - f) ** 2 + psi_var + variance)
+        squares = relation.cells.observed_sums((psi - f) ** 2 + psi_var + variance, "all")
+        noise = noise_posterior(relation, "all", priors, squares)
     tau = noise.mean[0]
     c = np.sqrt(psi * psi + psi_var)
     r = dispersion_posterior(relation, table, priors, old, psi, c)
@@ -412,12 +406,13 @@ def noisy_sites(
 
 def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """The Polya-Gamma bound at psi, the expected log density of psi, and its entropy."""
-    if sites.psi is None or sites.psi_var is None or sites.noise is None:
-        raise ValueError("latent values with noise need psi and a noise precision; got None.")
-    entropy = 0.5 * np.log(2.0 * np.pi * math.e * sites.psi_var)
-    squares = (sites.psi - f) ** 2 + sites.psi_var + variance
-    prior = 0.5 * (sites.noise.log_mean[0] - LOG_2PI - sites.noise.mean[0] * squares)
-    return np.asarray(entropy + prior + polya_gamma_bounds(relation, sites, sites.psi, sites.psi_var))
+    psi, psi_var, noise = sites.psi, sites.psi_var, _noise(sites)
+    if psi is None or psi_var is None:
+        raise ValueError("latent values with noise need psi; got None.")
+    entropy = 0.5 * np.log(2.0 * np.pi * math.e * psi_var)
+    squares = (psi - f) ** 2 + psi_var + variance
+    prior = 0.5 * (noise.log_mean[0] - LOG_2PI - noise.mean[0] * squares)
+    return np.asarray(entropy + prior + polya_gamma_bounds(relation, sites, psi, psi_var))
 
 
 # Boehning's bound.
@@ -428,26 +423,24 @@ def boehning_sites(
 ) -> Sites:
     """Sites of the largest curvature, which touch the log likelihood at f."""
     only = relation.cells.only_observed
-    weight, slope = _boehning_weight(relation), _log_likelihood(relation, f)[1]
+    weight, _, slope = _parabola(relation, f)
     return Sites(only(weight), only(slope + weight * f))
 
 
-def _boehning_weight(relation: Relation) -> np.ndarray:
-    if relation.kind.curvature is None:
-        raise ValueError(f"the curvature of the likelihood {relation.kind.likelihood.name!r} has no bound.")
-    return np.full((1,) * relation.x.ndim, relation.kind.curvature(relation.x))
-
-
-def _log_likelihood(relation: Relation, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log likelihood of every cell, and its slope."""
+def _parabola(relation: Relation, f: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The largest curvature, and log likelihood and slope of every cell."""
     likelihood = relation.kind.likelihood
+    if relation.kind.curvature is None:
+        raise ValueError(f"the curvature of the likelihood {likelihood.name!r} has no bound.")
+    weight = np.full((1,) * relation.x.ndim, relation.kind.curvature(relation.x))
     value, slope, _ = log_density(likelihood.loglik, relation.x.ravel(), f.ravel(), likelihood.default_theta)
-    return value.reshape(f.shape), slope.reshape(f.shape)
+    return weight, value.reshape(f.shape), slope.reshape(f.shape)
 
 
 def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """The expected parabola."""
-    return np.asarray(_log_likelihood(relation, f)[0] - 0.5 * _boehning_weight(relation) * variance)
+    weight, value, _ = _parabola(relation, f)
+    return np.asarray(value - 0.5 * weight * variance)
 
 
 # What all forms share.
@@ -494,43 +487,22 @@ HIDDEN = SiteForm(probit_sites, probit_bounds, draw_probit)
 LIMIT = SiteForm(limited_sites, limited_bounds, draw_limited)
 
 
-def _as_given(name: str, values: np.ndarray) -> np.ndarray:
-    return check_size(name, values, least=0.0)
-
-
-def _logit_of_mean(mean: np.ndarray, r: float) -> np.ndarray:
-    return np.asarray(logit(0.01 + 0.98 * mean))
-
-
-def _probit_of_mean(mean: np.ndarray, r: float) -> np.ndarray:
-    return np.asarray(ndtri(0.01 + 0.98 * mean))
-
-
-def _log_of_mean(mean: np.ndarray, r: float) -> np.ndarray:
-    return np.asarray(np.log(mean + 0.01) - np.log(r))
-
-
-def _mean(mean: np.ndarray, r: float) -> np.ndarray:
-    return mean
-
-
-def _itself(values: np.ndarray) -> np.ndarray:
-    return values
-
-
-def _logit_curvature(x: np.ndarray) -> float:
-    return 0.25
-
-
-def _softplus_curvature(x: np.ndarray) -> float:
-    return 0.25 + SOFTPLUS_CURVATURE * float(x.max())
-
-
-_REAL = Kind(GAUSSIAN, CONJUGATE, _as_given, _mean, _itself, theta="noise")
-_LABELS = Kind(LOGIT, POLYA_GAMMA, check_zero_one, _logit_of_mean, _itself, LABELS_SCALE, curvature=_logit_curvature)
-_PROBIT = Kind(PROBIT, HIDDEN, check_zero_one, _probit_of_mean, _itself, PROBIT_SCALE)
-_COUNTS = Kind(NEGBINOMIAL, POLYA_GAMMA, check_counts, _log_of_mean, np.log1p, theta="r")
-_RATES = Kind(SOFTPLUS_POISSON, BOEHNING, check_counts, _mean, np.log1p, curvature=_softplus_curvature)
+_REAL = Kind(GAUSSIAN, CONJUGATE, lambda name, values: check_size(name, values, least=0.0), theta="noise")
+_LABELS = Kind(
+    LOGIT,
+    POLYA_GAMMA,
+    check_zero_one,
+    latent=lambda mean, r: logit(0.01 + 0.98 * mean),
+    scale=LABELS_SCALE,
+    curvature=lambda x: 0.25,
+)
+_PROBIT = Kind(PROBIT, HIDDEN, check_zero_one, lambda mean, r: ndtri(0.01 + 0.98 * mean), scale=PROBIT_SCALE)
+_COUNTS = Kind(
+    NEGBINOMIAL, POLYA_GAMMA, check_counts, lambda mean, r: np.log(mean + 0.01) - np.log(r), np.log1p, theta="r"
+)
+_RATES = Kind(
+    SOFTPLUS_POISSON, BOEHNING, check_counts, sketch=np.log1p, curvature=lambda x: 0.25 + SOFTPLUS_CURVATURE * x.max()
+)
 
 # Real data with a limit, which `Link.limit` holds: values stay in the units of the model.
 LIMITED = _REAL._replace(likelihood=replace(GAUSSIAN, normal=TOBIT.normal), form=LIMIT)
@@ -548,7 +520,12 @@ KINDS: dict[tuple[str, str], Kind] = {
 }
 LIKELIHOODS = tuple(dict.fromkeys(likelihood for likelihood, _ in KINDS))
 # What is observed under each.
+<<<<<<< HEAD
 OBSERVED = {likelihood: str(kind.likelihood.observes) for (likelihood, _), kind in KINDS.items()}
+=======
+OBSERVED = {"gaussian": "values", **dict.fromkeys(("bernoulli", "probit"), "labels")}
+OBSERVED |= dict.fromkeys(("negbinomial", "poisson"), "counts")
+>>>>>>> h5-b
 # What others call them, the shell's words for tensors among these.
 SAME_AS = {
     **dict.fromkeys(("logit", "logistic", "binary", "binomial"), "'bernoulli'"),
@@ -559,12 +536,7 @@ AUGMENTATIONS = tuple(dict.fromkeys(augmentation for _, augmentation in KINDS))
 
 
 def check_likelihood(likelihood: str) -> str:
-    """Return a word of LIKELIHOODS; the error names the one that stands for a word of the shell or of other packages.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return a word of LIKELIHOODS; the error names the one that stands for a word of the shell or other packages."""
     instead = SAME_AS.get(likelihood) if isinstance(likelihood, str) else None
     if instead is not None:
         known = ", ".join(map(repr, LIKELIHOODS))
@@ -573,13 +545,7 @@ def check_likelihood(likelihood: str) -> str:
 
 
 def kind_of(likelihood: str, augmentation: str) -> Kind:
-    """The kind of these two words.
-
-    Raises
-    ------
-    ValueError
-        If one of them does not exist, or they do not go together.
-    """
+    """The kind of these two words; a ValueError if one of them does not exist, or they do not go together."""
     check_likelihood(likelihood)
     check_choice("augmentation", augmentation, AUGMENTATIONS)
     if (likelihood, augmentation) not in KINDS:
@@ -592,12 +558,6 @@ def kind_of(likelihood: str, augmentation: str) -> Kind:
 
 
 def augmentation_of(likelihood: str) -> str:
-    """The augmentation of a likelihood where none is asked for: the direct one, if there is that.
-
-    Raises
-    ------
-    ValueError
-        For an unknown likelihood.
-    """
+    """The augmentation of a likelihood, which must be known, where none is asked for: direct, if there is that."""
     check_likelihood(likelihood)
     return next(augmentation for augmentation in AUGMENTATIONS if (likelihood, augmentation) in KINDS)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
-from tensorcep.core.packing import unpack
 from tensorcep.factor_models.problem import (
-    CountTable,
     Entity,
-    Relation,
+    Latent,
+    Products,
     RelationPosterior,
     RelationProblem,
     Sites,
-    count_table,
-)
-from tensorcep.factor_models.rows import (
-    Latent,
-    Products,
     State,
+    count_table,
     first_noise,
-    given_one,
     latent_of,
     natural_parameters,
     opposite,
@@ -40,83 +31,75 @@ from tensorcep.factor_models.side_information import (
     found_law,
     learned,
     log_det_cov,
-    packed_index,
+    row_gaussians,
     updated,
     variances,
+    with_one,
     with_unsure_rows,
 )
 from tensorcep.factor_models.sites import bound
-from tensorcep.kernels.rows import row_moments
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 
 # What the variational methods for relations share: the first state, one sweep, and the lower bound.
 
-# update(state, problem, e, executor): new moments of the rows of entity e, given all else
-Update = Callable[[State, RelationProblem, int, Executor], Moments]
 
-
-def start_state(problem: RelationProblem, diagonal: bool, executor: Executor) -> State:
-    """Means as given, independent coordinates, sites that fit."""
-    moments = tuple(
-        _start_moments(entity, mean, problem.start_variance, diagonal) if frozen is None else frozen
-        for entity, mean, frozen in zip(problem.entities, problem.start, problem.frozen, strict=True)
-    )
-    for e, told in enumerate(problem.told):
-        moments = moments if told is None else replaced(moments, e, told.moments)
+def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Executor) -> State:
+    """The state before the first sweep: means as given, independent coordinates, sites that fit."""
+    moments = list[Moments]()
+    for e, entity in enumerate(problem.entities):
+        told = problem.told[e] if problem.told else None
+        given = problem.frozen[e] if told is None else told.moments
+        if given is not None:
+            moments.append(given)
+            continue
+        C, diagonal = len(entity.precision), isinstance(settings, FactorisedVB)
+        variance = np.where(np.arange(C) == entity.one, 0.0, np.minimum(problem.start_variance, 1.0 / entity.precision))
+        cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
+        moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     tables = tuple(count_table(relation) for relation in problem.relations)
-    latent = tuple(_latent(moments, relation, executor, None) for relation in problem.relations)
-    sites = tuple(
-        _sites(relation, table, problem, None, f)
-        for relation, table, f in zip(problem.relations, tables, latent, strict=True)
-    )
     laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
-    return State(moments, precisions, sites, latent, tables, laws)
+    state, n = State(tuple(moments), precisions, (), (), tables, laws), len(problem.relations)
+    pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
+    return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
 
 
-def _start_moments(entity: Entity, mean: np.ndarray, largest: float, diagonal: bool) -> Moments:
-    C = len(entity.precision)
-    variance = np.where(np.arange(C) == entity.one, 0.0, np.minimum(largest, 1.0 / entity.precision))
-    cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
-    return Moments(mean.copy(), cov[None, :], diagonal)
-
-
-def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor, before: Latent | None) -> Latent:
-    u = moments[relation.row].select(relation.row_coords)
-    v = moments[relation.col].select(relation.col_coords)
-    return latent_of(relation, u, v, executor, before)
-
-
-def _sites(
-    relation: Relation, table: CountTable | None, problem: RelationProblem, old: Sites | None, latent: Latent
-) -> Sites:
-    """The best sites given latent values."""
-    form = relation.kind.form
+def _latent_and_sites(
+    state: State, problem: RelationProblem, m: int, before: Latent | None, old: Sites | None, executor: Executor
+) -> tuple[Latent, Sites]:
+    """Latent values of relation m, and the best sites given them; those before are where they begin."""
+    relation, priors = problem.relations[m], problem.priors
+    u = state.moments[relation.row].select(relation.row_coords)
+    v = state.moments[relation.col].select(relation.col_coords)
+    latent, form = latent_of(relation, u, v, executor, before), relation.kind.form
     if isinstance(latent, Products) and form.of_squares is not None:
-        return form.of_squares(relation, problem.priors, latent.squares)
-    return form.expected(relation, table, problem.priors, old, *latent)
+        return latent, form.of_squares(relation, priors, latent.squares)
+    return latent, form.expected(relation, state.tables[m], priors, old, *latent)
 
 
-def sweep(state: State, problem: RelationProblem, update: Update, executor: Executor) -> tuple[State, Sweep]:
+def step(
+    state: State, problem: RelationProblem, settings: VB | FactorisedVB, executor: Executor
+) -> tuple[State, Sweep]:
     """Update every entity, its precisions, and the relations that it is in; each given the newest of the others."""
     old = state.latent
     for e, frozen in enumerate(problem.frozen):
         if frozen is not None:
             continue
         law = state.law(e)
-        if law is None:
-            moments = update(state, problem, e, executor)
-        else:
+        if law is not None:
             moments, law = _known_rows(learned(law, state.moments[e]), state, problem, e, executor)
             state = state._replace(laws=replaced(state.laws, e, law))
+        elif isinstance(settings, FactorisedVB):
+            moments = update_factorised(settings.step, state, problem, e, executor)
+        else:
+            moments = update_rows(state, problem, e, executor)
+        precisions = precisions_of(problem.entities[e], problem.precision_prior, moments)
         state = state._replace(
-            moments=replaced(state.moments, e, moments),
-            precisions=replaced(
-                state.precisions, e, precisions_of(problem.entities[e], problem.precision_prior, moments)
-            ),
+            moments=replaced(state.moments, e, moments), precisions=replaced(state.precisions, e, precisions)
         )
-        for side in sides(problem, e):
-            state = _refreshed(state, problem, side.number, executor)
+        for m in (side.number for side in sides(problem, e)):
+            latent, sites = _latent_and_sites(state, problem, m, state.latent[m], state.sites[m], executor)
+            state = state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
     return state, Sweep(
         change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),
         noise_precision=first_noise(state),
@@ -132,25 +115,12 @@ def _known_rows(
 ) -> tuple[Moments, RowLaw]:
     """q(u_i) of the rows of an entity whose prior is this law, and the law."""
     entity = problem.entities[e]
-    free, C = entity.free, len(entity.precision)
-    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    free = entity.free
+    Lam, eta = natural_parameters(state, problem, e, executor)
     k = np.arange(len(free))
     Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-    rows, packed, law = updated(law, Lam, eta)
-    mean, cov = np.ones((entity.n_rows, C)), np.zeros((len(packed), C * (C + 1) // 2))
-    mean[:, free], cov[:, packed_index(free)] = rows, packed
-    return Moments(mean, cov, False), law
-
-
-def _refreshed(state: State, problem: RelationProblem, index: int, executor: Executor) -> State:
-    """The state with one relation's latent moments and sites computed anew."""
-    relation = problem.relations[index]
-    latent = _latent(state.moments, relation, executor, state.latent[index])
-    sites = _sites(relation, state.tables[index], problem, state.sites[index], latent)
-    return state._replace(
-        latent=replaced(state.latent, index, latent),
-        sites=replaced(state.sites, index, sites),
-    )
+    rows, packed, law = updated(law, Lam, eta, executor)
+    return with_one(free, len(entity.precision), rows, packed), law
 
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
@@ -194,16 +164,12 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
         law = state.law(e)
         if law is not None:
             total -= divergence(law, state.moments[e])
-        elif frozen is None:
-            total -= _entity_divergence(problem.entities[e], state.moments[e], state.precisions[e])
+        elif frozen is None:  # the divergence of q(rows) q(precisions) from their prior
+            entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
+            free, n = entity.free, entity.n_rows
+            expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
+            total -= 0.5 * (expected - n * len(free) - log_det_cov(moments, free)) + precisions.divergence
     return total
-
-
-def _entity_divergence(entity: Entity, moments: Moments, precisions: Gammas) -> float:
-    """Divergence of q(rows) q(precisions) from their prior."""
-    free, n = entity.free, entity.n_rows
-    expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
-    return 0.5 * (expected - n * len(free) - log_det_cov(moments, free)) + precisions.divergence
 
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
@@ -222,47 +188,17 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
 # same weight, one matrix is inverted per entity and sweep; otherwise one per row.
 
 
-def init(problem: RelationProblem, settings: VB, executor: Executor) -> State:
-    """The state before the first sweep."""
-    return start_state(problem, False, executor)
-
-
-def step(state: State, problem: RelationProblem, settings: VB, executor: Executor) -> tuple[State, Sweep]:
-    """One sweep over all entities."""
-    return sweep(state, problem, update_rows, executor)
-
-
 def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
     """q(u_i) of all rows of an entity."""
     entity = problem.entities[e]
-    free, C = entity.free, len(entity.precision)
-    Lam, eta = given_one(*natural_parameters(state, problem, e, executor), free, entity.one)
+    Lam, eta = natural_parameters(state, problem, e, executor)
     told = problem.told[e] if problem.told else None
     if told is not None:
         Lam, eta = Lam + told.Lam, eta + told.eta
-    n, P = Lam.shape
-    mean, cov, good = np.ones((entity.n_rows, C)), np.zeros((n, C * (C + 1) // 2)), np.empty(n)
-    packed = np.empty((n, P))
-    if n == 1:  # one covariance for all rows
-        row_moments(0, 1, Lam, np.zeros((1, len(free))), np.empty((1, len(free))), packed, good)
-        mean[:, free] = eta @ unpack(packed[0], len(free))
-    else:
-        rows = np.empty((n, len(free)))
-        executor.run(row_moments, 0, n, Lam, eta, rows, packed, good)
-        mean[:, free] = rows
-    cov[:, packed_index(free)] = packed
-    return Moments(mean, cov, False)
+    return with_one(entity.free, len(entity.precision), *row_gaussians(Lam, eta, executor))
 
 
-VB_ENGINE = Method(
-    name=VB.name,
-    needs=(),
-    options=VB,
-    init=init,
-    step=step,
-    finish=finish,
-    source="Klami (2014), naive approximation",
-)
+VB_ENGINE = Method(VB.name, (), VB, init, step, finish, "Klami (2014), naive approximation")
 
 
 # Fully factorised variational inference for relations: q = prod_ik q(u_ik) prod_jk q(v_jk), no matrix to invert.
@@ -273,19 +209,9 @@ VB_ENGINE = Method(
 # minus before the sum and plus before the variance term; it is the other way round.
 
 
-def init_factorised(problem: RelationProblem, settings: FactorisedVB, executor: Executor) -> State:
-    """The state before the first sweep."""
-    return start_state(problem, True, executor)
-
-
-def step_factorised(
-    state: State, problem: RelationProblem, settings: FactorisedVB, executor: Executor
-) -> tuple[State, Sweep]:
-    """One step of every entity."""
-    return sweep(state, problem, partial(update_entity, settings.step), executor)
-
-
-def update_entity(length: float | str, state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
+def update_factorised(
+    length: float | str, state: State, problem: RelationProblem, e: int, executor: Executor
+) -> Moments:
     """One step of an entity's means, and its variances."""
     entity, old = problem.entities[e], state.moments[e]
     slope, curvature = gradient(state, problem, e, executor)
@@ -336,11 +262,5 @@ def best_lengths(
 
 
 FACTORISED_ENGINE = Method(
-    name=FactorisedVB.name,
-    needs=(),
-    options=FactorisedVB,
-    init=init_factorised,
-    step=step_factorised,
-    finish=finish,
-    source="Klami (2014), fully factorised approximation",
+    FactorisedVB.name, (), FactorisedVB, init, step, finish, "Klami (2014), fully factorised approximation"
 )

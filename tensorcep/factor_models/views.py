@@ -13,24 +13,14 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
-from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
-from tensorcep.factor_models.base import FactorModel, empty_relations, scores_of
-from tensorcep.factor_models.cells import DenseCells, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import check_components, check_links, fit_components, new_rows, plan_run
-from tensorcep.factor_models.layout import (
-    BIASES,
-    Layout,
-    Link,
-    check_row_prior,
-    known_rows,
-    refuse_rows_alone,
-    told_of_rows,
-)
-from tensorcep.factor_models.problem import RelationPosterior, limits_of
+from tensorcep.factor_models.base import FactorModel, scores_of
+from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
+from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
+from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
+from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
 from tensorcep.factor_models.results import (
     FEATURES_OF,
-    by_energy,
     by_entity,
     check_columns,
     check_same_rows,
@@ -41,7 +31,7 @@ from tensorcep.factor_models.results import (
     predictive_parameters,
     shares,
 )
-from tensorcep.factor_models.side_information import KnownRows, Moments
+from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
@@ -59,91 +49,69 @@ class BaseRelations(FactorModel):
     _: KW_ONLY
     lower_limit: Any = None
 
-    def _fit_relations(self, matrices: Any, relations: list[tuple[str, str, str]], fixed: tuple[str, ...]) -> Any:
-        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
-        plan = plan_run(self)
-        rank = check_components(self.n_components)
+    def _fit_relations(
+        self,
+        matrices: Any,
+        relations: list[tuple[str, str, str]],
+        fixed: tuple[str, ...] = (),
+        row_prior: Any = None,
+        by_feature: bool = False,
+    ) -> Any:
+        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones.
+
+        The rows of the first entity have a prior; columns of real matrices may have a noise of their own, `by_feature`.
+        """
+        plan, bias = plan_run(self), check_choice("bias", self.bias, BIASES)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
-        links = self._planned_links(matrices, relations, names)
+        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
+        shapes = [(own.cells.shape[1], word) for own, (_, _, word) in zip(given, relations, strict=True)]
+        links, with_groups = [], ("negbinomial", "gaussian") if by_feature else ("negbinomial",)
+        for matrix, relation, limit in zip(given, relations, limits_of(self.lower_limit, shapes), strict=True):
+            row, col, likelihood = relation
+            groups = "column" if likelihood in with_groups else "all"
+            at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
+            links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
         check_links(plan, links)
-        sides = [(link.row, link.col) for link in links]
-        labels = by_entity([labels_of(X) for X in matrices], sides, names)
+        labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
         sizes = _entity_sizes(links, names)
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
-        known = self._known_rows(plan.method.name, links, labels)
+        for link in links:
+            check_row_prior(row_prior, plan.method.name, link)
+        known = known_rows(row_prior, labels[0], given)
         rng = check_random_state(self.random_state)
-        result, posterior, where, rank = fit_components(plan, links, sizes, rank, learned, rng, "random", known)
-        drawn = empty_relations(links, where)
-        energy = sum((shares(posterior, relation, rank) for relation in drawn), np.zeros(rank))
-        posterior = by_energy(posterior, energy)
-        self._set_fitted(result, {**self._fitted(posterior, links, where, names), "_entity_labels": labels})
+        result, where = fit_components(plan, links, sizes, learned, rng, "random", known)
+        self._set_fitted(result, links, where, names, {"_entity_labels": labels})
         return self
-
-    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
-        """What is known of the rows of each entity beside their cells; nothing where that is nothing."""
-        return ()
-
-    def _planned_links(self, matrices: Any, relations: list[tuple[str, str, str]], names: list[str]) -> list[Link]:
-        """How every matrix is modelled, as the parameters say."""
-        bias = check_choice("bias", self.bias, BIASES)
-        given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
-        shapes = [
-            (matrix.cells.shape[1], likelihood) for matrix, (_, _, likelihood) in zip(given, relations, strict=True)
-        ]
-        limits = limits_of(self.lower_limit, shapes)
-        return [
-            self._measured(
-                Link(
-                    given[m],
-                    names.index(row),
-                    names.index(col),
-                    likelihood,
-                    augmentation_of(likelihood),
-                    bias=bias,
-                    groups=self._groups(likelihood),
-                    limit=limits[m],
-                )
-            )
-            for m, (row, col, likelihood) in enumerate(relations)
-        ]
-
-    def _groups(self, likelihood: str) -> str:
-        return "column" if likelihood == "negbinomial" else "all"
 
     def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
         kind = kind_of(likelihood, augmentation_of(likelihood))
         absent = self._checked_absent()
-        X = check_array(
-            as_array(X, kind.check, absent, f"matrix {m}"),
-            accept_sparse=["csr", "csc", "coo"],
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-            input_name=f"matrix {m}",
-        )
+        X = check_array(as_array(X, kind.check, absent, f"matrix {m}"), input_name=f"matrix {m}", **READ)
         return read_matrix(X, kind.check, absent, f"matrix {m}")
 
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _new_link(self, m: int, X: Any, what: str) -> Link:
+        """The link of a matrix of new rows, which errors call so."""
+        link = self._links[m]
+        check_columns(self._entity_labels[link.col], X, what)
+        matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
+        if matrix.cells.shape[1] != wanted:
+            fail_value(f"{what} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+        return link._replace(matrix=matrix)
+
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
-        K = where[0].rank
-        relations = empty_relations(links, where)
         named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
         noise = [
             None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
             for sites, relation in zip(posterior.sites, relations, strict=True)
         ]
         return {
-            "n_components_": K,
-            "posterior_": posterior,
-            "_links": links,
-            "_where": where,
-            "_names": names,
-            "factors_": {name: moments.mean[:, :K].copy() for name, moments, _ in named},
-            "relevance_": {name: 1.0 / precision.mean[:K] for name, _, precision in named},
-            "explained_variance_": np.stack([energies(posterior, relation, K) for relation in relations]),
-            "active_": np.stack([shares(posterior, relation, K) for relation in relations]) > ACTIVE_SHARE,
+            "factors_": {name: moments.mean[:, :rank].copy() for name, moments, _ in named},
+            "relevance_": {name: 1.0 / precision.mean[:rank] for name, _, precision in named},
+            "explained_variance_": np.stack([energies(posterior, relation, rank) for relation in relations]),
+            "active_": np.stack([shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
             "noise_variance_": noise,
         }
 
@@ -152,17 +120,15 @@ class BaseRelations(FactorModel):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.reconstruct(1).shape
-        (20, 2)
+        (150, 2)
         """
-        check_is_fitted(self, "posterior_")
-        return predict_training(self.posterior_, self._number(m), self._relation(m))[0]
+        m = self._number(m)
+        return predict_training(self.posterior_, m, self._relation(m))[0]
 
     def predict_missing(self, m: int, return_std: bool = False) -> Any:
         """Training matrix m with its missing cells replaced by their predictive means.
@@ -171,23 +137,22 @@ class BaseRelations(FactorModel):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.predict_missing(0).shape
-        (20, 3)
+        (150, 2)
         """
-        check_is_fitted(self, "posterior_")
-        mean, variance = predict_training(self.posterior_, self._number(m), self._relation(m))
+        m = self._number(m)
+        mean, variance = predict_training(self.posterior_, m, self._relation(m))
         matrix = self._links[m].matrix
         if isinstance(matrix.cells, DenseCells) and matrix.x.shape != mean.shape:
             fail_value("a model that was loaded from a file does not hold its training matrices; use reconstruct.")
         return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
 
     def _number(self, m: int) -> int:
+        check_is_fitted(self, "posterior_")
         return check_int("m", m, 0, len(self._links) - 1)
 
 
@@ -250,13 +215,11 @@ class GroupFactorAnalysis(BaseRelations):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
     >>> from tensorcep import GroupFactorAnalysis
-    >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-    >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-    >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-    >>> model.variance_explained().shape, model.transform([views["a"][:2], None]).shape
+    >>> X = load_iris().data
+    >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+    >>> model.variance_explained().shape, model.transform([X[:2, :2], None]).shape
     ((2, 1), (2, 1))
     """
 
@@ -279,14 +242,12 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
         >>> model.scores_.shape
-        (20, 1)
+        (150, 1)
         """
         X = as_views(X)
         return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
@@ -304,25 +265,15 @@ class GroupFactorAnalysis(BaseRelations):
         relations = [
             (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
         ]
-        return self._fit_relations(views, relations, (ROWS,))
+        return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
-    def _known_rows(self, method: str, links: list[Link], labels: list[Labels | None]) -> tuple[KnownRows | None, ...]:
-        for link in links:
-            check_row_prior(self.row_prior, method, link)
-        return known_rows(self.row_prior, labels[0], [link.matrix for link in links])
-
-    def _groups(self, likelihood: str) -> str:
-        by_feature = likelihood == "negbinomial" or (likelihood == "gaussian" and self.noise == "feature")
-        return "column" if by_feature else "all"
-
-    def _fitted(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
+    def _derived(
+        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
     ) -> dict[str, Any]:
-        attributes = super()._fitted(posterior, links, where, names)
-        factors, K = attributes["factors_"], where[0].rank
-        columns = [(relation, posterior.moments[relation.col]) for relation in empty_relations(links, where)]
-        loadings = [relation.in_units(moments).mean[:, :K].copy() for relation, moments in columns]
-        return {**attributes, "scores_": factors[ROWS], "loadings_": loadings, **told_of_rows(posterior)}
+        found = super()._derived(posterior, relations, rank, names)
+        columns = [relation.in_units(posterior.moments[relation.col]).mean for relation in relations]
+        loadings = [mean[:, :rank].copy() for mean in columns]
+        return {**found, "scores_": found["factors_"][ROWS], "loadings_": loadings, **told_of_rows(posterior)}
 
     def _given(self, views: Sequence[Any]) -> Moments:
         """Moments of new rows given some of their views."""
@@ -337,16 +288,7 @@ class GroupFactorAnalysis(BaseRelations):
         views = [None if _holds_nothing(view) else view for view in views]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
-        links = {}
-        for m, (view, link) in enumerate(zip(views, self._links, strict=True)):
-            if view is None:
-                continue
-            check_columns(self._entity_labels[link.col], view, f"view {m}")
-            matrix = self._matrix(view, link.likelihood, m)
-            if matrix.cells.shape[1] != link.matrix.cells.shape[1]:
-                wanted = link.matrix.cells.shape[1]
-                fail_value(f"view {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-            links[m] = link._replace(matrix=matrix)
+        links = {m: self._new_link(m, view, f"view {m}") for m, view in enumerate(views) if view is not None}
         if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
             fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
         check_same_rows({f"view {m}": views[m] for m in links})
@@ -359,13 +301,11 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> scores, covariances = model.transform([views["a"][:2], None], return_cov=True)
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> scores, covariances = model.transform([X[:2, :2], None], return_cov=True)
         >>> scores.shape, covariances.shape
         ((2, 1), (2, 1, 1))
         """
@@ -376,13 +316,11 @@ class GroupFactorAnalysis(BaseRelations):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import GroupFactorAnalysis
-        >>> scores = np.linspace(-1, 1, 20)[:, None] + 0.1 * np.cos(np.arange(20))[:, None]
-        >>> noise = 0.1 * np.sin(np.arange(40)).reshape(20, 2)
-        >>> views = {"a": scores @ [[1.0, 2.0, -1.0]], "b": scores @ [[-1.0, 1.0]] + noise}
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit(views)
-        >>> model.predict_view([views["a"][:2], None], 1).shape
+        >>> X = load_iris().data
+        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
+        >>> model.predict_view([X[:2, :2], None], 1).shape
         (2, 2)
         """
         rows, relation = self._given(X), self._relation(self._number(m))
@@ -406,12 +344,11 @@ class BayesianCCA(GroupFactorAnalysis):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
     >>> from tensorcep import BayesianCCA
-    >>> scores = np.cos(np.arange(20))[:, None]
-    >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
-    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X, Y).scores_.shape
-    (20, 1)
+    >>> X = load_iris().data
+    >>> BayesianCCA(1, random_state=0, tol=1e-2).fit(X[:, :2], X[:, 2:]).scores_.shape
+    (150, 1)
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -419,12 +356,11 @@ class BayesianCCA(GroupFactorAnalysis):
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianCCA
-        >>> scores = np.cos(np.arange(20))[:, None]
-        >>> X, Y = scores @ [[1.0, 2.0]] + 0.1 * np.sin(np.arange(40)).reshape(20, 2), scores @ [[-1.0, 1.0, 0.5]]
-        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"first": X, "second": Y}).scores_.shape
-        (20, 1)
+        >>> X = load_iris().data
+        >>> BayesianCCA(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]}).scores_.shape
+        (150, 1)
         """
         X = as_views(X)
         names = list(X) if y is None and isinstance(X, Mapping) else None
@@ -538,7 +474,7 @@ class CollectiveMatrixFactorization(BaseRelations):
                 )
         if len(relations) == 0 or len(X) != len(relations):
             fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
-        return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations], ())
+        return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations])
 
     def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
         """Place new rows of an entity, all else as fitted.
@@ -579,7 +515,7 @@ class CollectiveMatrixFactorization(BaseRelations):
             fail_value("X must hold at least one matrix of new rows; got none.")
         entity = self._names[self._links[min(given)].row] if entity is None else entity
         check_choice("entity", entity, self._names)
-        links = {m: self._new_link(m, given[m], entity) for m in sorted(given)}
+        links = {m: self._link_of_rows(m, given[m], entity) for m in sorted(given)}
         sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
         if len(set(sizes.values())) > 1:
             fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
@@ -588,10 +524,9 @@ class CollectiveMatrixFactorization(BaseRelations):
         rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
         return scores_of(rows, self._where[0].rank, return_cov)
 
-    def _new_link(self, m: int, X: Any, entity: str) -> Link:
-        """The link of a matrix of new rows."""
-        link = self._links[m]
-        row, col = self._names[link.row], self._names[link.col]
+    def _link_of_rows(self, m: int, X: Any, entity: str) -> Link:
+        """The link of a matrix of new rows of this entity."""
+        row, col = self._entity_names(self._links[m])
         if row != entity:
             fail_value(
                 f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
@@ -599,12 +534,7 @@ class CollectiveMatrixFactorization(BaseRelations):
                 if col == entity
                 else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
             )
-        check_columns(self._entity_labels[link.col], X, f"matrix {m}")
-        matrix = self._matrix(X, link.likelihood, m)
-        wanted = link.matrix.cells.shape[1]
-        if matrix.cells.shape[1] != wanted:
-            fail_value(f"matrix {m} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-        return link._replace(matrix=matrix)
+        return self._new_link(m, X, f"matrix {m}")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         return self._names[link.row], self._names[link.col]

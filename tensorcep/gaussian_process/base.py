@@ -50,6 +50,23 @@ LARGEST_JOINT = 5000
 LARGEST_LOG = 150.0
 
 
+SHARED = """optimizer : {"l-bfgs"}, callable or None, default="l-bfgs"
+        How the evidence is maximised: a callable as scikit-learn takes it, or not at all.
+    n_restarts_optimizer : int, default=0
+        Further starts, drawn from the bounds of the kernel's parameters.
+    n_inducing : int, optional
+        Inducing points (centres of k-means) that stand for all points: O(n n_inducing^2) instead of O(n^3) a sweep.
+    power : float in (0, 1], default=1.0
+        Of power EP, with n_inducing: 1 is FITC, towards 0 it is the variational VFE.
+    max_iter : int, default=200
+        Largest number of sweeps of a fit at one kernel.
+    tol : float, default=1e-6
+        Stop when no site would move a latent value by more than this many posterior standard deviations.
+    random_state : int, RandomState, Generator or None, default=None
+        For restarts and inducing points.
+"""
+
+
 @dataclass(eq=False, repr=False)
 class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process prior of a latent function, seen through a likelihood."""
@@ -113,19 +130,15 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """A latent function for each target."""
         settings, stop, rng = self._plan(len(X))
         kernel = default_kernel(X) if self.kernel is None else clone(check_kernel(self.kernel))
-        for target in targets:
-            if self.n_inducing is None:
-                proposal_of(target, settings)  # refuses a method that the likelihood is not for
+        for target in targets if self.n_inducing is None else ():
+            proposal_of(target, settings)  # refuses a method that the likelihood is not for
         search = KernelSearch(self.optimizer, int(self.n_restarts_optimizer), rng)
         with one_blas_thread():
+            each = [TrainingPoints(X, data, mean) for data in targets]
             if self.n_inducing is None:
-                machines = [
-                    fit_exact(kernel, TrainingPoints(X, data, mean), settings, stop, search) for data in targets
-                ]
-            else:
-                sparse = Sparse(inducing_points(X, int(self.n_inducing), rng), float(self.power), BATCH)
-                machines = [fit_sparse(kernel, TrainingPoints(X, data, mean), sparse, stop, search) for data in targets]
-        return tuple(machines)
+                return tuple(fit_exact(kernel, points, settings, stop, search) for points in each)
+            sparse = Sparse(inducing_points(X, int(self.n_inducing), rng), float(self.power), BATCH)
+            return tuple(fit_sparse(kernel, points, sparse, stop, search) for points in each)
 
     def _take(self, machines: tuple[Machine, ...], fitted: dict[str, Any]) -> None:
         """Have these fitted attributes, all at once, and none of an earlier fit."""
@@ -145,10 +158,13 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """Set what follows from the attributes in a file, and try them out."""
         names = (*PRIVATE, "classes_", "prior_mean_", *OF_FEATURES)
         self._take(self._machines, {name: value for name, value in vars(self).items() if name in names})
-        self._try_out()
+        # predict at one point: what a file holds may have the right names and make no sense
+        mean, variance = self._latent(np.ones((1, self.n_features_in_)))
+        if not (np.isfinite(mean).all() and np.isfinite(variance).all()) or mean.shape[1:] != self._latent_shape():
+            fail_value("its arrays do not fit each other")
 
-    def _try_out(self) -> None:
-        """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
+    def _latent_shape(self) -> tuple[int, ...]:
+        """Of the latent functions at a point: () where there is one."""
         raise NotImplementedError
 
     def _warn_of_bounds(self, without: str = "") -> None:
@@ -173,8 +189,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
             )
 
-    def _targets(self) -> list[Observations]:
-        """The observations of every latent function, as they were fitted."""
+    def _targets(self, y: np.ndarray) -> list[Observations]:
+        """The observations of every latent function, of targets as `_y_fit` has them."""
         raise NotImplementedError
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
@@ -196,13 +212,10 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> round(model.log_marginal_likelihood(model.kernel_.theta), 1)
-        -3.8
+        -2.5
         """
         check_is_fitted(self, "_machines")
         if theta is None and not eval_gradient:
@@ -217,7 +230,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         with one_blas_thread():
             found = [
                 self._evidence(m, data)(m.kernel.clone_with_theta(row), eval_gradient)
-                for m, data, row in zip(self._machines, self._targets(), each, strict=True)
+                for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True)
             ]
         value = float(np.mean([one for one, _ in found]))
         if not eval_gradient:
@@ -237,11 +250,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> mean, variance = model.latent_mean_and_variance(X)
         >>> bool(((0 < variance) & (variance < 1)).all())
         True
@@ -272,11 +283,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> model.sample_y(X, n_samples=3).shape
         (5, 3)
         """
@@ -306,11 +315,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> sorted(model.to_arviz(X, n_samples=20).groups())  # doctest: +SKIP
         """
         rng, X = check_random_state(random_state), self._checked(X)
@@ -343,11 +350,9 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
         ...     again = load(f"{folder}/model.npz")

@@ -11,8 +11,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tensorcep.core.checks import check_choice, check_fraction, check_range, fail_value
-from tensorcep.core.settings import ScoresUnmasked
-from tensorcep.gaussian_process.base import BaseGaussianProcess
+from tensorcep.core.settings import ScoresUnmasked, fill_docstring
+from tensorcep.gaussian_process.base import SHARED, BaseGaussianProcess
 from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
@@ -38,20 +38,7 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         "step" says that a label is the sign of f, but for the slack; with "ep" and "qp".
     slack : float in [0, 0.5), default=0
         Probability of a wrong label, for the step.
-    optimizer : {"l-bfgs"}, callable or None, default="l-bfgs"
-        How the evidence is maximised: a callable as scikit-learn takes it, or not at all.
-    n_restarts_optimizer : int, default=0
-        Further starts, drawn from the bounds of the kernel's parameters.
-    n_inducing : int, optional
-        Inducing points (centres of k-means) that stand for all points: O(n n_inducing^2) instead of O(n^3) a sweep.
-    power : float in (0, 1], default=1.0
-        Of power EP, with n_inducing: 1 is FITC, towards 0 it is the variational VFE.
-    max_iter : int, default=200
-        Largest number of sweeps of a fit at one kernel.
-    tol : float, default=1e-6
-        Stop when no site would move a latent value by more than this many posterior standard deviations.
-    random_state : int, RandomState, Generator or None, default=None
-        For restarts and inducing points.
+    {shared}
 
     Attributes
     ----------
@@ -112,11 +99,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.classes_.tolist()
         [0, 1]
         """
@@ -130,29 +114,24 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         if len(classes) < 2:
             fail_value("y must hold labels of two classes or more; got one class.")
         codes = codes.astype(np.int64)
-        machines = self._fit_machines(X, self._data(codes, len(classes)), 0.0)
+        machines = self._fit_machines(X, self._targets(codes), 0.0)
         self._take(machines, {**about, "classes_": classes, "_X_fit": X, "_y_fit": codes})
         self._warn_of_sweeps()
         self._warn_of_bounds(without="constant_value")  # labels that can be told apart have no finite one
         return self
 
-    def _data(self, codes: np.ndarray, n_classes: int) -> list[Observations]:
-        ones = range(1, 2) if n_classes == 2 else range(n_classes)
-        return [Observations(self._likelihood(), (codes == c).astype(np.float64), self._theta()) for c in ones]
-
-    def _targets(self) -> list[Observations]:
-        return self._data(self._y_fit, len(self.classes_))
+    def _targets(self, y: np.ndarray) -> list[Observations]:
+        codes = np.unique(y)
+        ones = codes[1:] if len(codes) == 2 else codes
+        return [Observations(self._likelihood(), (y == c).astype(np.float64), self._theta()) for c in ones]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predictive probabilities of the classes, (n, n_classes), the latent function integrated out.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.predict_proba([[-3.0], [3.0]]).shape
         (2, 2)
         """
@@ -170,11 +149,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> model = GaussianProcessClassifier(optimizer=None).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
         """
@@ -191,11 +167,9 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessClassifier
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = GaussianProcessClassifier(optimizer=None).fit(X, y)
         >>> lower, upper = model.predict_interval(X, coverage=0.5).T
         >>> bool((lower < model.predict_proba(X)[:, 1]).all() and (model.predict_proba(X)[:, 1] < upper).all())
         True
@@ -217,10 +191,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         code = np.minimum((rng.random(p.shape[1:]) > upto).sum(axis=0), len(p) - 1)
         return np.asarray(self.classes_[code])
 
-    def _try_out(self) -> None:
-        """Predict at one point, after loading."""
-        mean, variance = self._latent(np.ones((1, self.n_features_in_)))
-        if not (np.isfinite(mean).all() and np.isfinite(variance).all()) or len(self.classes_) < 2:
-            fail_value("its arrays do not fit each other")
-        if mean.shape[1:] != (() if len(self.classes_) == 2 else self.classes_.shape):
-            fail_value("its arrays do not fit each other")
+    def _latent_shape(self) -> tuple[int, ...]:
+        return () if len(self.classes_) == 2 else self.classes_.shape
+
+
+fill_docstring(GaussianProcessClassifier, {"{shared}": SHARED})

@@ -11,8 +11,8 @@ from scipy.stats import nbinom, ncx2
 from sklearn.base import RegressorMixin
 
 from tensorcep.core.checks import check_choice, check_counts, check_fraction, check_values, fail_value, word_or_range
-from tensorcep.core.settings import ScoresUnmasked
-from tensorcep.gaussian_process.base import BaseGaussianProcess
+from tensorcep.core.settings import ScoresUnmasked, fill_docstring
+from tensorcep.gaussian_process.base import SHARED, BaseGaussianProcess
 from tensorcep.gaussian_process.engine import Observations
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
@@ -37,20 +37,7 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
         The rate is f^2 or e^f. Under the square link the predictive distribution of counts is exact.
     prior_mean : float or "auto", default="auto"
         Constant prior mean of f; "auto" is the mean count's, sqrt(mean) or log(mean).
-    optimizer : {"l-bfgs"}, callable or None, default="l-bfgs"
-        How the evidence is maximised: a callable as scikit-learn takes it, or not at all.
-    n_restarts_optimizer : int, default=0
-        Further starts, drawn from the bounds of the kernel's parameters.
-    n_inducing : int, optional
-        Inducing points (centres of k-means) that stand for all points: O(n n_inducing^2) instead of O(n^3) a sweep.
-    power : float in (0, 1], default=1.0
-        Of power EP, with n_inducing: 1 is FITC, towards 0 it is the variational VFE.
-    max_iter : int, default=200
-        Largest number of sweeps of a fit at one kernel.
-    tol : float, default=1e-6
-        Stop when no site would move a latent value by more than this many posterior standard deviations.
-    random_state : int, RandomState, Generator or None, default=None
-        For restarts and inducing points.
+    {shared}
 
     Attributes
     ----------
@@ -96,66 +83,41 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
     def fit(self, X: Any, y: Any) -> GaussianProcessCountRegressor:
         """Learn the kernel and find the posterior; a fit that is refused leaves the model as it was.
 
-        Parameters
-        ----------
-        X : array-like (n_samples, n_features)
-        y : array-like (n_samples,)
-            Counts 0, 1, 2, ...
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            On parameters or data that are not allowed.
-        FloatingPointError
-            If there is no Gaussian posterior.
+        Points, errors and what is returned are those of `GaussianProcessClassifier.fit`; y (n_samples,) holds counts 0,
+        1, 2, ...
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessCountRegressor
-        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
-        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [2, 3, 1, 5, 8]
+        >>> model = GaussianProcessCountRegressor(optimizer=None).fit(X, y)
         >>> model.predict(X).shape
-        (6,)
+        (5,)
         """
         check_choice("link", self.link, LINKS)
         word_or_range("prior_mean", self.prior_mean, ("auto",), -np.inf)
         X, y, about = self._read(X, y)
         y = check_counts("y", check_values(y, name="y"))
-        mean = self._prior_mean(y)
-        machines = self._fit_machines(X, self._data(y), mean)
+        rate = max(float(y.mean()), LEAST_RATE)
+        mean = float(np.sqrt(rate) if self.link == "square" else np.log(rate))
+        mean = mean if self.prior_mean == "auto" else float(self.prior_mean)
+        machines = self._fit_machines(X, self._targets(y), mean)
         self._take(machines, {**about, "prior_mean_": mean, "_X_fit": X, "_y_fit": y})
         self._warn_of_sweeps()
         self._warn_of_bounds()
         return self
 
-    def _prior_mean(self, y: np.ndarray) -> float:
-        if self.prior_mean != "auto":
-            return float(self.prior_mean)
-        rate = max(float(y.mean()), LEAST_RATE)
-        return float(np.sqrt(rate) if self.link == "square" else np.log(rate))
-
-    def _data(self, y: np.ndarray) -> list[Observations]:
+    def _targets(self, y: np.ndarray) -> list[Observations]:
         return [Observations(self._likelihood(), y, self._likelihood().default_theta)]
-
-    def _targets(self) -> list[Observations]:
-        return self._data(self._y_fit)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Expected counts, (n,), and, if asked, standard deviations of new counts.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessCountRegressor
-        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
-        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [2, 3, 1, 5, 8]
+        >>> model = GaussianProcessCountRegressor(optimizer=None).fit(X, y)
         >>> mean, sd = model.predict(X, return_std=True)
         >>> bool((sd**2 > mean).all())
         True
@@ -174,13 +136,11 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessCountRegressor
-        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
-        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [2, 3, 1, 5, 8]
+        >>> model = GaussianProcessCountRegressor(optimizer=None).fit(X, y)
         >>> model.predict_interval(X, coverage=0.9).shape, model.predict_interval(X, of="rate").shape
-        ((6, 2), (6, 2))
+        ((5, 2), (5, 2))
         """
         check_choice("of", of, ("counts", "rate"))
         tail = 0.5 - 0.5 * check_fraction("coverage", coverage)
@@ -208,13 +168,11 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from sklearn.gaussian_process.kernels import RBF
         >>> from tensorcep import GaussianProcessCountRegressor
-        >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
-        >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [2, 3, 1, 5, 8]
+        >>> model = GaussianProcessCountRegressor(optimizer=None).fit(X, y)
         >>> model.log_score(X, y).shape
-        (6,)
+        (5,)
         """
         check_choice("approximation", approximation, ("exact", "negative-binomial"))
         mean, variance = self._latent(self._checked(X))
@@ -228,11 +186,11 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
     def _observed(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return self._likelihood().sample(rng, f[0].ravel(), np.ones(f[0].size)).reshape(f.shape[1:])
 
-    def _try_out(self) -> None:
-        """Predict at one point, after loading."""
-        mean, variance = self._latent(np.ones((1, self.n_features_in_)))
-        if not (np.isfinite(mean).all() and np.isfinite(variance).all()) or mean.ndim != 1:
-            fail_value("its arrays do not fit each other")
+    def _latent_shape(self) -> tuple[int, ...]:
+        return ()
+
+
+fill_docstring(GaussianProcessCountRegressor, {"{shared}": SHARED})
 
 
 def negative_binomial(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

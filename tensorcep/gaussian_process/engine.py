@@ -249,29 +249,15 @@ SLACK, SURE = 1e-9, 1e-3
 
 
 class Fit(NamedTuple):
-    """What a method leaves.
-
-    Attributes
-    ----------
-    sites : Sites
-    posterior : Posterior
-    log_evidence : float
-        The method's estimate or lower bound of log p(y).
-    n_iter : int
-    converged : bool
-    skipped : int
-        Site updates left out in the last sweep.
-    change : float
-        The largest change that another sweep would make, in posterior standard deviations.
-    """
+    """What a method leaves."""
 
     sites: Sites
     posterior: Posterior
-    log_evidence: float
+    log_evidence: float  # the method's estimate or lower bound of log p(y)
     n_iter: int
     converged: bool
-    skipped: int
-    change: float
+    skipped: int  # site updates left out in the last sweep
+    change: float  # the largest change that another sweep would make, in posterior standard deviations
 
 
 class Stop(NamedTuple):
@@ -342,8 +328,9 @@ Step = tuple[Sites, Posterior, float]
 
 def _accepted(prior: Prior, method: Proposal, sites: Sites, least: float) -> Step | None:
     """The step to these sites, if their posterior is a Gaussian and the objective is not below this."""
-    posterior = _posterior_or_none(prior, sites)
-    if posterior is None:
+    try:
+        posterior = Posterior(prior, sites.tau, sites.nu)
+    except LinAlgError:
         return None
     value = method.objective(posterior, sites)
     return (sites, posterior, value) if value >= least else None
@@ -361,21 +348,14 @@ def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float,
     return old, posterior, method.objective(posterior, old)
 
 
-def _posterior_or_none(prior: Prior, sites: Sites) -> Posterior | None:
+def _posterior(prior: Prior, sites: Sites) -> Posterior:
     try:
         return Posterior(prior, sites.tau, sites.nu)
     except LinAlgError:
-        return None
-
-
-def _posterior(prior: Prior, sites: Sites) -> Posterior:
-    posterior = _posterior_or_none(prior, sites)
-    if posterior is None:
         raise FloatingPointError(
             "the sites leave no Gaussian posterior: the kernel may not be positive definite, or labels contradict each "
             "other, such as those that a step without slack cannot all satisfy."
-        )
-    return posterior
+        ) from None
 
 
 def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, start: Sites | None) -> Fit:

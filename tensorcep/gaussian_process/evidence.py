@@ -123,7 +123,7 @@ def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
         return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
     rule = _RULES.get(type(kernel))
     if rule is not None and (not isinstance(kernel, Matern) or kernel.nu in MATERN):
-        return rule(kernel, X, Z, G)
+        return rule(kernel, X, Z, G) if kernel.n_dims else np.empty(0)
     if Z is not None:
         fail_value(
             "kernel must be made of ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and "
@@ -156,27 +156,13 @@ def _power(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> n
     return contract(kernel.kernel, X, Z, weight * G)
 
 
-def _constant(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    fixed = kernel.hyperparameter_constant_value.fixed
-    return np.array([] if fixed else [kernel.constant_value * G.sum()])
-
-
-def _dot(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    fixed = kernel.hyperparameter_sigma_0.fixed
-    return np.array([] if fixed else [2.0 * kernel.sigma_0**2 * G.sum()])
-
-
 def _rbf(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    if kernel.hyperparameter_length_scale.fixed:
-        return np.empty(0)
     weight = kernel(X, Z)
     weight *= G
     return _by_scales(kernel, X, Z, weight)
 
 
 def _matern(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    if kernel.hyperparameter_length_scale.fixed:
-        return np.empty(0)
     distance = cdist(X / kernel.length_scale, (X if Z is None else Z) / kernel.length_scale)
     if kernel.nu == 0.5:
         weight = np.divide(np.exp(-distance), distance, out=np.zeros_like(distance), where=distance > 0.0)
@@ -203,8 +189,8 @@ _RULES: dict[type, Rule] = {
     Sum: _sum,
     Product: _product,
     Exponentiation: _power,
-    ConstantKernel: _constant,
-    DotProduct: _dot,
+    ConstantKernel: lambda kernel, X, Z, G: np.array([kernel.constant_value * G.sum()]),
+    DotProduct: lambda kernel, X, Z, G: np.array([2.0 * kernel.sigma_0**2 * G.sum()]),
     RBF: _rbf,
     Matern: _matern,
 }
@@ -217,15 +203,7 @@ PENALTY = 1e3
 
 
 class TrainingPoints(NamedTuple):
-    """Training points and what was observed there.
-
-    Attributes
-    ----------
-    X : (n, d) float64
-    data : Data
-    mean : float
-        The prior mean.
-    """
+    """Training points (n, d), what was observed there, and the prior mean."""
 
     X: np.ndarray
     data: Observations
@@ -288,24 +266,13 @@ Optimizer = Callable[..., tuple[np.ndarray, float]]
 
 
 class KernelSearch(NamedTuple):
-    """How a kernel is searched.
+    """How a kernel is searched."""
 
-    Attributes
-    ----------
-    optimizer : "l-bfgs", callable as scikit-learn takes it, or None
-    restarts : int
-    rng : numpy Generator
-    scale : float
-        Unit of the loss.
-    ties : bool
-        Whether the scales of features are searched as one beforehand.
-    """
-
-    optimizer: str | Optimizer | None
+    optimizer: str | Optimizer | None  # "l-bfgs", a callable as scikit-learn takes it, or not at all
     restarts: int
     rng: np.random.Generator
-    scale: float = 1.0
-    ties: bool = True
+    scale: float = 1.0  # unit of the loss
+    ties: bool = True  # whether the scales of features are searched as one beforehand
 
 
 def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:

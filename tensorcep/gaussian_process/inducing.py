@@ -27,21 +27,11 @@ JITTER = 1e-8
 
 
 class Sparse(NamedTuple):
-    """How n values are told from few.
+    """How n values are told from few."""
 
-    Attributes
-    ----------
-    Z : (M, d) float64
-        Inducing points.
-    power : float
-        1 for FITC; towards 0 for VFE.
-    batch : int
-        Points whose sites are refined from one posterior.
-    """
-
-    Z: np.ndarray
-    power: float
-    batch: int
+    Z: np.ndarray  # (M, d) inducing points
+    power: float  # 1 for FITC; towards 0 for VFE
+    batch: int  # points whose sites are refined from one posterior
 
 
 class InducingFit(NamedTuple):
@@ -120,7 +110,9 @@ def fit_inducing(
         worst, left_out = 0.0, 0
         for first in range(0, n, sparse.batch):
             rows = slice(first, min(first + sparse.batch, n))
-            f, s = _marginals(A[rows], chol, eta)
+            inverse = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
+            half = A[rows] @ inverse.T
+            f, s = half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
             before = Sites(*(part[rows].copy() for part in sites))
             change, skipped, by_noise[rows] = terms.refine_batch(first, f + mean, s, sites, damping)
             worst, left_out = max(worst, change), left_out + skipped
@@ -131,7 +123,14 @@ def fit_inducing(
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = worst
     P, eta = _natural(A, sites, mean)
-    return _result(projection, sites, P, eta, mean, n_iter, worst < stop.tol and not left_out, by_noise)
+    chol = _chol(P)
+    v = linalg.cho_solve((chol, True), eta)
+    offset = (sites.nu - 0.5 * sites.tau * mean) * mean
+    log_evidence = sites.logc.sum() + offset.sum() + 0.5 * (eta @ v) - np.log(np.diag(chol)).sum()
+    back = linalg.solve_triangular(projection.chol, np.eye(len(P)), lower=True)
+    gap = np.eye(len(P)) - linalg.cho_solve((chol, True), np.eye(len(P)))
+    functions, converged = Functions(back.T @ v, back.T @ gap @ back), worst < stop.tol and not left_out
+    return InducingFit(sites, functions, float(log_evidence), n_iter, converged, projection, chol, by_noise)
 
 
 def _natural(A: np.ndarray, sites: Sites, mean: float) -> tuple[np.ndarray, np.ndarray]:
@@ -165,33 +164,6 @@ def _step(A: np.ndarray, at: Gaussian, before: Sites, sites: Sites, mean: float)
     for new_part, old_part in zip(sites, before, strict=True):
         new_part[:] = old_part
     return P, eta, chol
-
-
-def _marginals(A: np.ndarray, chol: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of a_i'v."""
-    inverse = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
-    half = A @ inverse.T
-    return half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
-
-
-def _result(
-    projection: Projection,
-    sites: Sites,
-    P: np.ndarray,
-    eta: np.ndarray,
-    mean: float,
-    n_iter: int,
-    converged: bool,
-    by_noise: np.ndarray,
-) -> InducingFit:
-    chol = _chol(P)
-    v = linalg.cho_solve((chol, True), eta)
-    offset = (sites.nu - 0.5 * sites.tau * mean) * mean
-    log_evidence = sites.logc.sum() + offset.sum() + 0.5 * (eta @ v) - np.log(np.diag(chol)).sum()
-    back = linalg.solve_triangular(projection.chol, np.eye(len(P)), lower=True)
-    gap = np.eye(len(P)) - linalg.cho_solve((chol, True), np.eye(len(P)))
-    functions = Functions(back.T @ v, back.T @ gap @ back)
-    return InducingFit(sites, functions, float(log_evidence), n_iter, converged, projection, chol, by_noise)
 
 
 class InducingEvidence:

@@ -26,7 +26,7 @@ from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
 from tensorcep.core.persist.records import RECORD
 from tensorcep.ep.gaussian import Functions
-from tensorcep.gaussian_process.engine import Fit, Stop, fit_sites
+from tensorcep.gaussian_process.engine import Stop, fit_sites
 from tensorcep.gaussian_process.evidence import (
     ExactEvidence,
     KernelSearch,
@@ -36,7 +36,7 @@ from tensorcep.gaussian_process.evidence import (
     gradient_matrices,
     learn_kernel,
 )
-from tensorcep.gaussian_process.inducing import InducingEvidence, InducingFit, Sparse, fit_inducing
+from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, fit_inducing
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
 
@@ -53,30 +53,14 @@ LEARNING_TOL, LEARNING_SWEEPS, LEAST_SOME, SOME_PER_INDUCING = 1e-3, 40, 2000, 1
 
 
 class Machine(NamedTuple):
-    """A fitted latent function.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : (m, d) float64
-        Training points, or inducing ones.
-    mean : float
-        The prior mean.
-    tau, nu : (m,) float64
-        Sites of the latent values at the points; of inducing points (0,).
-    functions : Functions
-        Mean and covariance of f anywhere, from its covariances with the points.
-    log_evidence : float
-    n_iter : int
-    converged : bool
-    """
+    """A fitted latent function."""
 
     kernel: Any
-    points: np.ndarray
-    mean: float
-    tau: np.ndarray
+    points: np.ndarray  # (m, d) training points, or inducing ones
+    mean: float  # of the prior
+    tau: np.ndarray  # (m,) sites of the latent values at the points; of inducing points (0,)
     nu: np.ndarray
-    functions: Functions
+    functions: Functions  # mean and covariance of f anywhere, from its covariances with the points
     log_evidence: float
     n_iter: int
     converged: bool
@@ -123,27 +107,8 @@ def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: S
     kernel = learn_kernel(kernel, evidence, search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
-    return _machine(kernel, points, fit, fit.log_evidence)
-
-
-def _machine(kernel: Any, points: TrainingPoints, fit: Fit, log_evidence: float) -> Machine:
-    return Machine(
-        kernel=kernel,
-        points=points.X,
-        mean=points.mean,
-        tau=fit.sites.tau,
-        nu=fit.sites.nu,
-        functions=fit.posterior.functions(),
-        log_evidence=log_evidence,
-        n_iter=fit.n_iter,
-        converged=fit.converged,
-    )
-
-
-def from_sites(kernel: Any, X: np.ndarray, mean: float, tau: np.ndarray, nu: np.ndarray) -> Functions:
-    """The posterior that sites at points say, without a fit; on one thread, as fits are, for the same bits."""
-    with one_blas_thread():
-        return Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
+    (tau, nu, _), functions = fit.sites, fit.posterior.functions()
+    return Machine(kernel, points.X, points.mean, tau, nu, functions, fit.log_evidence, fit.n_iter, fit.converged)
 
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
@@ -161,19 +126,9 @@ def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, 
         kernel = learn_kernel(kernel, InducingEvidence(part, sparse, learning), search)
         search = search._replace(restarts=0, ties=False, scale=1.0 / n)  # so that its first step is short
     kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
-    fit: InducingFit = fit_inducing(kernel, points, sparse, stop)
-    nothing = np.empty(0)
-    return Machine(
-        kernel=kernel,
-        points=sparse.Z,
-        mean=points.mean,
-        tau=nothing,
-        nu=nothing,
-        functions=fit.functions,
-        log_evidence=fit.log_evidence,
-        n_iter=fit.n_iter,
-        converged=fit.converged,
-    )
+    fit, nothing = fit_inducing(kernel, points, sparse, stop), np.empty(0)
+    about = fit.functions, fit.log_evidence, fit.n_iter, fit.converged
+    return Machine(kernel, sparse.Z, points.mean, nothing, nothing, *about)
 
 
 # Files of Gaussian processes: kernels as records by name and parameters, sites and points as arrays.
@@ -211,43 +166,38 @@ def kernel_record(kernel: Any) -> dict[str, Any]:
         fail_value(
             f"kernel must be made of {listed} to be saved; got {type(kernel).__name__}, which files cannot hold."
         )
-    params = {name: _plain(value) for name, value in kernel.get_params(deep=False).items()}
+    params = kernel.get_params(deep=False)
+    for name, value in params.items():
+        if isinstance(value, Kernel):
+            params[name] = kernel_record(value)
+        elif not isinstance(value, str):
+            params[name] = np.asarray(value, dtype=np.float64).tolist()
     return {RECORD: type(kernel).__name__, **params}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Kernel):
-        return kernel_record(value)
-    return value if isinstance(value, str) else np.asarray(value, dtype=np.float64).tolist()
 
 
 def kernel_of(tree: Any) -> Any:
     """The kernel that a tree says; a name that is not among `KERNELS` raises KeyError."""
-    params = {name: _value(name, value) for name, value in tree.items() if name != RECORD}
+    params = {name: value for name, value in tree.items() if name != RECORD}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            params[name] = kernel_of(value)
+        elif isinstance(value, list) and name.endswith("_bounds"):
+            params[name] = tuple(value) if np.ndim(value) == 1 else np.asarray(value, dtype=np.float64)
     kernel = KERNELS[tree[RECORD]](**params)
     if not np.isfinite(kernel.theta).all():
         raise ValueError("a kernel's parameters are not finite")
     return kernel
 
 
-def _value(name: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return kernel_of(value)
-    if isinstance(value, list) and name.endswith("_bounds"):
-        return tuple(value) if np.ndim(value) == 1 else np.asarray(value, dtype=np.float64)
-    return value
-
-
 def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     """Write a fitted Gaussian process."""
     machines: Sequence[Machine] = model._machines
-    sparse = machines[0].tau.size == 0
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
     fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
     for name in ("log_evidence", "mean", "n_iter", "converged"):
         stored = {"log_evidence": "evidence", "mean": "means"}.get(name, name)
         fitted[stored] = np.array([getattr(machine, name) for machine in machines])
-    if sparse:
+    if machines[0].tau.size == 0:  # inducing points
         fitted["points"] = machines[0].points
         fitted["dual"] = np.stack([machine.functions.dual for machine in machines])
         fitted["cov"] = np.stack([machine.functions.cov for machine in machines])
@@ -297,4 +247,6 @@ def _machine_of(kernel: Any, fitted: dict[str, Any], i: int) -> Machine:
     tau, nu = fitted["tau"][i], fitted["nu"][i]
     if tau.shape != (len(X),) or nu.shape != (len(X),):
         raise ValueError("the arrays do not fit its shape: there is not one site for each point")
-    return Machine(points=X, tau=tau, nu=nu, functions=from_sites(kernel, X, mean, tau, nu), **about)
+    with one_blas_thread():  # as fits are, for the same bits
+        functions = Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
+    return Machine(points=X, tau=tau, nu=nu, functions=functions, **about)

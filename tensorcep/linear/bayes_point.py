@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value, warn_user
-from tensorcep.ep.gaussian import EPResult, Functions, GaussianEP, functions_of
+from tensorcep.ep.gaussian import Functions, GaussianEP, functions_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.glm import FeatureClassifier, two_classes, with_constant
@@ -22,13 +21,7 @@ from tensorcep.linear.glm import FeatureClassifier, two_classes, with_constant
 
 
 class PriorCovariance(NamedTuple):
-    """The prior covariance of f(x) and f(z) without the prior variance: k(x, z), and 1 for an intercept.
-
-    Attributes
-    ----------
-    kernel : {"linear", "rbf"} or callable
-        "rbf" is exp(-|x - z|^2 / (2 length_scale^2)). A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
-    """
+    """The prior covariance of f(x) and f(z) without the prior variance: k(x, z), and 1 for an intercept."""
 
     kernel: str | Callable[[Any, Any], Any]
     length_scale: float
@@ -110,9 +103,8 @@ class BayesPointMachine(FeatureClassifier):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from tensorcep import BayesPointMachine
-    >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+    >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
     >>> model = BayesPointMachine().fit(X, y)
     >>> model.predict([[-3.0], [3.0]]).tolist(), round(model.log_evidence_, 1)
     ([0, 1], -3.7)
@@ -135,8 +127,8 @@ class BayesPointMachine(FeatureClassifier):
 
     def _fit(self, X: Any, y: Any) -> BayesPointMachine:
         self._check_parameters()
-        points = self._read(X, y)
-        X, classes = points.X, two_classes(points.y)
+        X, y, about = self._read(X, y)
+        classes = two_classes(y)
         in_weights = self.kernel == "linear" and X.shape[1] <= X.shape[0]
         variance = float(self.prior_scale) ** 2
         rows = with_constant(X, self.fit_intercept) if in_weights else None
@@ -147,10 +139,21 @@ class BayesPointMachine(FeatureClassifier):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        result = ep.fit(rows, (points.y == classes[1]).astype(np.int64), self._likelihood(), self._theta())
-        about = {"log_evidence_": result.log_evidence, "n_iter_": result.n_iter, "converged_": result.converged}
-        posterior = self._of_weights(result, X.shape[1]) if in_weights else self._of_functions(result, X, variance)
-        self._take({**points.about, "classes_": classes, **about, **posterior})
+        result = ep.fit(rows, (y == classes[1]).astype(np.int64), self._likelihood(), self._theta())
+        about |= {"classes_": classes, "log_evidence_": result.log_evidence}
+        about |= {"n_iter_": result.n_iter, "converged_": result.converged, "intercept_": np.zeros(1)}
+        if in_weights:
+            d = X.shape[1]
+            about |= {"_cov": result.cov, "coef_": result.mean[None, :d]}
+            weights_of_ones = result.mean[d:]
+        else:
+            functions = functions_of(result, variance)
+            dual = functions.dual[None]
+            about |= {"_cov": functions.cov, "_X_fit": X, "dual_coef_": dual}
+            weights_of_ones = dual.sum(axis=1)
+            if self.kernel == "linear":
+                about["coef_"] = np.asarray(X.T @ dual[0])[None]
+        self._take({**about, "intercept_": weights_of_ones} if self.fit_intercept else about)
         if not result.converged:
             is_step = self.likelihood == "step"
             cures = ", add damping, or allow for wrong labels by slack or the probit" if is_step else " or add damping"
@@ -185,59 +188,19 @@ class BayesPointMachine(FeatureClassifier):
     def _kernel(self) -> PriorCovariance:
         return PriorCovariance(self.kernel, float(self.length_scale), bool(self.fit_intercept))
 
-    def _of_weights(self, result: EPResult, n_features: int) -> dict[str, Any]:
-        intercept = result.mean[n_features:] if self.fit_intercept else np.zeros(1)
-        return {"_cov": result.cov, "coef_": result.mean[None, :n_features], "intercept_": intercept}
-
-    def _of_functions(self, result: EPResult, X: Any, variance: float) -> dict[str, Any]:
-        functions = functions_of(result, variance)
-        dual = functions.dual[None]
-        intercept = dual.sum(axis=1) if self.fit_intercept else np.zeros(1)
-        fitted = {"_cov": functions.cov, "_X_fit": X, "dual_coef_": dual, "intercept_": intercept}
-        if self.kernel == "linear":
-            fitted["coef_"] = np.asarray(X.T @ dual[0])[None]
-        return fitted
-
-    def _functions(self) -> Functions:
-        return Functions(self.dual_coef_[0], self._cov)
-
-    def predict_latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at each row of X, (n,) each.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = BayesPointMachine().fit(X, y)
-        >>> mean, variance = model.predict_latent(X)
-        >>> mean.shape, bool((variance > 0).all())
-        ((5,), True)
-        """
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         if not hasattr(self, "dual_coef_"):
-            return super().predict_latent(X)
-        X, kernel = self._checked(X), self._kernel()
+            return super()._latent(X)
+        kernel = self._kernel()
         prior = float(self.prior_scale) ** 2 * kernel.diagonal(X)
-        return self._functions().latent(kernel.matrix(X, self._X_fit), prior)
+        return Functions(self.dual_coef_[0], self._cov).latent(kernel.matrix(X, self._X_fit), prior)
 
     def _latent_mean(self, X: Any) -> np.ndarray:
         if hasattr(self, "coef_"):
             return super()._latent_mean(X)
         return np.asarray(self._kernel().matrix(X, self._X_fit) @ self.dual_coef_[0])
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the two classes, (n, 2), the posterior integrated out.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = BayesPointMachine().fit(X, y)
-        >>> model.predict_proba([[-3.0], [3.0]]).shape
-        (2, 2)
-        """
-        mean, variance = self.predict_latent(X)
+    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         p, _ = self._likelihood().predict(mean, variance, self._theta())
         return np.stack([1.0 - p, p], axis=1)
 
@@ -246,9 +209,8 @@ class BayesPointMachine(FeatureClassifier):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesPointMachine
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesPointMachine().fit(X, y)
         >>> model.decision_function(X).shape
         (5,)
@@ -257,28 +219,6 @@ class BayesPointMachine(FeatureClassifier):
         noise = 1.0 if self.likelihood == "probit" else 0.0
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted machine to a file, as the other classifiers; with `dual_coef_` it holds the training points.
-
-        Raises
-        ------
-        ValueError, FileNotFoundError, IsADirectoryError
-            As the others, and if the kernel is a function, which no file can hold.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from tensorcep import BayesPointMachine, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = BayesPointMachine().fit(X, y)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/model.npz")
-        ...     again = load(f"{folder}/model.npz")
-        ...
-        >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
-        True
-        """
-        if hasattr(self, "classes_") and callable(self.kernel):
+    def _check_storable(self) -> None:
+        if callable(self.kernel):
             fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")
-        super().save(path)

@@ -62,29 +62,15 @@ class GLMMessages(NamedTuple):
 
 
 class GLMRule(NamedTuple):
-    """How messages are made.
+    """How messages are made."""
 
-    Attributes
-    ----------
-    address : int
-        Kernel of the likelihood: `tilted`, `tilted2` where `second`, `loglik` for Laplace modes.
-    step : float
-        Fraction of the way that a message goes to its new value.
-    momentum : float
-        Fraction of the last change of its natural mean that a message makes again.
-    floor : float
-        Messages whose precision would be negative get this one.
-    keep_nu : bool
-        Whether a raised message keeps its old natural mean (as the published code does) or its new mean.
-    """
-
-    address: int
+    address: int  # kernel of the likelihood: `tilted`, `tilted2` where `second`, `loglik` for Laplace modes
     laplace: bool
     second: bool
-    step: float
-    momentum: float
-    floor: float
-    keep_nu: bool
+    step: float  # fraction of the way that a message goes to its new value
+    momentum: float  # fraction of the last change of its natural mean that a message makes again
+    floor: float  # messages whose precision would be negative get this one
+    keep_nu: bool  # whether these keep their old natural mean (as the published code does) or their new mean
 
 
 class GLMSums(NamedTuple):
@@ -305,22 +291,7 @@ def log_scales(first, last, rows, mean, var, messages, rule, total, work):
                     total[c] -= log_integral(mu, s, messages.tau[at], messages.nu[at])
 
 
-# Factorised EP, conditional EP (CEP-1, CEP-2) and Laplace propagation (LP) for generalised linear models.
-#
-# The posterior is a product over the weights. Every row of X sends each of its weights one Gaussian message; in a sweep
-# all messages are made from the same posterior and go a fraction of the way to their new values. The four methods
-# differ in the mean and variance of x'w at which the likelihood is asked, and in what they make of its answer:
-#
-# - EP: the cavities of all weights of the row, which is exact moment matching for a factorised posterior.
-# - CEP-1: the cavity of the weight in question and the posterior means of the others.
-# - CEP-2: CEP-1 plus half the posterior variance of the others times the second derivatives of the conditional moments.
-# - LP: as EP, with the mode and curvature of (likelihood x cavity) in place of its moments.
-#
-# All four approach var_d = 1 / precision_dd, not the marginal variance, where weights are correlated.
-#
-# Source: Wang and Zhe, "Conditional Expectation Propagation" (CEP), sec. 3, sec. 5.1 and supplement 8.2-8.3. Where we
-# differ: EP for the logit is the scalar quadrature at the mean and variance of x'w (not a two-dimensional one), and LP
-# solves for the scalar mode (not L-BFGS over all weights); both are the same fixed points at n calls a sweep.
+# The methods: what they ask, their schedule, and the loop's init, step and finish.
 
 # Rows, or messages, that go to the likelihood in one call.
 BLOCK = 256
@@ -340,29 +311,12 @@ SIGNATURES = {"tilted": TILTED_SIGNATURE, "tilted2": TILTED2_SIGNATURE, "loglik"
 
 
 class Variant(NamedTuple):
-    """What sets one of the methods apart.
+    """What sets one of the methods apart."""
 
-    Attributes
-    ----------
-    part : str
-        The part of the likelihood that is asked: moments, also with second derivatives, or the log likelihood.
-    conditional : bool
-        Whether it is asked for every message, at the posterior of the other weights, or once for a row.
-    before : Variant, optional
-        What makes the first `warm_up` sweeps.
-    evidence : bool
-        Whether the messages give an estimate of the log evidence.
-    """
-
-    part: str
-    conditional: bool = False
-    before: Variant | None = None
-    evidence: bool = False
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The parts of a likelihood that are asked."""
-        return (*(() if self.before is None else self.before.needs), self.part)
+    part: str  # of the likelihood that is asked: moments, also with second derivatives, or the log likelihood
+    conditional: bool = False  # whether it is asked for every message, at the other weights' posterior, or once a row
+    before: Variant | None = None  # what makes the first `warm_up` sweeps
+    evidence: bool = False  # whether the messages give an estimate of the log evidence
 
 
 class FactorisedState(NamedTuple):
@@ -434,7 +388,9 @@ def step(
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
     tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
     sums = GLMSums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
-    rule = _rule(problem, now, *_pace(state, settings), settings.message_precision)
+    at_first = settings.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
+    pace = (FIRST_STEP * state.step, 0.0) if at_first else (state.step, state.momentum)
+    rule = _rule(problem, now, *pace, settings.message_precision)
     sweep: Callable[..., Any] = conditional_sweep if now.conditional else row_sweep
     record = (rows, state.mean, state.var, state.messages, rule, sums)
     theta = problem.likelihood.default_theta
@@ -443,46 +399,35 @@ def step(
     moved, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))
     mean, var = _posterior(problem, prior_var, tau, nu)
-    residual = _residual(state, (tau - state.tau) / rule.step, sums.gap.sum(axis=0))
+    # the largest undamped change of a weight: relative in precision, or of the mean in standard deviations
+    dtau, dnu = (tau - state.tau) / rule.step, sums.gap.sum(axis=0)
+    moves = np.maximum(np.abs(dtau) * state.var, np.abs(dnu - state.mean * dtau) * np.sqrt(state.var))
+    residual = float(moves.max(initial=0.0))
     change = residual if settings.stop == "residual" else moved / len(rows.y)
     if warming_up:
         change = np.inf  # the first order may have converged, the second has not begun
-    schedule = _next_schedule(state, problem, settings, residual, mean, prior_var)
+    schedule = _next_schedule(state, problem, settings.damping == "adaptive", at_first, residual, mean, prior_var)
     new = FactorisedState(mean, var, prior_var, tau, nu, state.messages, rows, *schedule, state.sweeps + 1)
     return new, Sweep(change=float(change), skipped=int(left_out))
-
-
-def _at_first(state: FactorisedState, settings: Factorised) -> bool:
-    return settings.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
-
-
-def _pace(state: FactorisedState, settings: Factorised) -> tuple[float, float]:
-    """Step and momentum of this sweep."""
-    return (FIRST_STEP * state.step, 0.0) if _at_first(state, settings) else (state.step, state.momentum)
 
 
 def _next_schedule(
     state: FactorisedState,
     problem: GLMProblem,
-    settings: Factorised,
+    adaptive: bool,
+    at_first: bool,
     residual: float,
     mean: np.ndarray,
     prior_var: np.ndarray,
 ) -> tuple[float, float, float, int]:
     """Step, momentum, the least change so far, and the sweeps since, after a sweep with this change."""
     step, momentum, least, waited = state.step, state.momentum, min(residual, state.least), state.waited + 1
-    waited = 0 if residual <= least or _at_first(state, settings) else waited
-    if settings.damping == "adaptive" and waited >= PATIENCE:
+    waited = 0 if residual <= least or at_first else waited
+    if adaptive and waited >= PATIENCE:
         return max(STEP_SHRINK * step, STEP_MIN), STEP_SHRINK * momentum, residual, 0
-    if settings.damping == "adaptive" and state.sweeps + 1 in CHOICES:
+    if adaptive and state.sweeps + 1 in CHOICES:
         step, momentum = _schedule(problem, mean, prior_var)
     return step, momentum, least, waited
-
-
-def _residual(state: FactorisedState, dtau: np.ndarray, dnu: np.ndarray) -> float:
-    """Largest undamped change of a weight: relative in precision, or of the mean in standard deviations."""
-    moves = np.maximum(np.abs(dtau) * state.var, np.abs(dnu - state.mean * dtau) * np.sqrt(state.var))
-    return float(moves.max(initial=0.0))
 
 
 def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLMPosterior:
@@ -499,8 +444,9 @@ def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLM
 
 
 def _method(name: str, variant: Variant, source: str) -> AnyMethod:
+    needs = (variant.part,) if variant.before is None else (variant.before.part, variant.part)
     own = partial(step, variant=variant), partial(finish, variant=variant)
-    return Method(name, variant.needs, type(GLM_METHODS[name]), init, *own, source)
+    return Method(name, needs, type(GLM_METHODS[name]), init, *own, source)
 
 
 FIRST_ORDER = Variant("tilted", conditional=True)

@@ -67,13 +67,19 @@ def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
 def fit_is(problem: GLMProblem, settings: IS, max_iter: int, tol: float) -> Run:
     """Moments and evidence by self-normalised importance sampling; the trace holds the effective number of draws."""
     proposal = fit_ep(problem, EP(), max_iter, tol).posterior
-    prior_cov = _matrix(proposal.prior_cov)
+    prior_cov = np.diag(proposal.prior_cov) if proposal.prior_cov.ndim == 1 else proposal.prior_cov
     from_prior = settings.proposal == "prior"
     mean, cov = (problem.prior_mean, prior_cov) if from_prior else (proposal.mean, WIDER * proposal.cov)
     rng = np.random.default_rng(problem.seed)
     draws = mean + rng.standard_normal((settings.n_draws, len(mean))) @ np.linalg.cholesky(cov).T
     log_weight = _log_normal(draws, problem.prior_mean, prior_cov) - _log_normal(draws, mean, cov)
-    log_weight += _log_likelihood(problem, draws)
+    n = len(problem.y)
+    for first in range(0, len(draws), BATCH):
+        f = (problem.X @ draws[first : first + BATCH].T).T
+        value, d1, d2 = np.empty((3, f.size))
+        theta = np.full(f.size, problem.likelihood.default_theta)
+        problem.likelihood.loglik(np.tile(problem.y, len(f)), np.ascontiguousarray(f).ravel(), theta, value, d1, d2)
+        log_weight[first : first + BATCH] += value.reshape(len(f), n).sum(axis=1)
     total = float(logsumexp(log_weight))
     weight = np.exp(log_weight - total)
     centre = weight @ draws
@@ -83,23 +89,8 @@ def fit_is(problem: GLMProblem, settings: IS, max_iter: int, tol: float) -> Run:
     return Run(posterior, 1, True, False, {"effective_draws": np.array([1.0 / np.sum(weight**2)])}, None)
 
 
-def _matrix(cov: np.ndarray) -> np.ndarray:
-    return np.diag(cov) if cov.ndim == 1 else cov
-
-
 def _log_normal(draws: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> np.ndarray:
     """Log density of each draw, without the constant that two such densities share."""
     chol = np.linalg.cholesky(cov)
     white = solve_triangular(chol, (draws - mean).T, lower=True)
     return -0.5 * np.sum(white**2, axis=0) - float(np.log(np.diag(chol)).sum())
-
-
-def _log_likelihood(problem: GLMProblem, draws: np.ndarray) -> np.ndarray:
-    n, result = len(problem.y), np.empty(len(draws))
-    for first in range(0, len(draws), BATCH):
-        f = (problem.X @ draws[first : first + BATCH].T).T
-        value, d1, d2 = np.empty((3, f.size))
-        theta = np.full(f.size, problem.likelihood.default_theta)
-        problem.likelihood.loglik(np.tile(problem.y, len(f)), np.ascontiguousarray(f).ravel(), theta, value, d1, d2)
-        result[first : first + BATCH] = value.reshape(len(f), n).sum(axis=1)
-    return result

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,23 +45,6 @@ from tensorcep.linear.vb import VB
 OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
-class CheckedPoints(NamedTuple):
-    """Checked training points.
-
-    Attributes
-    ----------
-    X : (n, d) float64, dense or CSR
-    y : (n,)
-        Labels as they were given.
-    about : dict
-        The estimator's attributes `OF_FEATURES`, as far as it has them.
-    """
-
-    X: Any
-    y: np.ndarray
-    about: dict[str, Any]
-
-
 class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
 
@@ -80,14 +63,17 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         tags.input_tags.sparse = True
         return tags
 
-    def _read(self, X: Any, y: Any, *, first: bool = True) -> CheckedPoints:
-        """Check training points, against those of earlier batches unless they are the first."""
+    def _read(self, X: Any, y: Any, *, first: bool = True) -> tuple[Any, np.ndarray, dict[str, Any]]:
+        """Check training points, against those of earlier batches unless they are the first.
+
+        They are (n, d), dense or CSR, with the labels as they were given and the attributes `OF_FEATURES`.
+        """
         stand_in = copy.copy(self)
         X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
-        return CheckedPoints(X, y, {name: about[name] for name in OF_FEATURES if name in about})
+        return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _take(self, fitted: dict[str, Any]) -> None:
         """Have these fitted attributes, and none of an earlier fit."""
@@ -123,9 +109,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model.coef_.shape, model.coef_std_.shape
         ((1, 1), (1, 1))
@@ -144,25 +129,46 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> mean, variance = model.predict_latent(X)
         >>> mean.shape, bool((variance > 0).all())
         ((5,), True)
         """
-        X = self._checked(X)
-        return self._latent_mean(X), row_variances(with_constant(X, self.fit_intercept), self._cov)
+        return self._latent(self._checked(X))
+
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of f at checked points, given the covariance of the weights, or its diagonal."""
+        rows, cov = with_constant(X, self.fit_intercept), self._cov
+        half = rows if cov.ndim == 1 else np.asarray(rows @ cov)
+        product = rows.multiply(half) if sparse.issparse(rows) else rows * half
+        weights = cov if cov.ndim == 1 else np.ones(len(cov))
+        return self._latent_mean(X), np.maximum(np.asarray(product @ weights).ravel(), 0.0)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predictive probabilities of the two classes, the posterior integrated out, (n, 2).
+
+        Examples
+        --------
+        >>> from tensorcep import BayesianLogisticRegression
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = BayesianLogisticRegression().fit(X, y)
+        >>> model.predict_proba([[-3.0], [3.0]]).shape
+        (2, 2)
+        """
+        return self._probabilities(*self.predict_latent(X))
+
+    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label, (n,): that of the side on which the posterior mean of f lies.
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
@@ -170,7 +176,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> Any:
         """Refuse parameters that no fit takes, whatever the data: files may hold any."""
         raise NotImplementedError
 
@@ -206,14 +212,14 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         Raises
         ------
         FileNotFoundError, IsADirectoryError, ValueError
-            If the folder does not exist, `path` is a folder, or the labels are objects other than text.
+            If the folder does not exist, `path` is a folder, the labels are objects other than text, or the kernel of a
+            `BayesPointMachine` is a function, which no file can hold.
 
         Examples
         --------
         >>> import tempfile
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression, load
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.npz")
@@ -223,7 +229,11 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         True
         """
         check_is_fitted(self)
+        self._check_storable()
         write_attributes(path, self, [*self._stored, *(name for name in self._stored_if_there if hasattr(self, name))])
+
+    def _check_storable(self) -> None:
+        """Refuse what no file can hold."""
 
 
 def two_classes(y: np.ndarray) -> np.ndarray:
@@ -241,14 +251,6 @@ def with_constant(X: Any, constant: bool) -> Any:
         return X
     ones = np.ones((X.shape[0], 1))
     return sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
-
-
-def row_variances(rows: Any, cov: np.ndarray) -> np.ndarray:
-    """Variance of x'w for every row, given the covariance of w, or its variances where it is diagonal."""
-    half = rows if cov.ndim == 1 else np.asarray(rows @ cov)
-    product = rows.multiply(half) if sparse.issparse(rows) else rows * half
-    weights = cov if cov.ndim == 1 else np.ones(len(cov))
-    return np.maximum(np.asarray(product @ weights).ravel(), 0.0)
 
 
 # Methods for generalised linear models by their settings, behind one function.
@@ -322,13 +324,13 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         return super().set_params(**params)
 
     def _fit(self, X: Any, y: Any) -> Any:
-        settings = self._checked_settings()
-        points = self._read(X, y)
+        settings = self._check_parameters()
+        X, y, about = self._read(X, y)
         learned = self.prior_scale == "evidence"
-        scale = self._prior_scales(points.X.shape[1], 1.0 if learned else float(self.prior_scale))
+        scale = self._prior_scales(X.shape[1], 1.0 if learned else float(self.prior_scale))
         learns = np.full(len(scale), learned)
-        learns[points.X.shape[1] :] = False
-        return self._infer(points, settings, two_classes(points.y), np.zeros(len(scale)), scale**2, learns)
+        learns[X.shape[1] :] = False
+        return self._infer(X, y, about, settings, two_classes(y), np.zeros(len(scale)), scale**2, learns)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """Take the posterior so far as the prior for more data (assumed density filtering over batches).
@@ -351,39 +353,34 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> model = BayesianLogisticRegression().partial_fit(X[:3], y[:3], classes=[0, 1]).partial_fit(X[3:], y[3:])
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
         """
-        settings = self._checked_settings()
+        settings = self._check_parameters()
         if self.prior_scale == "evidence":
             fail_value("partial_fit needs a number as prior_scale, because 'evidence' needs all data at once; use fit.")
         first = not hasattr(self, "_mean")
-        points = self._read(X, y, first=first)
+        X, y, about = self._read(X, y, first=first)
         if first:
-            both = two_classes(points.y if classes is None else np.asarray(classes))
-            scale = self._prior_scales(points.X.shape[1], float(self.prior_scale))
+            both = two_classes(y if classes is None else np.asarray(classes))
+            scale = self._prior_scales(X.shape[1], float(self.prior_scale))
             mean, cov = np.zeros(len(scale)), scale**2
         else:
             both, mean, cov = self.classes_, self._mean, self._cov
-        strange = np.setdiff1d(points.y, both)
+        strange = np.setdiff1d(y, both)
         if len(strange):
             fail_value(f"y must hold labels {both.tolist()} in partial_fit; got {strange.tolist()[0]!r}.")
         if cov.ndim == 2 and not settings.full:
             fail_value(
                 f"partial_fit with method {settings.name!r} must go on from a factorised posterior; use fit first."
             )
-        return self._infer(points, settings, both, mean, cov, np.zeros(len(mean), dtype=bool))
+        return self._infer(X, y, about, settings, both, mean, cov, np.zeros(len(mean), dtype=bool))
 
-    def _check_parameters(self) -> None:
-        self._checked_settings()
-        check_random_state(self.random_state)
-
-    def _checked_settings(self) -> GLMSettings:
+    def _check_parameters(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)
         word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
@@ -395,6 +392,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         check_int("max_iter", self.max_iter)
         check_range("tol", self.tol, 0.0)
         n_threads(self.n_jobs)
+        check_random_state(self.random_state)
         return settings
 
     def _prior_scales(self, d: int, scale: float) -> np.ndarray:
@@ -405,24 +403,35 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
 
     def _infer(
         self,
-        points: CheckedPoints,
+        X: Any,
+        y: np.ndarray,
+        about: dict[str, Any],
         settings: GLMSettings,
         classes: np.ndarray,
         mean: np.ndarray,
         cov: np.ndarray,
         learned: np.ndarray,
     ) -> Any:
-        labels = np.where(points.y == classes[1], 1.0, -1.0)
-        rows = with_constant(points.X, self.fit_intercept)
+        labels = np.where(y == classes[1], 1.0, -1.0)
+        rows = with_constant(X, self.fit_intercept)
         if sparse.issparse(rows) or not settings.full:  # factorised methods go by the numbers that are not 0
             rows = as_csr(rows)
         seed = int(check_random_state(self.random_state).integers(2**63))
         problem = GLMProblem(rows, labels, self._likelihood(), mean, cov, learned, seed)
         max_iter, tol = int(self.max_iter), float(self.tol)
         run = fit_glm(problem, settings, max_iter=max_iter, tol=tol, n_threads=n_threads(self.n_jobs))
-        prior_scale = float(np.sqrt(run.posterior.prior_cov[0])) if learned.any() else float(self.prior_scale)
-        about = {**points.about, "classes_": classes, "prior_scale_": prior_scale}
-        self._take({**about, **_attributes(run, points.X.shape[1], bool(self.fit_intercept))})
+        d, posterior = X.shape[1], run.posterior
+        mean, cov = posterior.mean, posterior.cov
+        std = np.sqrt(cov if cov.ndim == 1 else np.diag(cov))
+        learned_scale = float(np.sqrt(posterior.prior_cov[0])) if learned.any() else float(self.prior_scale)
+        about |= {"classes_": classes, "prior_scale_": learned_scale, "_mean": mean, "_cov": cov}
+        about |= {"coef_": mean[None, :d], "coef_std_": std[None, :d]}
+        about["intercept_"], about["intercept_std_"] = (
+            (mean[d:], std[d:]) if self.fit_intercept else (np.zeros(1), np.zeros(1))
+        )
+        if np.isfinite(posterior.log_evidence):
+            about["log_evidence_"] = float(posterior.log_evidence)
+        self._take({**about, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace})
         if not run.converged:
             warn_user(
                 f"{settings.name} stopped after max_iter={self.max_iter} sweeps with a change of "
@@ -435,19 +444,12 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     def _likelihood(self) -> Likelihood:
         return get_likelihood(self._link)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predictive probabilities of the two classes, the posterior integrated out, (n, 2).
+    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        return np.exp(self._log_probabilities(mean, variance))
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
-        >>> model = BayesianLogisticRegression().fit(X, y)
-        >>> model.predict_proba([[-3.0], [3.0]]).shape
-        (2, 2)
-        """
-        return np.exp(self.predict_log_proba(X))
+    def _log_probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        likelihood = self._likelihood()
+        return np.stack([likelihood.logpdf(side, mean, variance, likelihood.default_theta) for side in (-1.0, 1.0)], 1)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the predictive probabilities, without underflow, (n, 2).
@@ -456,14 +458,12 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         --------
         >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> bool(abs(np.exp(model.predict_log_proba(X)) - model.predict_proba(X)).max() < 1e-12)
         True
         """
-        mean, variance = self.predict_latent(X)
-        likelihood = self._likelihood()
-        return np.stack([likelihood.logpdf(side, mean, variance, likelihood.default_theta) for side in (-1.0, 1.0)], 1)
+        return self._log_probabilities(*self.predict_latent(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log odds of the predictive probability of class 1, (n,).
@@ -472,7 +472,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         --------
         >>> import numpy as np
         >>> from tensorcep import BayesianLogisticRegression
-        >>> X, y = np.array([[-2.0], [-1.0], [0.5], [1.0], [2.0]]), [0, 0, 1, 0, 1]
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
         >>> model = BayesianLogisticRegression().fit(X, y)
         >>> p = model.predict_proba(X)[:, 1]
         >>> bool(abs(model.decision_function(X) - np.log(p / (1 - p))).max() < 1e-9)
@@ -480,19 +480,6 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         """
         log_p = self.predict_log_proba(X)
         return np.asarray(log_p[:, 1] - log_p[:, 0])
-
-
-def _attributes(run: Run, d: int, intercept: bool) -> dict[str, Any]:
-    """What a fit says of d weights and the intercept."""
-    posterior = run.posterior
-    mean, cov = posterior.mean, posterior.cov
-    std = np.sqrt(cov if cov.ndim == 1 else np.diag(cov))
-    fitted = {"_mean": mean, "_cov": cov, "coef_": mean[None, :d], "coef_std_": std[None, :d]}
-    fitted["intercept_"] = mean[d:] if intercept else np.zeros(1)
-    fitted["intercept_std_"] = std[d:] if intercept else np.zeros(1)
-    if np.isfinite(posterior.log_evidence):
-        fitted["log_evidence_"] = float(posterior.log_evidence)
-    return {**fitted, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace}
 
 
 # Bayesian probit and logistic regression.

@@ -28,47 +28,24 @@ class Rows(NamedTuple):
 
 
 class GLMProblem(NamedTuple):
-    """y_i ~ p(y | x_i'w) with w ~ N(prior_mean, prior_cov).
+    """y_i ~ p(y | x_i'w) with w ~ N(prior_mean, prior_cov)."""
 
-    Attributes
-    ----------
-    X : (n, d) scipy.sparse CSR, float64; also dense for methods with a full posterior covariance
-    y : (n,) float64
-        Labels in the likelihood's own coding, -1 and +1.
-    prior_mean : (d,) float64
-    prior_cov : (d,) or (d, d) float64
-        Variances, or a covariance matrix for methods with a full posterior covariance.
-    learned : (d,) bool
-        The weights whose common prior variance is learned by evidence; none for a fixed prior.
-    """
-
-    X: Any
-    y: np.ndarray
+    X: Any  # (n, d) scipy.sparse CSR, float64; also dense for methods with a full posterior covariance
+    y: np.ndarray  # (n,) labels in the likelihood's own coding, -1 and +1
     likelihood: Likelihood
-    prior_mean: np.ndarray
-    prior_cov: np.ndarray
-    learned: np.ndarray
+    prior_mean: np.ndarray  # (d,)
+    prior_cov: np.ndarray  # (d,) variances, or a matrix (d, d) for methods with a full posterior covariance
+    learned: np.ndarray  # (d,) bool: the weights whose common prior variance is learned by evidence
     seed: int = 0
 
 
 class GLMPosterior(NamedTuple):
-    """A Gaussian posterior of the weights.
+    """A Gaussian posterior of the weights."""
 
-    Attributes
-    ----------
-    mean : (d,) float64
-    cov : (d,) or (d, d) float64
-        Variances of a factorised posterior, or the covariance.
-    prior_cov : (d,) or (d, d) float64
-        The prior's, with the learned variance in it.
-    log_evidence : float
-        The method's estimate or lower bound of log p(y); nan where it has none.
-    """
-
-    mean: np.ndarray
-    cov: np.ndarray
-    prior_cov: np.ndarray
-    log_evidence: float
+    mean: np.ndarray  # (d,)
+    cov: np.ndarray  # (d,) variances of a factorised posterior, or the covariance (d, d)
+    prior_cov: np.ndarray  # the prior's, with the learned variance in it
+    log_evidence: float  # the method's estimate or lower bound of log p(y); nan where it has none
 
 
 def rows_of(X: Any, y: np.ndarray) -> Rows:

@@ -10,8 +10,7 @@ from helpers.relation_problems import data, problem
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.problem import Priors
-from tensorcep.factor_models.rows import Products, arrays_of, latent_of
+from tensorcep.factor_models.problem import Priors, Products, arrays_of, latent_of
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, packed_index, second_moments
 from tensorcep.factor_models.sites import bound, sites_of_squares
 

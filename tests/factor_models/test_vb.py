@@ -12,7 +12,7 @@ from tensorcep.core.loop import run
 from tensorcep.factor_models.settings import FactorisedVB
 from tensorcep.factor_models.side_information import Moments, latent_moments
 from tensorcep.factor_models.sites import polya_gamma_mean
-from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE, gradient, lower_bound, start_state
+from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE, gradient, lower_bound
 
 METHODS = [VB_ENGINE, FACTORISED_ENGINE]
 
@@ -33,7 +33,7 @@ def test_relation_vb_bound_of_gaussian_oracle(options):
 
 def test_relation_vb_bound_at_a_given_state_of_gaussian_oracle():
     problem = p.problem(p.GAUSS, 2, "gaussian", alpha=p.GAUSS_ALPHA, noise=p.GAUSS_TAU, scale=0.0)
-    state = start_state(problem, True, ThreadExecutor(1))
+    state = FACTORISED_ENGINE.init(problem, FactorisedVB(), ThreadExecutor(1))
     u = Moments(np.zeros((2, 2)), np.full((1, 2), 0.7), True)
     v = Moments(np.zeros((2, 2)), np.array([[0.5, 0.4]]), True)
     latent = latent_moments(problem.relations[0].cells, u, v, ThreadExecutor(1))
