@@ -1,7 +1,7 @@
 """Chains beside quick fits: the policy of samplers.
 
 A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Quick mean-field fits
-of the columns of a plan, or of some of them (`tensorcep.cp.fit.quick_fit`), show where chains start, and are believed
+of the columns of a plan, or of some of them (`tensorcep.cp.fit.run`), show where chains start, and are believed
 where chains are not: draws of both are joined, in all columns of the plan, each counting as much as the entries that
 all left out say (stacking: see `tensorcep.cp.calibration.holdout`).
 """
@@ -18,8 +18,16 @@ from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_factors
 from tensorcep.cp.calibration.null_model import with_constant
-from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
-from tensorcep.cp.fit.run import MultiStart, continued
+from tensorcep.cp.fit.run import (
+    MANY,
+    SPARE_COMPONENTS,
+    MultiStart,
+    QuickResult,
+    best_of,
+    continued,
+    refitted,
+    run_quick_fits,
+)
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, draws_to_take
 from tensorcep.cp.gibbs.method import with_weights
@@ -119,13 +127,17 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
     first = begun.state.held
     if first is None or first.weights is None:
         return sampled, begun
-    other = _in_used_components(results, plan)
-    if other is not None:
+    found = next((one for one in results if one.quick.problem.every_free.all()), None)
+    if found is not None and len(found.quick.columns) < plan.problem.rank:
+        other = _narrowed(found, plan, SPARE_COMPONENTS)
         again = _burnt_in_if_finite(other, results, plan)
         if again is not None and (again.stopped or _replaces(again.state.held, first)):
             return _in_few_enough(other, again, results, plan)
-    other = _in_believed_columns(first, results, plan)
-    if other is not None:
+    believed = results[int(np.argmax(first.beside))] if first.share * first.beside.sum() > LEAST_BELIEVED else None
+    if believed is not None and len(believed.quick.columns) < plan.problem.rank:
+        # the seed of the whole tells which entries are left out
+        problem = believed.quick.problem._replace(start=believed.mean, seed=plan.problem.seed)
+        other = Sampled(plan._replace(problem=problem), believed.quick.columns)
         before = BELIEVED_BEFORE * first.beside / first.beside.sum()
         again = _burnt_in_if_finite(other, results, other.plan, before)
         if again is not None and (again.stopped or _stands_in(again.state.held, first)):
@@ -138,14 +150,13 @@ def _in_few_enough(sampled: Sampled, begun: Run, results: list[QuickResult], pla
     while not begun.stopped:
         fewer = _halved(sampled)
         again = None if fewer is None else _burnt_in_if_finite(fewer, results, plan)
-        if fewer is None or again is None or not (again.stopped or _is_better(again.state.held, begun.state.held)):
+        if fewer is None or again is None:
+            break
+        held, before = again.state.held, begun.state.held
+        if not again.stopped and not (len(held.alive) and held.score.mean() > before.score.mean()):
             break
         sampled, begun = fewer, again
     return sampled, begun
-
-
-def _is_better(held: HeldOut, than: HeldOut) -> bool:
-    return len(held.alive) > 0 and bool(held.score.mean() > than.score.mean())
 
 
 def _halved(sampled: Sampled) -> Sampled | None:
@@ -163,26 +174,6 @@ def _halved(sampled: Sampled) -> Sampled | None:
 def _burnt_in_if_finite(sampled: Sampled, results: list[QuickResult], whole: Plan, *more: Any) -> Run | None:
     """The burn-in; None where a chain leaves the range of numbers, as wild counts can make it."""
     return finite_or_none(lambda: _burnt_in(sampled, results, whole, *more))
-
-
-def _in_believed_columns(held: HeldOut, results: list[QuickResult], plan: Plan) -> Sampled | None:
-    """The sampler in the columns of the quick fit that is believed more than all chains; None if it has all columns."""
-    if held.share * held.beside.sum() <= LEAST_BELIEVED:
-        return None
-    found = results[int(np.argmax(held.beside))]
-    if len(found.quick.columns) == plan.problem.rank:
-        return None
-    # the seed of the whole tells which entries are left out
-    problem = found.quick.problem._replace(start=found.mean, seed=plan.problem.seed)
-    return Sampled(plan._replace(problem=problem), found.quick.columns)
-
-
-def _in_used_components(results: list[QuickResult], plan: Plan) -> Sampled | None:
-    """The sampler in the components that their quick fit uses, and some more; None where none has components alone."""
-    found = next((one for one in results if one.quick.problem.every_free.all()), None)
-    if found is None or len(found.quick.columns) == plan.problem.rank:
-        return None
-    return _narrowed(found, plan, SPARE_COMPONENTS)
 
 
 def _stands_in(held: HeldOut, first: HeldOut) -> bool:
@@ -213,10 +204,11 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
 def _started(best: QuickResult, plan: Plan) -> Plan:
     """The sampler at the quick fit's means; at the problem's start in columns that it does not have."""
     problem = plan.problem
-    means = embedded(best.mean[None], best.quick.columns, problem)[0]
+    means = np.empty((1, len(best.mean), problem.rank))
+    write_in(best.mean[None], best.quick.columns, problem.rows_free, means)
     own = np.isin(np.arange(problem.rank), best.quick.columns)
-    start, likelihood = np.where(own, means, np.asarray(problem.start)), best.quick.problem.likelihood
-    return plan._replace(problem=problem._replace(start=start, likelihood=likelihood))
+    start = np.where(own, means[0], np.asarray(problem.start))
+    return plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
 
 
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
@@ -230,13 +222,6 @@ def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.nd
     else:
         out[...] = rows
     out[:, ~free] = 1.0
-
-
-def embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
-    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns (see `write_in`)."""
-    out = np.empty((*rows.shape[:2], problem.rank), dtype=rows.dtype)
-    write_in(rows, columns, problem.rows_free, out)
-    return out
 
 
 def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,43 +108,25 @@ def _some_cells(fit: FitResult) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """What a fit by ``CEP(keep_messages=True)`` keeps.
+    """What a fit by ``CEP(keep_messages=True)`` keeps; of others, what is passed again."""
 
-    Attributes
-    ----------
-    coords, values : (N, K) int64, (N,) float64
-        The entries in the order of the lanes; values as they were given, labels coded.
-    source : object
-        What the fit was given, which may know more than the entries.
-    state : MessageState
-        At the end of the fit.
-    """
-
-    coords: np.ndarray
-    values: np.ndarray
-    source: Any
-    state: MessageState
+    coords: np.ndarray  # (N, K) int64, of the entries in the order of the lanes
+    values: np.ndarray  # (N,) float64, as they were given, labels coded
+    source: Any  # what the fit was given, which may know more than the entries
+    state: MessageState | None  # at the end of the fit
 
 
 @dataclass(frozen=True)
 class FromMessages(MultiStart):
-    """The messages of a fit, of which those of some entries are divided out, and sweeps over the others.
+    """The messages of a fit, of which those of some entries are divided out, and sweeps over the others."""
 
-    Attributes
-    ----------
-    kept : Kept
-    left : (N,) bool
-        The entries that are left.
-    """
-
-    kept: Kept | None = None
-    left: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    kept: Any = None  # `Kept`
+    left: Any = None  # (N,) bool, the entries that are left
 
     def run(self, plan: Plan) -> Run:
         """Run a plan for the entries that are left."""
-        kept: Any = self.kept
         with threads_of(plan.options.n_threads) as executor:
-            state = _state_without(kept.state, self.left, plan, executor)
+            state = _state_without(self.kept.state, self.left, plan, executor)
         method, settings = plan.engine
         return run(method, plan.problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
 
@@ -188,12 +170,12 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     return new
 
 
-def of_entries_left(plan: Plan, kept: Kept | None, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
+def of_entries_left(plan: Plan, kept: Kept, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
     """The plan of the entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew.
 
     `rows` (n_rows, R) are of columns that are `free` (K, R) in some modes.
     """
-    if kept is None:
+    if kept.state is None:
         return from_earlier(plan, rows, free)
     if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
         return plan
@@ -242,21 +224,20 @@ def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: 
     gaussian = gaussian_fit(fit, spec.max_iter, "fixed_modes")
     entries = _in_known_rows(fit, read.entries, modes)
     how: dict[str, Any] = {"decided": (fit.likelihood, facts), "extent": read.extent, "power": read.power}
-    plan = plan_fit(_as_fitted(spec.knowing(facts), fit), entries, read.source, **how)
+    as_fitted: dict[str, Any] = {"rank": fit.rank, "interactions": fit.interactions, "shape": None}
+    as_fitted |= {name: getattr(fit, name) for name in ("method", "prior") if is_auto(getattr(spec, name))}
+    plan = plan_fit(spec.knowing(facts)._replace(**as_fitted), entries, read.source, **how)
     cannot = "learns all rows, and fixed_modes keeps some"
     refuse_unable(plan.engine.settings, "fixes_rows", cannot, fit.likelihood)
-    places = _places(fit, entries, modes)
+    first, of_modes = offsets(fit.shape), []  # the earlier packed row of every packed row of the fit, -1 for new ones
+    for k in range(len(fit.shape)):
+        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
+        of_modes.append(np.where(place >= 0, place + first[k], -1))
+    places = np.concatenate(of_modes)
     rows = _fixed_rows(fit, gaussian, places, modes, plan)
     begin, known = plan.problem.start, gaussian.aligned.mean[np.maximum(places, 0)]
     start = known if begin is None else np.where(places[:, None] >= 0, known, begin)
     return entries, plan, plan.with_problem(fixed=rows).from_rows(start)
-
-
-def _as_fitted(spec: FitSpec, fit: FitResult) -> FitSpec:
-    """The parameters with what was decided for the earlier fit in place of "auto"."""
-    method = fit.method if is_auto(spec.method) else spec.method
-    prior = fit.prior if is_auto(spec.prior) else spec.prior
-    return spec._replace(method=method, prior=prior, rank=fit.rank, interactions=fit.interactions, shape=None)
 
 
 def _in_known_rows(fit: FitResult, entries: Entries, modes: list[int]) -> Entries:
@@ -286,15 +267,6 @@ def places_of(fit: FitResult, shape: Sequence[int], labels: Sequence[Any], k: in
     if known is not None and theirs is not None and not same:
         return np.asarray(known.rows(theirs.index, unknown="ignore"))
     return np.where(np.arange(shape[k]) < fit.shape[k], np.arange(shape[k]), -1)
-
-
-def _places(fit: FitResult, entries: Entries, modes: list[int]) -> np.ndarray:
-    """The earlier packed row of every packed row of the fit, -1 for new ones."""
-    first, parts = offsets(fit.shape), []
-    for k in range(len(fit.shape)):
-        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
-        parts.append(np.where(place >= 0, place + first[k], -1))
-    return np.concatenate(parts)
 
 
 def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: list[int], plan: Plan) -> FixedRows:

@@ -78,22 +78,10 @@ def scored_run(plan: Plan, place: np.ndarray, fit: Callable[[], Run]) -> LeftOut
 
 
 class EarlyStopping:
-    """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained.
+    """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained."""
 
-    Attributes
-    ----------
-    belief : Components
-        The best so far: its means, since covariances are large.
-    sweeps : int
-        After how many sweeps, beside the annealed ones.
-    scores : Beside
-        What it says of the entries left out.
-    score, now : float
-        Their mean log score, and that of the last time.
-    """
-
-    belief: Components
-    scores: Beside
+    belief: Components  # the best so far, after so many `sweeps` beside the annealed ones; without covariances
+    scores: Beside  # what it says of the entries left out; `score` is their mean, `now` that of the last time
 
     def __init__(
         self, engine: Engine, problem: Problem, of: Problem, place: np.ndarray, anneal: int, executor: Executor

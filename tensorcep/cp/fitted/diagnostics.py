@@ -78,7 +78,7 @@ class Diagnostics(NamedTuple):
         count half or more.
     narrow : bool
         Whether this share is so large that the intervals are known to be too narrow: see
-        `tensorcep.cp.fit.diagnose.NARROW`.
+        `tensorcep.cp.fit.diagnostics.NARROW`.
     widened : float or None
         What the mean variance of latent values is then multiplied by, so that intervals are as wide as entries left out
         tell how far the fit is to be believed; None where nothing could tell.

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
 from tensorcep.cp.calibration.holdout import HeldOut, gain_of_constant
@@ -23,7 +21,7 @@ from tensorcep.cp.calibration.null_model import (
     mean_share,
     slope_of,
 )
-from tensorcep.cp.fit.quick_fit import scored_few
+from tensorcep.cp.fit.run import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
@@ -166,7 +164,9 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
         if plan.engine.method.capabilities.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
-            found |= _unknown(belief, rows)
+            mean, variance = latent(belief, rows)
+            unknown = float(variance.mean() / (variance.mean() + mean.var()))
+            found |= {"unknown": unknown, "narrow": unknown > NARROW}
     weights = {} if held is None else _weights(plan, held)
     return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **_plain(found))
 
@@ -176,12 +176,6 @@ def _spread_places(problem: Problem) -> np.ndarray:
     n = number_telling(problem)
     some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
     return some if problem.power is None else places_telling(problem)[some]
-
-
-def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
-    """Warn of what a user should know of a fit that nobody stopped."""
-    for sentence in () if result.stopped else found.complaints(plan.options.max_iter):
-        warn_user(sentence, ConvergenceWarning)
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
@@ -298,7 +292,11 @@ def _noise(result: Run) -> dict[str, Any]:
             return {}
         sd = posterior.theta.ravel() ** -0.5
         found = _noise_of(sd.mean(), sd.std(), "held-out" if state.own.told_noise else "sampled")
-        return found if posterior.factors is None else found | {"noise_half": _half_of_noise(posterior)}
+        if posterior.factors is None:
+            return found
+        precision = (posterior.theta[..., 0] * posterior.factors).reshape(-1, 1)
+        zero = np.zeros_like(precision)
+        return found | {"noise_half": float(mixture_quantile(0.75, zero, zero, precision)[0])}
     if isinstance(posterior, PointEstimate):
         return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
     members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
@@ -310,19 +308,5 @@ def _noise(result: Run) -> dict[str, Any]:
     return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
 
 
-def _half_of_noise(draws: Draws) -> float:
-    """What half of the noise of new observations does not exceed."""
-    precision = (draws.theta[..., 0] * draws.factors).reshape(-1, 1)  # type: ignore[index]
-    zero = np.zeros_like(precision)
-    return float(mixture_quantile(0.75, zero, zero, precision)[0])
-
-
 def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:
     return {"noise_sd": sd, "noise_sd_error": error, "noise_source": source}
-
-
-def _unknown(belief: Components, rows: np.ndarray) -> dict[str, Any]:
-    """How much of the latent values is unknown, and whether too much for factors that are independent."""
-    mean, variance = latent(belief, rows)
-    unknown = float(variance.mean() / (variance.mean() + mean.var()))
-    return {"unknown": unknown, "narrow": unknown > NARROW}
