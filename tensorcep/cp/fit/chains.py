@@ -86,12 +86,16 @@ class Sampled(NamedTuple):
 def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     """A sampler's run with quick fits; None if it, or one of them given all entries, does not stay finite."""
     many = len(plan.problem.entries.permutation) >= MANY
-    best = best_of(results)
-    whole = len(best.quick.columns) == plan.problem.rank
-    if many and not whole:
+    best, problem = best_of(results), plan.problem
+    if many and len(best.quick.columns) < problem.rank:
         sampled = _narrowed(best, plan)
-    else:
-        sampled = Sampled(_started(best, plan), np.arange(plan.problem.rank))
+    else:  # at the quick fit's means, and at the problem's start in columns that it does not have
+        start, own = np.array(problem.start), best.quick.columns
+        means = np.empty((1, len(best.mean), problem.rank))
+        write_in(best.mean[None], own, problem.rows_free, means)
+        start[:, own] = means[0][:, own]
+        begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
+        sampled = Sampled(begun_at, np.arange(problem.rank))
     begun = _burnt_in_if_finite(sampled, results, plan)
     if begun is None:
         return None
@@ -201,16 +205,6 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
     return Sampled(plan._replace(problem=small), best.quick.columns[columns])
 
 
-def _started(best: QuickResult, plan: Plan) -> Plan:
-    """The sampler at the quick fit's means; at the problem's start in columns that it does not have."""
-    problem = plan.problem
-    means = np.empty((1, len(best.mean), problem.rank))
-    write_in(best.mean[None], best.quick.columns, problem.rows_free, means)
-    own = np.isin(np.arange(problem.rank), best.quick.columns)
-    start = np.where(own, means[0], np.asarray(problem.start))
-    return plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
-
-
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
     """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): in the others they are 0, in clamped ones 1.
 
@@ -254,7 +248,7 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
 
 
 def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Plan) -> Run | None:
-    """The draws of the chains and of the quick fits, as many of each as it counts; None where one of these has none."""
+    """The draws of the chains and of the quick fits in one chain, as many as each counts; None where one has none."""
     state: GibbsState = sampled.state
     held: Any = state.held
     settings = plan.engine.settings.get_params()
@@ -272,39 +266,23 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
     if own is not None and kept:  # the same, of which one copy is enough
         rows = [kept[d][c] for d, c in draws_to_take(state, held.shares)]
-        unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
-        own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
-    draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)
-    if draws is None:
-        return None
-    draws = with_constant(draws, held, plan.problem.free, plan.problem.prior)
-    return sampled._replace(posterior=with_factors(draws, state.noise_law))
-
-
-def _in_one_chain(
-    own: Draws | None,
-    rows: list[np.ndarray],
-    of: Sampled,
-    quick_fits: list[tuple[QuickResult, int]],
-    plan: Plan,
-    noise_ratio: float,
-) -> Draws | None:
-    """The draws of the chains, whose rows are given, and so many of each of these quick fits, in one chain."""
+        unseen = None if own.unknown is None else own.unknown.copy()  # parts of one array
+        own = own._replace(rows=own.rows[:, :0].copy(), unknown=unseen)
     whole, n = plan.problem, len(rows)
-    sizes = (1, n + sum(size for _, size in quick_fits), sum(whole.shape), whole.rank)
-    dtype = rows[0].dtype if rows else plan.engine.settings.get_params()["dtype"]
-    (known,), (unknown,) = room_for_draws(sizes, len(whole.shape), dtype)
+    room = (1, n + sum(sizes.values()), sum(whole.shape), whole.rank)
+    dtype = rows[0].dtype if rows else settings["dtype"]
+    (known,), (unknown,) = room_for_draws(room, len(whole.shape), dtype)
     parts = []
     if own is not None:
         free = whole.rows_free
         for row, out in zip(rows, known, strict=False):
             write_in(row[None], of.columns, free, out[None])
-        unseen: Any = own.unknown  # of learned priors, without which there are no quick fits
-        write_in(unseen.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
+        # learned priors have unknown rows, and without these there are no quick fits
+        write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
         parts.append(own._replace(rank=whole.rank, drifts=drifts))
-    for one, size in quick_fits:
-        draws = _draws_of(one, plan, noise_ratio, known[n : n + size], unknown[n : n + size])
+    for i, size in sizes.items():
+        draws = _draws_of(results[i], plan, held.noise_ratio, known[n : n + size], unknown[n : n + size])
         if draws is None:
             return None
         parts.append(draws)
@@ -314,7 +292,8 @@ def _in_one_chain(
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
-    return parts[0]._replace(**fields)
+    draws = with_constant(parts[0]._replace(**fields), held, whole.free, whole.prior)
+    return sampled._replace(posterior=with_factors(draws, state.noise_law))
 
 
 def _draws_of(

@@ -142,14 +142,10 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
 
 def told_apart(found: Result, problem: Problem, pairs: Pairs) -> Result:
     """The result in the problem's modes and columns, with the deviations."""
-    if isinstance(found, Draws):
-        return _draws(found, problem, pairs)
     if isinstance(found, Mixture):
         return Mixture(tuple(_posterior(one, problem, pairs) for one in found.members))
-    return _posterior(found, problem, pairs)
-
-
-def _draws(found: Draws, problem: Problem, pairs: Pairs) -> Draws:
+    if not isinstance(found, Draws):
+        return _posterior(found, problem, pairs)
     n, K, R = sum(problem.shape), len(problem.shape), problem.rank
     lines: Any = found.drifts
     laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, -3:, -1:])

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.calibration.holdout import HeldOut, gain_of_constant
+from tensorcep.cp.calibration.holdout import gain_of_constant
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
@@ -65,19 +65,10 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 def doubt_of(
     told: LeftOut, scores: tuple[np.ndarray, np.ndarray], law: ConstantLaw, problem: Problem, noise: float | None
 ) -> float:
-    """The variance to add to latent values.
+    """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
 
-    Parameters
-    ----------
-    told : LeftOut
-        What the fit, or one like it, says of entries that it was not given.
-    scores : (n,) float64, (n,) float64
-        Their log scores by it, and by a constant.
-    law : ConstantLaw
-        The constant.
-    problem : Problem
-    noise : float or None
-        The fit's standard deviation of Gaussian noise, which holds the doubt.
+    `scores` (n,) each are their log scores by it and by the constant `law`; `noise` is the fit's standard deviation of
+    Gaussian noise, which holds the doubt, None of others.
     """
     off = told.mean - known_at(problem, told.place) - law.f
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
@@ -167,8 +158,17 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
             mean, variance = latent(belief, rows)
             unknown = float(variance.mean() / (variance.mean() + mean.var()))
             found |= {"unknown": unknown, "narrow": unknown > NARROW}
-    weights = {} if held is None else _weights(plan, held)
-    return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **_plain(found))
+    weights: dict[str, float] = {}
+    if held is not None:  # what each quick fit and each chain counts
+        names = [f"pilot: {one.name}" for one in plan.policy.quick_fits]
+        weights |= dict(zip(names, held.beside.tolist(), strict=False))
+        weights |= {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+    if held is not None and held.share < 1.0:
+        weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
+    # plain values, and None where one is not finite
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    plain = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in plain.items()}
+    return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **plain)
 
 
 def _spread_places(problem: Problem) -> np.ndarray:
@@ -176,21 +176,6 @@ def _spread_places(problem: Problem) -> np.ndarray:
     n = number_telling(problem)
     some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
     return some if problem.power is None else places_telling(problem)[some]
-
-
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """Numbers as plain values; None where one is not finite."""
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-    return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in plain.items()}
-
-
-def _weights(plan: Plan, held: Any) -> dict[str, float]:
-    """What each quick fit and each chain counts."""
-    weights = {f"pilot: {one.name}": w for one, w in zip(plan.policy.quick_fits, held.beside.tolist(), strict=False)}
-    weights |= {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
-    if held.share < 1.0:
-        weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
-    return weights
 
 
 def _scores(
@@ -203,9 +188,10 @@ def _scores(
     """
     problem, likelihood = plan.problem, plan.problem.likelihood
     y = problem.entries.y.ravel()[place]
-    mine = told.score if told is not None else None
-    if mine is None:
+    if told is None:
         mine = observed_logpdf(likelihood, belief, rows, y, extent=extents_at(problem, place))
+    else:
+        mine = told.score
     (mine, constant), law = _beside_constant(target, plan, place, mine, told)
     if tails:
         constant = constant + gain_of_constant(told, law.f)
@@ -213,8 +199,13 @@ def _scores(
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
     real = likelihood.learns_precision and not likelihood.censored
-    if told is not None and real and problem.uneven is None:
-        found |= _explained(told, y, law.f)
+    if told is not None and real and problem.uneven is None:  # the share of a constant's squared error that means take
+        by_one = isinstance(told, LeftOut)
+        mean = told.mean if by_one else told.share * told.mean_of_all + (1.0 - told.share) * told.constant
+        of_constant = (y - law.f) ** 2
+        gain = (of_constant - (y - mean) ** 2) / of_constant.mean()
+        error = np.std(gain - gain.mean() * of_constant / of_constant.mean()) / np.sqrt(len(y))  # of a ratio
+        found |= {"explained": gain.mean(), "explained_error": error}
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
         found["quick_score"] = told.quick.mean()
     return found
@@ -230,19 +221,6 @@ def _beside_constant(
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
-
-
-def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[str, Any]:
-    """The share of the squared error of a constant that the means take away, and its standard error."""
-    if isinstance(told, LeftOut):
-        mean = told.mean
-    else:
-        mean = told.share * told.mean_of_all + (1.0 - told.share) * told.constant
-    of_constant = (y - constant) ** 2
-    gain = (of_constant - (y - mean) ** 2) / of_constant.mean()
-    share = gain.mean()
-    error = np.std(gain - share * of_constant / of_constant.mean()) / np.sqrt(len(y))  # of a ratio
-    return {"explained": share, "explained_error": error}
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:

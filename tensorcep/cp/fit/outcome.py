@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,26 +54,15 @@ def result_of(
     """What a run of a plan leaves.
 
     `coding` are facts of how entries are coded, beside those that the plan decided; `earlier` those of the fit that it
-    goes on from, as far as neither says others.
-
-    Raises
-    ------
-    FloatingPointError
-        If it is not finite.
+    goes on from, as far as neither says others. Raises FloatingPointError if it is not finite.
     """
     known, posterior = plan.facts.decided, run.posterior
     mean, cov = unseen_moments(posterior, plan.facts.prior)
     made: dict[str, Any] = {
         "rows": rows_of_posterior(posterior, plan.facts.labels, mean, cov),
         "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
-        "method": known["method_"],
-        "rank": known["rank_"],
-        "max_iter": known["max_iter_"],
-        "prior": known["prior_"],
-        "interactions": known["interactions_"],
-        "features": known["_features"],
-        "series": known["_series"],
-        "expected": known["_expected"],
+        **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
+        **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
         "shape": posterior.shape,
         "unseen_mean": mean,
         "unseen_cov": cov,
@@ -100,12 +89,7 @@ def read_call(
 ) -> Read:
     """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and their coding.
 
-    `before` is the result of an earlier fit, if there is one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        On input that is not allowed.
+    `before` is the result of an earlier fit, if there is one. Input that is not allowed is refused.
     """
     others = {"fixed_modes": fixed_modes, "sample_weight": sample_weight, **({} if scratch is None else extents)}
     if isinstance(sample_weight, str):
@@ -128,47 +112,40 @@ def read_call(
     return Read(entries, power, extent, {**coding, **about, "apart": apart}, X, place)
 
 
-class Ready(NamedTuple):
-    """A fit that is decided."""
-
-    read: Read  # its entries
-    plan: Plan
-    start: Plan  # the plan to run: the same, or from rows or messages of an earlier fit
-    keeps: bool  # whether messages may be kept to be divided out
+# The result of a fit, and what warns of its end once the result is in its place.
+Outcome = tuple[FitResult, Callable[[], None]]
 
 
-def resolve_call(spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any) -> Ready:
-    """Decide all of a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
+def fit_read(spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any) -> Outcome:
+    """Decide and run a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
 
-    With weights or fixed modes messages mean nothing: none are kept.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or a value is not allowed.
+    With weights or fixed modes messages mean nothing: none are kept. Parameters and values that are not allowed are
+    refused before anything is run.
     """
     warm = check_flag("warm_start", warm)
     if fixed_modes is not None:
         entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
-        return Ready(read._replace(entries=entries), plan, start, False)
+        return run_ready(spec, read._replace(entries=entries), plan, start, False)
     is_plain = read.power is None and read.extent is None
     how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.limit if is_plain else None}
     plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
-    return Ready(read, plan, start, is_plain)
+    return run_ready(spec, read, plan, start, is_plain)
 
 
 def run_ready(
-    spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING, **fields: Any
-) -> tuple[FitResult, Callable[[], None]]:
-    """Run a fit that is decided: the result, and what warns of it once that is in its place.
+    spec: FitSpec,
+    read: Read,
+    plan: Plan,
+    start: Plan,
+    keeps: bool,
+    earlier: Mapping[str, Any] = NOTHING,
+    **fields: Any,
+) -> Outcome:
+    """Run a fit that is decided: by `start`, which is the plan, or goes on from rows or messages of an earlier fit.
 
-    Raises
-    ------
-    FloatingPointError
-        If the result is not finite.
+    `keeps`: whether messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
     """
-    read, plan, start, keeps = ready
     coords, values, _, labels = read.entries
     warn_of_labels(labels)
     keeps = keeps and bool(getattr(plan.engine.settings, "keep_messages", False))
@@ -335,7 +312,7 @@ def refit_without(
     left = Read((coords, held.values[~gone], *rows_left(fit, dropped)), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
     begin = of_entries_left(plan, held, ~gone, start, free)
-    result, tell = run_ready(spec, Ready(left, plan, begin, True), earlier, sampled=zeros)
+    result, tell = run_ready(spec, left, plan, begin, True, earlier, sampled=zeros)
     how = "messages divided out" if held.state is not None else "fitted again from the factors"
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}
     record["entries_left"] = int((~gone).sum())

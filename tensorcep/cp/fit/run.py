@@ -74,25 +74,13 @@ class MultiStart:
     one run from there. Members of a mixture have starts of their own; one whose train score falls short of the best by
     more than so many numbers can gain by chance has not found what is there, and is left out. Costs the sweeps of all
     trials, and those of every member.
-
-    Attributes
-    ----------
-    starts : tuple of (n_rows, R) float64 or None
-        Row means, those of one member after the other; None is the prior's.
-    members : int
-    spectral : bool
-        Whether the first start is to come from the spectra of the data.
-    one_at_a_time : bool
-        Whether no state waits while another start is tried, since states are large.
-    quick_fits : tuple of QuickFit
-        Fits that go first, by policies that have them.
     """
 
-    starts: tuple[np.ndarray | None, ...]
+    starts: tuple[np.ndarray | None, ...]  # row means (n_rows, R), of one member after the other; None is the prior's
     members: int = 1
-    spectral: bool = False
-    one_at_a_time: bool = False
-    quick_fits: tuple[QuickFit, ...] = ()
+    spectral: bool = False  # whether the first start is to come from the spectra of the data
+    one_at_a_time: bool = False  # whether no state waits while another start is tried, since states are large
+    quick_fits: tuple[QuickFit, ...] = ()  # fits that go first, by policies that have them
 
     def run(self, plan: Plan) -> Run:
         """Run a plan."""
@@ -134,22 +122,22 @@ FIRST = 10.0
 
 def with_best_weight(plan: Plan, place: np.ndarray) -> tuple[Plan, LeftOut | None]:
     """The plan with the weight that predicts the entries at these places best, and what a fit without them says."""
-    found: dict[float, LeftOut | None] = {}
+    found: dict[int, LeftOut | None] = {}
 
-    def weighted(weight: float) -> Plan:
-        return plan._replace(engine=plan.engine.with_settings(prior_weight=weight))
+    def weighted(k: int) -> Plan:
+        return plan._replace(engine=plan.engine.with_settings(prior_weight=WEIGHTS[k]))
 
     def score(k: int) -> float:
-        if WEIGHTS[k] not in found:
-            found[WEIGHTS[k]] = scored_without(weighted(WEIGHTS[k]), place, afresh=True)
-        scored = found[WEIGHTS[k]]
+        if k not in found:
+            found[k] = scored_without(weighted(k), place, afresh=True)
+        scored = found[k]
         return -np.inf if scored is None else float(scored.score.mean())
 
     k = WEIGHTS.index(FIRST)
     step = -1 if score(k - 1) > score(k) else 1
     while 0 <= k + step < len(WEIGHTS) and score(k + step) > score(k):
         k += step
-    return weighted(WEIGHTS[k]), found[WEIGHTS[k]]
+    return weighted(k), found[k]
 
 
 def scored_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | None:
@@ -194,12 +182,8 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
 def run_starts(plan: Plan, *done: Run) -> Run:
     """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
 
-    A callback that stops one run stops all. Members that leave the range of numbers are left out.
-
-    Raises
-    ------
-    FloatingPointError, LinAlgError
-        If all do.
+    A callback that stops one run stops all. Members that leave the range of numbers are left out; if all do, the first
+    error (FloatingPointError, LinAlgError) is raised.
     """
     method, settings = plan.engine
     members, starts, trial_sweeps = plan.policy.members, plan.policy.starts, method.trial_sweeps(settings)
@@ -331,14 +315,9 @@ class FromQuickFit(MultiStart):
     mixture have random starts, of which only the first few sweeps tell which is good; that one fits the entries better
     after annealing is no reason to take it in place of the quick fit, for it may follow the noise. Costs some 20 to 60
     mean-field sweeps, and as many of the method's again over nine tenths of the entries.
-
-    Attributes
-    ----------
-    settings : Settings or None
-        Of a mean-field method that starts where the quick fit has ended; None are the plan's.
     """
 
-    settings: Settings | None = None
+    settings: Settings | None = None  # of a mean-field method that starts where the quick fit ended, if not the plan's
 
     def run(self, plan: Plan) -> Run:
         """Run a plan; as from its starts where it has no quick fit, or that leaves the range of numbers."""
@@ -400,11 +379,8 @@ def _of_few_entries(plan: Plan, quick: QuickFit) -> Run:
 class Trial(NamedTuple):
     """A fit to some of the entries."""
 
-    anneal: int
-    sweeps: int  # after which it is best; 0 where it does not get worse
-    lost: float  # how much worse it then gets
-    good: float  # the mean log score then of the entries left out
-    left_out: LeftOut  # the score of each, and that by the quick fit
+    lost: float  # how much worse it gets after it was best
+    left_out: LeftOut  # the scores then of the entries left out, and those by the quick fit
     start: np.ndarray  # (n_rows, R), the means that it went on from, of a quick fit that was not given these entries
 
 
@@ -423,39 +399,28 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     found = run_quick_fit_to(others, quick, plan, place)
     if found is None or len(found.quick.columns) < len(quick.columns):
         return plan, None
-    scores: Any = found.scores
-    left_out = LeftOut(place, scores.log_density, scores.log_density, scores.mean, scores.spread)
     start = found.mean  # streams by cep predict worse after trials from rows of one size
     start = balanced(start, problem, plan.engine) if plan.engine.method.capabilities.regrows else start
     others = others._replace(start=start, of_entries=None)
-    best, least = _tried_with(anneal, others, plan, left_out), THRESHOLDS.least_difference
-    if anneal and not (best is not None and best.lost < least and best.good >= found.score - least):
-        other = _tried_with(0, others, plan, left_out)
-        best = other if best is None or (other is not None and other.good > best.good) else best
+
+    def fit(annealed: int) -> EarlyStopping | None:
+        engine, sweeps = plan.engine.with_settings(anneal=annealed), annealed + QUICK_SWEEPS
+        return finite_or_none(
+            lambda: _watched(engine, others, plan, place, sweeps), lambda one: has_finite_rows(one.belief)
+        )
+
+    best, least = fit(anneal), THRESHOLDS.least_difference
+    if anneal and not (best is not None and best.lost < least and best.score >= found.score - least):
+        other = fit(0)
+        best = other if best is None or (other is not None and other.score > best.score) else best
     if best is None:
         return plan, None
-    if best.anneal != anneal:
-        plan = plan._replace(engine=plan.engine.with_settings(anneal=best.anneal))
-    if best.sweeps:
-        plan = plan.with_options(max_iter=min(plan.options.max_iter, best.sweeps))
-    return plan, best
-
-
-def _tried_with(anneal: int, others: Problem, plan: Plan, left_out: LeftOut) -> Trial | None:
-    """A fit with so many annealed sweeps, until entries left out gain no more; None where it leaves finite numbers."""
-    engine = plan.engine.with_settings(anneal=anneal)
-    with threads_of(plan.options.n_threads) as executor:
-        watch = EarlyStopping(engine, others, plan.problem, left_out.place, anneal, executor)
-
-        def fit() -> EarlyStopping:
-            watch.end(run_engine(engine, others, plan, anneal + QUICK_SWEEPS, watch))
-            return watch
-
-        if finite_or_none(fit, lambda watch: has_finite_rows(watch.belief)) is None:
-            return None
-    sweeps, scores = watch.sweeps + anneal if watch.lost > 0.0 else 0, watch.scores
-    left_out = left_out._replace(score=scores.log_density, mean=scores.mean, variance=scores.spread)
-    return Trial(anneal, sweeps, watch.lost, watch.score, left_out, np.asarray(others.start))
+    first = plan._replace(engine=plan.engine.with_settings(anneal=best.anneal))
+    if best.lost > 0.0:
+        first = first.with_options(max_iter=min(plan.options.max_iter, best.anneal + best.sweeps))
+    quick_scores: Any = found.scores
+    own, of_quick = best.scores, quick_scores.log_density
+    return first, Trial(best.lost, LeftOut(place, own.log_density, of_quick, own.mean, own.spread), start)
 
 
 def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
@@ -506,13 +471,6 @@ class QuickResult(NamedTuple):
     def mean(self) -> np.ndarray:
         """The means of its rows, (n_rows, R)."""
         return self.belief.mean[0]
-
-
-def run_quick_fit_to(
-    problem: Problem, quick: QuickFit, plan: Plan, place: np.ndarray | None = None
-) -> QuickResult | None:
-    """What a quick fit to the entries of this problem finds (`run_quick_fit`); of large counts one to their logs."""
-    return run_quick_fit(of_logs(quick._replace(problem=with_entries_of(quick.problem, problem))), plan, place=place)
 
 
 def run_quick_fit(
@@ -567,10 +525,16 @@ def _fitted(
         done = run_engine(engine, problem, plan, most)
         bound = float(done.trace["lower_bound"][-1])
         return QuickResult(quick, done.posterior.components(), done.n_iter - anneal, bound)
-    with threads_of(plan.options.n_threads) as executor:
-        watch = EarlyStopping(engine, problem, plan.problem, place, anneal, executor)
-        watch.end(run_engine(engine, problem, plan, most, watch))
+    watch = _watched(engine, problem, plan, place, most)
     return QuickResult(quick, watch.belief, watch.sweeps, watch.score, watch.scores)
+
+
+def _watched(engine: Engine, problem: Problem, plan: Plan, place: np.ndarray, max_iter: int) -> EarlyStopping:
+    """What a run of the engine came to where the entries of the plan at these places gained no more."""
+    with threads_of(plan.options.n_threads) as executor:
+        watch = EarlyStopping(engine, problem, plan.problem, place, executor)
+        watch.end(run_engine(engine, problem, plan, max_iter, watch))
+    return watch
 
 
 def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
@@ -589,19 +553,20 @@ def from_dispersion(problem: Problem, belief: Components) -> Problem:
     return problem._replace(likelihood=problem.likelihood.with_parameter(replace(parameter, start=found)))
 
 
-def of_logs(quick: QuickFit) -> QuickFit:
-    """The quick fit, of the logs of counts where most are large; others as they are.
+def run_quick_fit_to(
+    others: Problem, quick: QuickFit, plan: Plan, place: np.ndarray | None = None
+) -> QuickResult | None:
+    """What a quick fit to these entries finds (`run_quick_fit`); to their logs where most are large counts.
 
     A large count holds its latent value where it is from the first sweep on, and components stay where they started.
     Real values have a noise that begins as large as they are, and falls as components are found.
     """
-    problem = quick.problem
+    problem = with_entries_of(quick.problem, others)
     entries, likelihood = problem.entries, problem.likelihood
-    if likelihood.zeros is not None:  # their logs say nothing
-        return quick
-    of_rates = likelihood.extent == "exposure" and not quick.engine.method.lacks(GAUSSIAN)
+    # logs of structural zeros say nothing
+    of_rates = likelihood.zeros is None and likelihood.extent == "exposure" and not quick.engine.method.lacks(GAUSSIAN)
     if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
-        return quick
+        return run_quick_fit(quick._replace(problem=problem), plan, place=place)
     start = None if likelihood.parameter is None else likelihood.parameter.start
     logs = np.log(entries.y + 0.5) - np.log(start or likelihood.default_theta)
     logs = logs - entries.known if len(entries.known) else logs
@@ -609,7 +574,7 @@ def of_logs(quick: QuickFit) -> QuickFit:
     told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]
     noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(told.var()), NOISE_SHAPE))
     real = problem._replace(entries=entries._replace(y=y, known=NOTHING), likelihood=GAUSSIAN, noise_prior=noise)
-    return quick._replace(problem=real)
+    return run_quick_fit(quick._replace(problem=real), plan, place=place)
 
 
 def refitted(found: QuickResult, plan: Plan) -> Posterior | None:

@@ -122,13 +122,8 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.name == "negbinomial" and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
-
-    def problem(of_fit: dict[str, int]) -> Problem:
-        return problem_of(draft.spec, draft.data, chosen, of_fit, 1, seed)[0]
-
-    return tuple(
-        QuickFit(kind, engine, problem(of_fit), columns_within(of_fit, parts, order)) for kind, of_fit in some.items()
-    )
+    problems = {kind: problem_of(draft.spec, draft.data, chosen, own, 1, seed)[0] for kind, own in some.items()}
+    return tuple(QuickFit(kind, engine, problems[kind], columns_within(some[kind], parts, order)) for kind in some)
 
 
 # Columns, by quick fits without a tenth of the entries.
@@ -149,7 +144,13 @@ def with_best_columns(draft: Draft) -> Draft:
     may = may and other.parts != chosen.parts and (is_auto(spec.rank) or able(other))
     several = (chosen, other) if may else (chosen,)
     if may or _is_harmed(spec, chosen):
-        best, found = best_of_plans([plan_of(draft, one, seed=0) for one in several])
+        plans, best, found = [plan_of(draft, one, seed=0) for one in several], 0, None
+        place = held_out_places(plans[0].problem)
+        if len(place) >= THRESHOLDS.fewest:
+            results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
+            scores = np.stack([_scored(one, place) for one in results])
+            best = best_by_score(scores) if may and np.isfinite(scores[0]).all() else 0
+            found = results[best]
         n_used = several[best].rank
         if found is not None:  # components that say something beside the strongest column, main effects aside
             n_used = int(_components(found.quick)[used_columns(found.quick.problem, found.mean)].sum())
@@ -191,20 +192,6 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     if not enough or n_entries * rank**2 > MOST_PRODUCTS:
         return None
     return chosen_with(spec, n_entries, shape, None, chosen.settings, rank)
-
-
-def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
-    """Which plan's quick fit predicts a tenth of the entries, which it is not given, best, and what that found.
-
-    The first, and nothing found, of few entries.
-    """
-    place = held_out_places(plans[0].problem)
-    if len(place) < THRESHOLDS.fewest:
-        return 0, None
-    results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
-    scores = np.stack([_scored(found, place) for found in results])
-    best = best_by_score(scores) if len(plans) > 1 and np.isfinite(scores[0]).all() else 0
-    return best, results[best]
 
 
 def needs_more_components(plan: Plan, wider: Plan) -> bool:
@@ -310,14 +297,7 @@ FITS = 2
 def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
     """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-        Of the same entries, in the same order.
-    engine : Engine
-        Of the fits.
-    **how
-        Their tolerance and threads, as `tensorcep.core.loop.run` takes them.
+    All are of the same entries, in the same order. `how` are tolerance and threads of the engine's fits.
     """
     if len(problems) == 1:
         return 0
