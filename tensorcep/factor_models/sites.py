@@ -520,12 +520,7 @@ KINDS: dict[tuple[str, str], Kind] = {
 }
 LIKELIHOODS = tuple(dict.fromkeys(likelihood for likelihood, _ in KINDS))
 # What is observed under each.
-<<<<<<< HEAD
 OBSERVED = {likelihood: str(kind.likelihood.observes) for (likelihood, _), kind in KINDS.items()}
-=======
-OBSERVED = {"gaussian": "values", **dict.fromkeys(("bernoulli", "probit"), "labels")}
-OBSERVED |= dict.fromkeys(("negbinomial", "poisson"), "counts")
->>>>>>> h5-b
 # What others call them, the shell's words for tensors among these.
 SAME_AS = {
     **dict.fromkeys(("logit", "logistic", "binary", "binomial"), "'bernoulli'"),

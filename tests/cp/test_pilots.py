@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp.calibration.holdout import Beside, held_out_places
-from tensorcep.cp.fit import chains, quick_fit, validation
+from tensorcep.cp.fit import chains, validation
+from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.init.residual import shown, strengths
 from tensorcep.cp.model import subsets as sampled
@@ -108,8 +109,8 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
         return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
 
     monkeypatch.setattr(validation, "scores_of", scored)
-    monkeypatch.setattr(quick_fit, "QUICK_SWEEPS", 23)
-    found = quick_fit.run_quick_fit(pilot, plan.with_options(tol=0.0), 0, place)
+    monkeypatch.setattr(policies, "QUICK_SWEEPS", 23)
+    found = policies.run_quick_fit(pilot, plan.with_options(tol=0.0), 0, place)
     which = len(seen) - 1 if best == 23 else best // validation.ASK_EVERY - 1
     assert len(seen) == -(-sweeps // validation.ASK_EVERY)
     assert found.sweeps == best
@@ -119,9 +120,9 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
 
 def test_without_entries_left_out_a_pilot_takes_all_its_sweeps(rng, monkeypatch):
     plan = plan_of(*entries(rng))
-    monkeypatch.setattr(quick_fit, "QUICK_SWEEPS", 7)
+    monkeypatch.setattr(policies, "QUICK_SWEEPS", 7)
     for place in (None, np.empty(0, dtype=int)):
-        found = quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(tol=0.0), 0, place)
+        found = policies.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(tol=0.0), 0, place)
         assert found.sweeps == 7
         assert found.scores is None
 
@@ -135,10 +136,10 @@ def test_a_search_without_entries_left_out_ends_where_the_bound_gains_nothing(rn
         flown.append(done)
         return done._replace(trace={**done.trace, "lower_bound": np.array([np.nan, bounds[len(flown) - 1]])})
 
-    run_engine = quick_fit.run_engine
-    monkeypatch.setattr(quick_fit, "run_engine", bounded)
-    monkeypatch.setattr(quick_fit, "with_more_components", lambda problem, *_: problem)
-    found = quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan, rounds=3)
+    run_engine = policies.run_engine
+    monkeypatch.setattr(policies, "run_engine", bounded)
+    monkeypatch.setattr(policies, "with_more_components", lambda problem, *_: problem)
+    found = policies.run_quick_fit(plan.policy.quick_fits[1], plan, rounds=3)
     assert len(flown) == min(best + 2, 4)
     assert found.score == bounds[best]
     np.testing.assert_array_equal(found.belief.mean, flown[best].posterior.components().mean)
@@ -152,16 +153,16 @@ def test_a_pilot_of_very_many_entries_flies_on_some_of_them_first(rng, monkeypat
         runs.append((len(problem.entries.permutation), run_engine(engine, problem, *given)))
         return runs[-1][1]
 
-    run_engine = quick_fit.run_engine
-    monkeypatch.setattr(quick_fit, "run_engine", watched)
-    whole = quick_fit.run_quick_fit(pilot, plan, place=place)
+    run_engine = policies.run_engine
+    monkeypatch.setattr(policies, "run_engine", watched)
+    whole = policies.run_quick_fit(pilot, plan, place=place)
     assert {n for n, _ in runs} == {6000}
     runs.clear()
     monkeypatch.setattr(sampled, "ENOUGH", 2000)
-    found = quick_fit.run_quick_fit(pilot, plan, place=place)
+    found = policies.run_quick_fit(pilot, plan, place=place)
     assert 1800 < runs[0][0] < 2200
     assert [n for n, _ in runs if n > 2200] == [6000]
-    assert runs[-1][1].n_iter <= quick_fit.SWEEPS_OF_ALL
+    assert runs[-1][1].n_iter <= policies.SWEEPS_OF_ALL
     assert found.scores.log_density.mean() > whole.scores.log_density.mean() - 0.01
 
 
@@ -190,7 +191,7 @@ def test_without_stacking_one_pilot_flies(rng):
 def test_many_entries_are_sampled_in_the_columns_that_the_best_pilot_uses(rng, monkeypatch):
     coords, y = entries(rng)
     monkeypatch.setattr(chains, "MANY", 0)
-    monkeypatch.setattr(quick_fit, "MANY", 0)
+    monkeypatch.setattr(policies, "MANY", 0)
     plan = plan_of(coords, y)
     one, two = (run(plan.with_options(n_threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.posterior.rows, two.posterior.rows)
@@ -224,9 +225,9 @@ def test_chains_in_the_columns_of_a_pilot_are_beside_it_where_chains_of_all_colu
 
 def test_the_pilot_of_all_columns_flies_where_pairs_of_modes_are_left_over(rng, monkeypatch):
     coords, y = entries(rng, pairs=True)
-    monkeypatch.setattr(quick_fit, "MANY", 0)
+    monkeypatch.setattr(policies, "MANY", 0)
     plan = plan_of(coords, y)
-    flown = quick_fit.run_quick_fits(plan, held_out_places(plan.problem))
+    flown = policies.run_quick_fits(plan, held_out_places(plan.problem))
     assert sorted(one.number for one in flown) == [0, 1, 2]
 
 
@@ -253,12 +254,12 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
 
         return call
 
-    monkeypatch.setattr(quick_fit, "with_spectral_start", watched(quick_fit.with_spectral_start, None))
-    monkeypatch.setattr(quick_fit, "with_more_components", watched(quick_fit.with_more_components, 3))
+    monkeypatch.setattr(policies, "with_spectral_start", watched(policies.with_spectral_start, None))
+    monkeypatch.setattr(policies, "with_more_components", watched(policies.with_more_components, 3))
     monkeypatch.setattr(validation, "observed_logpdf", watched(validation.observed_logpdf, 4))
     plan = plan_of(*entries(rng))
     place = held_out_places(plan.problem)
-    quick_fit.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=place)
+    policies.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=place)
     assert len(threads) > 3
     assert set(threads) == {2}
 

@@ -14,8 +14,8 @@ from tensorcep import CEP, CPClassifier, CPRegressor
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
-from tensorcep.cp.fit import quick_fit, run
-from tensorcep.cp.fit.quick_fit import balanced
+from tensorcep.cp.fit import run
+from tensorcep.cp.fit.run import balanced
 from tensorcep.cp.fit.select import narrower
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -86,7 +86,7 @@ def test_mean_field_of_few_entries_goes_on_from_what_predicts_others(monkeypatch
     assert max(ratios) < 1.08
     many = drawn(2, 20_000, 4)
     asked = []
-    monkeypatch.setattr(quick_fit, "tried", lambda plan, quick: asked.append(plan) or (plan, None))
+    monkeypatch.setattr(run, "tried", lambda plan, quick: asked.append(plan) or (plan, None))
     CPRegressor(method="vmp", random_state=0, max_iter=60, tol=0.1).fit(*many[:2])
     assert not asked  # so many entries tell enough by themselves
 
@@ -98,14 +98,12 @@ def test_a_fit_goes_on_from_its_pilot_alone(monkeypatch, method):
     begun, run_loop = [], run.run
 
     def watched(method, problem, *settings, **how):
-        begun.extend([] if "state" in how else [problem.start])
+        begun.extend([] if "state" in how or "kept" in how else [problem.start])  # of no quick fit
         return run_loop(method, problem, *settings, **how)
 
     monkeypatch.setattr(run, "run", watched)
-    found, search = [], quick_fit.run_quick_fit
-    monkeypatch.setattr(
-        quick_fit, "run_quick_fit", lambda *how, **named: found.append(search(*how, **named)) or found[-1]
-    )
+    found, search = [], run.run_quick_fit
+    monkeypatch.setattr(run, "run_quick_fit", lambda *how, **named: found.append(search(*how, **named)) or found[-1])
     coords, y = rare_labels(1, 2000)
     how = {"interactions": "main+cp", "random_state": 0, "max_iter": 40, "tol": 0.5}
     CPClassifier(2, method=method, **how).fit(coords, y)

@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 from tensorcep.core.checks import check_int
 from tensorcep.cp.estimators.queries import Queries
 from tensorcep.cp.fitted.model import FitResult
-from tensorcep.cp.fitted.transform import NewRows, with_rows
-from tensorcep.cp.fitted.transform import transform as fold_in
+from tensorcep.cp.fitted.new_rows import NewRows, with_rows
+from tensorcep.cp.fitted.new_rows import transform as fold_in
 from tensorcep.cp.inputs.batches import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn

@@ -1,7 +1,7 @@
 """Chains beside quick fits: the policy of samplers.
 
 A chain hardly leaves a bad start, and a model with more columns than the data show mixes badly. Quick mean-field fits
-of the columns of a plan, or of some of them (`tensorcep.cp.fit.quick_fit`), show where chains start, and are believed
+of the columns of a plan, or of some of them (`tensorcep.cp.fit.run`), show where chains start, and are believed
 where chains are not: draws of both are joined, in all columns of the plan, each counting as much as the entries that
 all left out say (stacking: see `tensorcep.cp.calibration.holdout`).
 """
@@ -18,8 +18,16 @@ from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_factors
 from tensorcep.cp.calibration.null_model import with_constant
-from tensorcep.cp.fit.quick_fit import MANY, SPARE_COMPONENTS, QuickResult, best_of, refitted, run_quick_fits
-from tensorcep.cp.fit.run import MultiStart, continued
+from tensorcep.cp.fit.run import (
+    MANY,
+    SPARE_COMPONENTS,
+    MultiStart,
+    QuickResult,
+    best_of,
+    continued,
+    refitted,
+    run_quick_fits,
+)
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, draws_to_take
 from tensorcep.cp.gibbs.method import with_weights
@@ -78,12 +86,16 @@ class Sampled(NamedTuple):
 def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     """A sampler's run with quick fits; None if it, or one of them given all entries, does not stay finite."""
     many = len(plan.problem.entries.permutation) >= MANY
-    best = best_of(results)
-    whole = len(best.quick.columns) == plan.problem.rank
-    if many and not whole:
+    best, problem = best_of(results), plan.problem
+    if many and len(best.quick.columns) < problem.rank:
         sampled = _narrowed(best, plan)
-    else:
-        sampled = Sampled(_started(best, plan), np.arange(plan.problem.rank))
+    else:  # at the quick fit's means, and at the problem's start in columns that it does not have
+        start, own = np.array(problem.start), best.quick.columns
+        means = np.empty((1, len(best.mean), problem.rank))
+        write_in(best.mean[None], own, problem.rows_free, means)
+        start[:, own] = means[0][:, own]
+        begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
+        sampled = Sampled(begun_at, np.arange(problem.rank))
     begun = _burnt_in_if_finite(sampled, results, plan)
     if begun is None:
         return None
@@ -119,13 +131,17 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
     first = begun.state.held
     if first is None or first.weights is None:
         return sampled, begun
-    other = _in_used_components(results, plan)
-    if other is not None:
+    found = next((one for one in results if one.quick.problem.every_free.all()), None)
+    if found is not None and len(found.quick.columns) < plan.problem.rank:
+        other = _narrowed(found, plan, SPARE_COMPONENTS)
         again = _burnt_in_if_finite(other, results, plan)
         if again is not None and (again.stopped or _replaces(again.state.held, first)):
             return _in_few_enough(other, again, results, plan)
-    other = _in_believed_columns(first, results, plan)
-    if other is not None:
+    believed = results[int(np.argmax(first.beside))] if first.share * first.beside.sum() > LEAST_BELIEVED else None
+    if believed is not None and len(believed.quick.columns) < plan.problem.rank:
+        # the seed of the whole tells which entries are left out
+        problem = believed.quick.problem._replace(start=believed.mean, seed=plan.problem.seed)
+        other = Sampled(plan._replace(problem=problem), believed.quick.columns)
         before = BELIEVED_BEFORE * first.beside / first.beside.sum()
         again = _burnt_in_if_finite(other, results, other.plan, before)
         if again is not None and (again.stopped or _stands_in(again.state.held, first)):
@@ -138,14 +154,13 @@ def _in_few_enough(sampled: Sampled, begun: Run, results: list[QuickResult], pla
     while not begun.stopped:
         fewer = _halved(sampled)
         again = None if fewer is None else _burnt_in_if_finite(fewer, results, plan)
-        if fewer is None or again is None or not (again.stopped or _is_better(again.state.held, begun.state.held)):
+        if fewer is None or again is None:
+            break
+        held, before = again.state.held, begun.state.held
+        if not again.stopped and not (len(held.alive) and held.score.mean() > before.score.mean()):
             break
         sampled, begun = fewer, again
     return sampled, begun
-
-
-def _is_better(held: HeldOut, than: HeldOut) -> bool:
-    return len(held.alive) > 0 and bool(held.score.mean() > than.score.mean())
 
 
 def _halved(sampled: Sampled) -> Sampled | None:
@@ -163,26 +178,6 @@ def _halved(sampled: Sampled) -> Sampled | None:
 def _burnt_in_if_finite(sampled: Sampled, results: list[QuickResult], whole: Plan, *more: Any) -> Run | None:
     """The burn-in; None where a chain leaves the range of numbers, as wild counts can make it."""
     return finite_or_none(lambda: _burnt_in(sampled, results, whole, *more))
-
-
-def _in_believed_columns(held: HeldOut, results: list[QuickResult], plan: Plan) -> Sampled | None:
-    """The sampler in the columns of the quick fit that is believed more than all chains; None if it has all columns."""
-    if held.share * held.beside.sum() <= LEAST_BELIEVED:
-        return None
-    found = results[int(np.argmax(held.beside))]
-    if len(found.quick.columns) == plan.problem.rank:
-        return None
-    # the seed of the whole tells which entries are left out
-    problem = found.quick.problem._replace(start=found.mean, seed=plan.problem.seed)
-    return Sampled(plan._replace(problem=problem), found.quick.columns)
-
-
-def _in_used_components(results: list[QuickResult], plan: Plan) -> Sampled | None:
-    """The sampler in the components that their quick fit uses, and some more; None where none has components alone."""
-    found = next((one for one in results if one.quick.problem.every_free.all()), None)
-    if found is None or len(found.quick.columns) == plan.problem.rank:
-        return None
-    return _narrowed(found, plan, SPARE_COMPONENTS)
 
 
 def _stands_in(held: HeldOut, first: HeldOut) -> bool:
@@ -210,15 +205,6 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
     return Sampled(plan._replace(problem=small), best.quick.columns[columns])
 
 
-def _started(best: QuickResult, plan: Plan) -> Plan:
-    """The sampler at the quick fit's means; at the problem's start in columns that it does not have."""
-    problem = plan.problem
-    means = embedded(best.mean[None], best.quick.columns, problem)[0]
-    own = np.isin(np.arange(problem.rank), best.quick.columns)
-    start, likelihood = np.where(own, means, np.asarray(problem.start)), best.quick.problem.likelihood
-    return plan._replace(problem=problem._replace(start=start, likelihood=likelihood))
-
-
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
     """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): in the others they are 0, in clamped ones 1.
 
@@ -230,13 +216,6 @@ def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.nd
     else:
         out[...] = rows
     out[:, ~free] = 1.0
-
-
-def embedded(rows: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
-    """Rows (C, n, Q) in some columns as rows (C, n, R) in all columns (see `write_in`)."""
-    out = np.empty((*rows.shape[:2], problem.rank), dtype=rows.dtype)
-    write_in(rows, columns, problem.rows_free, out)
-    return out
 
 
 def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
@@ -269,7 +248,7 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
 
 
 def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Plan) -> Run | None:
-    """The draws of the chains and of the quick fits, as many of each as it counts; None where one of these has none."""
+    """The draws of the chains and of the quick fits in one chain, as many as each counts; None where one has none."""
     state: GibbsState = sampled.state
     held: Any = state.held
     settings = plan.engine.settings.get_params()
@@ -287,39 +266,23 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     rows: list[np.ndarray] = [] if own is None else list(own.rows.reshape(-1, *own.rows.shape[2:]))
     if own is not None and kept:  # the same, of which one copy is enough
         rows = [kept[d][c] for d, c in draws_to_take(state, held.shares)]
-        unknown = None if own.unknown is None else own.unknown.copy()  # parts of one array
-        own = own._replace(rows=own.rows[:, :0].copy(), unknown=unknown)
-    draws = _in_one_chain(own, rows, of, [(results[i], size) for i, size in sizes.items()], plan, held.noise_ratio)
-    if draws is None:
-        return None
-    draws = with_constant(draws, held, plan.problem.free, plan.problem.prior)
-    return sampled._replace(posterior=with_factors(draws, state.noise_law))
-
-
-def _in_one_chain(
-    own: Draws | None,
-    rows: list[np.ndarray],
-    of: Sampled,
-    quick_fits: list[tuple[QuickResult, int]],
-    plan: Plan,
-    noise_ratio: float,
-) -> Draws | None:
-    """The draws of the chains, whose rows are given, and so many of each of these quick fits, in one chain."""
+        unseen = None if own.unknown is None else own.unknown.copy()  # parts of one array
+        own = own._replace(rows=own.rows[:, :0].copy(), unknown=unseen)
     whole, n = plan.problem, len(rows)
-    sizes = (1, n + sum(size for _, size in quick_fits), sum(whole.shape), whole.rank)
-    dtype = rows[0].dtype if rows else plan.engine.settings.get_params()["dtype"]
-    (known,), (unknown,) = room_for_draws(sizes, len(whole.shape), dtype)
+    room = (1, n + sum(sizes.values()), sum(whole.shape), whole.rank)
+    dtype = rows[0].dtype if rows else settings["dtype"]
+    (known,), (unknown,) = room_for_draws(room, len(whole.shape), dtype)
     parts = []
     if own is not None:
         free = whole.rows_free
         for row, out in zip(rows, known, strict=False):
             write_in(row[None], of.columns, free, out[None])
-        unseen: Any = own.unknown  # of learned priors, without which there are no quick fits
-        write_in(unseen.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
+        # learned priors have unknown rows, and without these there are no quick fits
+        write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
         parts.append(own._replace(rank=whole.rank, drifts=drifts))
-    for one, size in quick_fits:
-        draws = _draws_of(one, plan, noise_ratio, known[n : n + size], unknown[n : n + size])
+    for i, size in sizes.items():
+        draws = _draws_of(results[i], plan, held.noise_ratio, known[n : n + size], unknown[n : n + size])
         if draws is None:
             return None
         parts.append(draws)
@@ -329,7 +292,8 @@ def _in_one_chain(
         values = [getattr(part, name) for part in parts]
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
-    return parts[0]._replace(**fields)
+    draws = with_constant(parts[0]._replace(**fields), held, whole.free, whole.prior)
+    return sampled._replace(posterior=with_factors(draws, state.noise_law))
 
 
 def _draws_of(

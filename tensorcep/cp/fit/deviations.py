@@ -14,11 +14,12 @@ import numpy as np
 
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import diagonal, offsets
+from tensorcep.cp.fit.run import MultiStart, last_change
 from tensorcep.cp.inputs.side_information import Local
 from tensorcep.cp.model.columns import CLAMPED
-from tensorcep.cp.model.entries import Entries, chunk_starts
+from tensorcep.cp.model.entries import chunk_starts
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.plan.plan import Plan, Policy, QuickFit
+from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior, Result
 from tensorcep.priors.base import ModePrior
 from tensorcep.priors.by_mode import PriorByMode
@@ -27,23 +28,13 @@ from tensorcep.priors.ou_process import laws_of, laws_of_mode
 
 
 class Pairs(NamedTuple):
-    """The pairs of a row and a time that occur, in the order of both.
-
-    Attributes
-    ----------
-    of : Local
-    row, time : (p,) int64, (p,) float64
-    of_entry : (n_blocks, LANES) int32
-        The pair of each entry.
-    scale : float
-        Standard deviation of a deviation to expect.
-    """
+    """The pairs of a row and a time that occur, in the order of both."""
 
     of: Local
-    row: np.ndarray
-    time: np.ndarray
-    of_entry: np.ndarray
-    scale: float
+    row: np.ndarray  # (p,) int64
+    time: np.ndarray  # (p,) float64
+    of_entry: np.ndarray  # (n_blocks, LANES) int32, the pair of each entry
+    scale: float  # standard deviation of a deviation to expect
 
 
 # Messages move the scale of deviations, which begin small, by little in a sweep: a share of the tolerance ends the fit.
@@ -51,62 +42,29 @@ SHARE_OF_TOL = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
-class Deviating:
-    """The policy of a plan whose rows deviate along an axis: another one runs it with one more mode, the pairs.
+class Deviating(MultiStart):
+    """The policy of a plan whose rows deviate along an axis: another one runs it with one more mode, the pairs."""
 
-    Attributes
-    ----------
-    local : Local
-    policy : Policy
-        In the modes that there are.
-    """
-
-    local: Local
-    policy: Policy
-
-    @property
-    def starts(self) -> tuple[np.ndarray | None, ...]:
-        return self.policy.starts
-
-    @property
-    def members(self) -> int:
-        return self.policy.members
-
-    @property
-    def one_at_a_time(self) -> bool:
-        return self.policy.one_at_a_time
-
-    @property
-    def quick_fits(self) -> tuple[QuickFit, ...]:
-        return self.policy.quick_fits
-
-    def with_changes(self, **fields: Any) -> Deviating:
-        """The same with other starts, members or quick fits."""
-        return replace(self, policy=self.policy.with_changes(**fields))
+    local: Any = None  # `Local`
+    policy: Any = None  # as this one is, but for the mode
 
     def run(self, plan: Plan) -> Run:
         """Run a plan; the result is in the modes that there are."""
-        problem, policy = plan.problem, self.policy
-        pairs = pairs_of(problem, self.local)
+        problem, pairs = plan.problem, pairs_of(plan.problem, self.local)
         quick = tuple(
             one._replace(problem=with_pairs(one.problem, pairs), columns=np.append(one.columns, problem.rank))
-            for one in policy.quick_fits
+            for one in self.quick_fits
         )
-        policy = policy.with_changes(starts=tuple(_with_start(s, pairs) for s in policy.starts), quick_fits=quick)
+        starts = tuple(_with_start(start, pairs) for start in self.starts)
+        how: dict[str, Any] = {name: getattr(self, name) for name in ("members", "spectral", "one_at_a_time")}
+        policy = replace(self.policy, starts=starts, quick_fits=quick, **how)
         tol = plan.options.tol
         share = SHARE_OF_TOL if plan.engine.method.capabilities.passes_messages else 1.0
         with_mode = plan._replace(problem=with_pairs(problem, pairs), policy=policy).with_options(tol=share * tol)
         found = policy.run(with_mode)
         if share < 1.0 and not found.stopped:
-            found = found._replace(converged=found.converged or _last_change(found) < tol)
+            found = found._replace(converged=found.converged or last_change(found) < tol)
         return found._replace(posterior=told_apart(found.posterior, problem, pairs))
-
-
-def _last_change(one: Run) -> float:
-    """The change of the last sweep, the largest over the members of a run."""
-    member = one.trace.get("member", np.zeros(one.n_iter, dtype=int))
-    ends = np.append(np.flatnonzero(np.diff(member)), one.n_iter - 1)
-    return float(max(one.trace["change"][ends]))
 
 
 def pairs_of(problem: Problem, of: Local) -> Pairs:
@@ -136,22 +94,18 @@ def with_pairs(problem: Problem, pairs: Pairs) -> Problem:
     shape = (*problem.shape, len(pairs.row))
     free = np.zeros((len(shape), problem.rank + 1), dtype=bool)
     free[:-1, :-1], free[-1, -1] = problem.every_free, True
+    entries, first = problem.entries, offsets(shape)
+    rows = np.concatenate([entries.rows, pairs.of_entry[:, None] + entries.offsets[-1:].astype(np.int32)], axis=1)
+    rows[entries.weight[:, None].repeat(len(shape), axis=1) == 0.0] = 0
+    chunks = chunk_starts(len(entries.permutation), len(shape), len(rows), int(first[-1]))
     return problem._replace(
-        entries=_entries(problem.entries, shape, pairs),
+        entries=entries._replace(rows=rows, offsets=first, chunk_start=chunks),
         shape=shape,
         rank=problem.rank + 1,
         prior=_prior(problem, pairs, free),
         start=_with_start(problem.start, pairs),
         free=free,
     )
-
-
-def _entries(entries: Entries, shape: tuple[int, ...], pairs: Pairs) -> Entries:
-    first, n = offsets(shape), len(entries.permutation)
-    rows = np.concatenate([entries.rows, pairs.of_entry[:, None] + entries.offsets[-1:].astype(np.int32)], axis=1)
-    rows[entries.weight[:, None].repeat(len(shape), axis=1) == 0.0] = 0
-    chunks = chunk_starts(n, len(shape), len(rows), int(first[-1]))
-    return entries._replace(rows=rows, offsets=first, chunk_start=chunks)
 
 
 def _with_start(start: np.ndarray | None, pairs: Pairs) -> np.ndarray | None:
@@ -168,7 +122,8 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
     prior: Any = problem.prior
     R, K = problem.rank, len(problem.shape)
     # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
-    new_row = _line(R, CLAMPED, len(pairs.row) / pairs.scale**2), np.append(np.full(R, CLAMPED), 0.0)
+    new_row = np.zeros((R + 1) * (R + 2) // 2), np.append(np.full(R, CLAMPED), 0.0)
+    new_row[0][diagonal(R + 1)] = np.append(np.full(R, CLAMPED), len(pairs.row) / pairs.scale**2)
     parts = []
     for lines, last, own in (
         (prior.Lam, np.append(np.zeros(R), CLAMPED), new_row[0]),
@@ -185,23 +140,12 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
     return replace(prior, Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free, **known)
 
 
-def _line(R: int, clamped: float, last: float) -> np.ndarray:
-    """A packed diagonal matrix of R + 1 columns."""
-    line = np.zeros((R + 1) * (R + 2) // 2)
-    line[diagonal(R + 1)] = np.append(np.full(R, clamped), last)
-    return line
-
-
 def told_apart(found: Result, problem: Problem, pairs: Pairs) -> Result:
     """The result in the problem's modes and columns, with the deviations."""
-    if isinstance(found, Draws):
-        return _draws(found, problem, pairs)
     if isinstance(found, Mixture):
         return Mixture(tuple(_posterior(one, problem, pairs) for one in found.members))
-    return _posterior(found, problem, pairs)
-
-
-def _draws(found: Draws, problem: Problem, pairs: Pairs) -> Draws:
+    if not isinstance(found, Draws):
+        return _posterior(found, problem, pairs)
     n, K, R = sum(problem.shape), len(problem.shape), problem.rank
     lines: Any = found.drifts
     laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, -3:, -1:])

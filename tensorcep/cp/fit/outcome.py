@@ -1,26 +1,30 @@
-"""From a call of `fit` to what it leaves: read, plan, run, and what the end tells of it."""
+"""From a call of `fit` to what it leaves: read, plan, run, and what the end tells of it; and fits without some entries.
+
+Entries, and rows of a mode, are forgotten from the messages that a fit kept, or by another fit to what is left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.arrays import LEAF, on_scratch
-from tensorcep.core.checks import check_flag, warn_user
+from tensorcep.core.checks import check_flag, fail_value, warn_user
 from tensorcep.core.loop import Run, current_host
-from tensorcep.cp.fit.diagnose import diagnose, warn_of_health, with_calibrated
-from tensorcep.cp.fit.refit import Kept, fixed_fit, warm_start
-from tensorcep.cp.fit.select import select
-from tensorcep.cp.fitted.diagnostics import Diagnostics
-from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
-from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, warn_of_labels
+from tensorcep.cp.fit.diagnostics import diagnose, with_calibrated
+from tensorcep.cp.fit.refit import Kept, fixed_fit, of_entries_left, warm_start
+from tensorcep.cp.fit.run import last_change
+from tensorcep.cp.fit.select import plan_fit, select
+from tensorcep.cp.fitted.model import FitResult, FittedModel, rows_of_posterior
+from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among, warn_of_labels
+from tensorcep.cp.inputs.side_information import lost_knowledge
 from tensorcep.cp.inputs.weights import weighted_entries
+from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import resolve
@@ -29,8 +33,9 @@ from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io import are_files
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import UNSAID, column_apart, split_given, warn_of_modes
+from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -49,26 +54,15 @@ def result_of(
     """What a run of a plan leaves.
 
     `coding` are facts of how entries are coded, beside those that the plan decided; `earlier` those of the fit that it
-    goes on from, as far as neither says others.
-
-    Raises
-    ------
-    FloatingPointError
-        If it is not finite.
+    goes on from, as far as neither says others. Raises FloatingPointError if it is not finite.
     """
     known, posterior = plan.facts.decided, run.posterior
     mean, cov = unseen_moments(posterior, plan.facts.prior)
     made: dict[str, Any] = {
         "rows": rows_of_posterior(posterior, plan.facts.labels, mean, cov),
         "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
-        "method": known["method_"],
-        "rank": known["rank_"],
-        "max_iter": known["max_iter_"],
-        "prior": known["prior_"],
-        "interactions": known["interactions_"],
-        "features": known["_features"],
-        "series": known["_series"],
-        "expected": known["_expected"],
+        **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
+        **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
         "shape": posterior.shape,
         "unseen_mean": mean,
         "unseen_cov": cov,
@@ -80,144 +74,104 @@ def result_of(
     return FitResult(**{**made, **fields})
 
 
-class FitCall(NamedTuple):
-    """What a user passes to `fit` beside the parameters of the estimator (`FitSpec`)."""
-
-    X: Any
-    y: Any = None
-    modes: Any = None
-    value: Any = UNSAID
-    warm_start: bool = False
-    fixed_modes: Any = None
-    sample_weight: Any = None
-    scratch: Any = None
-    memory: Any = None
-    extents: Mapping[str, Any] = NOTHING
-
-
-class Outcome(NamedTuple):
-    """What a fit leaves, and what warns of it once that is in its place."""
-
-    result: FitResult
-    tell: Callable[[], None]
-
-
-def read_call(spec: FitSpec, before: FitResult | None, call: FitCall) -> Read:
+def read_call(
+    spec: FitSpec,
+    before: FitResult | None,
+    X: Any,
+    y: Any,
+    modes: Any,
+    value: Any,
+    fixed_modes: Any,
+    sample_weight: Any,
+    scratch: Any,
+    memory: Any,
+    extents: Any,
+) -> Read:
     """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and their coding.
 
-    `before` is the result of an earlier fit, if there is one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        On input that is not allowed.
+    `before` is the result of an earlier fit, if there is one. Input that is not allowed is refused.
     """
-    alone = {"fixed_modes": call.fixed_modes, "sample_weight": call.sample_weight}
-    others = alone if call.scratch is None else {**alone, **call.extents}
-    X, y, sample_weight = call.X, call.y, call.sample_weight
+    others = {"fixed_modes": fixed_modes, "sample_weight": sample_weight, **({} if scratch is None else extents)}
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
-    X, extents, column = spec.target.split_extents(X, dict(call.extents))
-    place = checked_place(spec, call.scratch, call.memory, others)
+    X, extents, column = spec.target.split_extents(X, dict(extents))
+    place = checked_place(spec, scratch, memory, others)
     if are_files(X) and y is None:
-        entries, coding = entries_of_files(spec, X, call.modes, call.value, place)
+        entries, coding = entries_of_files(spec, X, modes, value, place)
     else:
-        X, y = split_given(X, y, call.modes, call.value)
+        X, y = split_given(X, y, modes, value)
         entries, coding = spec.target.entries(X, y, spec.shape)
-        if call.modes is None and isinstance(X, pd.DataFrame):
+        if modes is None and isinstance(X, pd.DataFrame):
             warn_of_modes(entries[3], len(entries[1]), spec.prior)
     extents = spec.target.checked_extents(extents, len(entries[1]))
     weighted = weighted_entries(laid(spec, entries, place), sample_weight, extents)
     entries, power, extents = weighted if extents is None else spec.target.summed(weighted)
-    goes_on = None if call.fixed_modes is None or before is None else before.observation
+    goes_on = None if fixed_modes is None or before is None else before.observation
     extent, about = spec.target.in_units(extents, column, goes_on, power)
-    apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (call.fixed_modes is not None)
+    apart = ("sample_weight",) * (power is not None) + ("fixed_modes",) * (fixed_modes is not None)
     return Read(entries, power, extent, {**coding, **about, "apart": apart}, X, place)
 
 
-class Ready(NamedTuple):
-    """A fit that is decided.
+# The result of a fit, and what warns of its end once the result is in its place.
+Outcome = tuple[FitResult, Callable[[], None]]
 
-    Attributes
-    ----------
-    read : Read
-        Its entries.
-    plan : Plan
-    start : Plan
-        The plan to run: the same, or from rows or messages of an earlier fit.
-    keeps : bool
-        Whether messages may be kept to be divided out.
+
+def fit_read(spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any) -> Outcome:
+    """Decide and run a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
+
+    With weights or fixed modes messages mean nothing: none are kept. Parameters and values that are not allowed are
+    refused before anything is run.
     """
-
-    read: Read
-    plan: Plan
-    start: Plan
-    keeps: bool
-
-
-def resolve_call(spec: FitSpec, before: FitResult | None, read: Read, call: FitCall) -> Ready:
-    """Decide all of a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
-
-    With weights or fixed modes messages mean nothing: none are kept.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or a value is not allowed.
-    """
-    warm = check_flag("warm_start", call.warm_start)
-    if call.fixed_modes is not None:
-        entries, plan, start = fixed_fit(spec, before, read, call.fixed_modes)
-        return Ready(read._replace(entries=entries), plan, start, False)
-    how: dict[str, Any] = {"extent": read.extent, "power": read.power}
+    warm = check_flag("warm_start", warm)
+    if fixed_modes is not None:
+        entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
+        return run_ready(spec, read._replace(entries=entries), plan, start, False)
     is_plain = read.power is None and read.extent is None
-    limit = read.limit if is_plain else None
-    plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, limit=limit, **how))
+    how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.limit if is_plain else None}
+    plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
-    return Ready(read, plan, start, is_plain)
+    return run_ready(spec, read, plan, start, is_plain)
 
 
-def run_ready(spec: FitSpec, ready: Ready, earlier: Mapping[str, Any] = NOTHING, **fields: Any) -> Outcome:
-    """Run a fit that is decided, and make the result, with what its end tells of it.
+def run_ready(
+    spec: FitSpec,
+    read: Read,
+    plan: Plan,
+    start: Plan,
+    keeps: bool,
+    earlier: Mapping[str, Any] = NOTHING,
+    **fields: Any,
+) -> Outcome:
+    """Run a fit that is decided: by `start`, which is the plan, or goes on from rows or messages of an earlier fit.
 
-    Raises
-    ------
-    FloatingPointError
-        If the result is not finite.
+    `keeps`: whether messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
     """
-    (entries, coding, source), plan, start = (ready.read.entries, ready.read.coding, ready.read.source), *ready[1:3]
-    warn_of_labels(entries[3])
-    keeps = bool(getattr(plan.engine.settings, "keep_messages", False)) and ready.keeps
+    coords, values, _, labels = read.entries
+    warn_of_labels(labels)
+    keeps = keeps and bool(getattr(plan.engine.settings, "keep_messages", False))
     if keeps:
         plan, start = plan.of_one_member(), start.of_one_member()
     host = current_host()
     if host is not None:
         host.check_plan(start)
     run = start.policy.run(start)
-    found = result_of(plan, run, spec.target, coding, earlier, apart=coding.get("apart", ()))
+    found = result_of(plan, run, spec.target, read.coding, earlier, apart=read.coding.get("apart", ()))
     kept = None
     if keeps:
         order = plan.problem.entries.permutation
-        kept = Kept(entries[0][order], entries[1][order], source, run.state)
+        kept = Kept(coords[order], values[order], read.source, run.state)
     run = run._replace(state=plan.engine.method.ended(run.state))
     health = diagnose(spec.target, plan, run, found.belief)
     rows, health = with_calibrated(spec.target, plan, run, found.rows, health)
     run = run._replace(state=None)  # states hold all messages and draws
-    drawn = isinstance(source, SparseTensor) and source.sampled is not None
-    more = {
-        "rows": rows,
-        "kept": kept,
-        "cells": fitted_cells(plan),
-        "sampled": sampled_cells(source, plan.facts.labels) if drawn else None,
-        "diagnostics": health,
-    }
-    return Outcome(found.changed(**{**more, **fields}), partial(tell_of_end, plan, run, health))
 
+    def tell() -> None:
+        warn_of_no_convergence(plan, run)
+        for sentence in () if run.stopped else health.complaints(plan.options.max_iter):
+            warn_user(sentence, ConvergenceWarning)
 
-def tell_of_end(plan: Plan, run: Run, health: Diagnostics) -> None:
-    """Warn of a run that ended too early, and of what a user should know of the fit."""
-    warn_of_no_convergence(plan, run)
-    warn_of_health(plan, run, health)
+    known = {"cells": fitted_cells(plan), "sampled": sampled_cells(read.source, plan.facts.labels)}
+    return found.changed(**{"rows": rows, "kept": kept, **known, "diagnostics": health, **fields}), tell
 
 
 def fitted_cells(plan: Plan) -> np.ndarray | None:
@@ -226,39 +180,31 @@ def fitted_cells(plan: Plan) -> np.ndarray | None:
     if on_scratch(entries.y):
         return None
     cells = all_coords(entries)
-    n = len(cells)
-    new = np.ones(n, dtype=bool)
-    for first in range(1, n, LEAF):
-        last = min(n, first + LEAF)
+    new = np.ones(len(cells), dtype=bool)
+    for first in range(1, len(cells), LEAF):
+        last = min(len(cells), first + LEAF)
         moved = [column[first:last] != column[first - 1 : last - 1] for column in cells.T]
         new[first:last] = np.logical_or.reduce(moved)
     return cells if new.all() else cells[new]
 
 
-def sampled_cells(source: SparseTensor, labels: tuple[Any, ...]) -> np.ndarray:
-    """The cells (m, K), among rows with these labels, of a tensor that hold sampled zeros."""
-    if source.sampled is None:
-        return np.zeros((0, source.order), dtype=np.int32)
+def sampled_cells(source: Any, labels: tuple[Any, ...]) -> np.ndarray | None:
+    """The cells (m, K), among rows with these labels, of a tensor that hold sampled zeros; None where none says so."""
+    if not isinstance(source, SparseTensor) or source.sampled is None:
+        return None
     return coords_to_predict(source.select(source.sampled), labels).astype(np.int32)
 
 
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
     """Mean (K, R) and covariance (K, R, R) of a row of each mode that has no entries; the mean over the mode's rows."""
-    learned = getattr(first_member(posterior), "mode_prior", None)
+    learned, R = getattr(first_member(posterior), "mode_prior", None), posterior.rank
     if learned is not None:
         prior = Prior(learned.mean, learned.precision)
-    means = [np.asarray(m, dtype=float) for m in prior.mean]
-    unseen_mean = np.stack([np.broadcast_to(_average(m, 1), (posterior.rank,)) for m in means])
-    precision = [np.asarray(p, dtype=float) for p in prior.precision]
-    unseen_cov = np.stack(
-        [np.linalg.inv(np.eye(posterior.rank) * p if p.ndim < 2 else _average(p, 2)) for p in precision]
-    )
-    return unseen_mean, unseen_cov
-
-
-def _average(values: np.ndarray, item_dims: int) -> np.ndarray:
-    """Mean over rows of per-row values (item_dims dimensions each); shared values as they are."""
-    return values.mean(axis=0) if values.ndim > item_dims else values
+    means, precisions = ([np.asarray(own, dtype=float) for own in part] for part in (prior.mean, prior.precision))
+    means = [m.mean(axis=0) if m.ndim > 1 else m for m in means]
+    precisions = [p.mean(axis=0) if p.ndim > 2 else p if p.ndim == 2 else np.eye(R) * p for p in precisions]
+    mean = np.stack([np.broadcast_to(m, (R,)) for m in means])
+    return mean, np.stack([np.linalg.inv(p) for p in precisions])
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:
@@ -266,12 +212,109 @@ def warn_of_no_convergence(plan: Plan, result: Run) -> None:
     method, settings = plan.engine
     if method.capabilities.sampler or result.converged or result.stopped:
         return
-    member = result.trace.get("member", np.zeros(result.n_iter, dtype=int))
-    ends = np.append(np.flatnonzero(np.diff(member)), result.n_iter - 1)
-    last = max(result.trace["change"][ends])
+    last = last_change(result)
     cures = ", raise tol, or add damping" if "damping" in settings.get_params() else " or raise tol"
     warn_user(
         f"{method.name} {STOPPED}{plan.options.max_iter} sweeps with a relative change of {last:.2g} "
         f"> tol={plan.options.tol:g}; increase max_iter{cures}.",
         ConvergenceWarning,
     )
+
+
+# A mode, and rows of it that go with their entries.
+Dropped = tuple[int, np.ndarray]
+
+
+def moved_up(coords: np.ndarray, k: int, dropped: np.ndarray) -> np.ndarray:
+    """Coordinates (N, K) after rows of mode k, sorted, were dropped: those that follow have moved up."""
+    coords = coords.copy()
+    coords[:, k] -= np.searchsorted(dropped, coords[:, k])
+    return coords
+
+
+def rows_left(fit: FitResult, dropped: Dropped | None) -> tuple[tuple[int, ...], tuple[Labels | None, ...]]:
+    """The shape and the labels of a model without some rows of a mode."""
+    shape, labels = list(fit.shape), list(fit.labels)
+    if dropped is not None:
+        k, rows = dropped
+        shape[k], known = shape[k] - len(rows), labels[k]
+        labels[k] = None if known is None else Labels(known.index.delete(rows), name=known.name)
+    return tuple(shape), tuple(labels)
+
+
+def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
+    """The entries of the fit, as far as rows are known, and what it kept."""
+    if model.fit.observation.has_extents:
+        fail_value("entries of a fit with exposure= or n_trials= cannot be forgotten; fit the others, with theirs.")
+    if model.fit.apart:
+        had = " and ".join(f"{name}=" for name in model.fit.apart)
+        fail_value(f"the fit had {had}, which a fit without some entries would lose; fit the others, with {had}.")
+    if model.fit.kept is not None and data is None:
+        return model.fit.kept
+    if data is None:
+        fail_value(
+            "the fit kept neither entries nor messages: fit with method=CEP(keep_messages=True), or pass the "
+            "entries of the fit as data=, from which the model is then fitted again."
+        )
+    table = as_frame(data)
+    values = data.values if y is None and isinstance(data, SparseTensor) else y
+    if values is None:
+        fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
+    coords = coords_to_predict(table, model.fit.labels)
+    known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
+    _check_entries(model, coords[known])
+    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
+    return Kept(coords[known], coded[known], data, None)
+
+
+def _check_entries(model: FittedModel, coords: np.ndarray) -> None:
+    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
+    n, cells = int(model.fit.n_samples_seen), model.fit.cells
+    if model.fit.stream is not None:
+        return
+    what = "data= must hold the entries of the fit, without those that were forgotten since"
+    if cells is not None:
+        others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
+        if others.any() or lost.any():
+            fail_value(
+                f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
+                f"{len(cells)} cells of the fit; pass these, or fit again."
+            )
+    if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
+        fail_value(
+            f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
+        )
+
+
+def refit_without(
+    model: FittedModel,
+    held: Kept,
+    gone: np.ndarray,
+    said: dict[str, Any],
+    dropped: Dropped | None,
+    put: Callable[[FitResult], None],
+) -> None:
+    """Fit the entries that are left, from what the model knows, and `put` the result."""
+    fit, spec = model
+    if not gone.any() and dropped is None:
+        fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
+    if gone.all():
+        fail_value("these are all entries of the fit; there must be one left.")
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
+    if lost is not None:
+        fail_value(lost)
+    coords, start, zeros = held.coords[~gone], fit.aligned.mean, fit.sampled
+    if dropped is not None:
+        k, rows = dropped
+        coords, start = moved_up(coords, k, rows), np.delete(start, fit.layout.rows[k].start + rows, axis=0)
+        zeros = None if zeros is None else moved_up(zeros[~np.isin(zeros[:, k], rows)], k, rows)
+    free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
+    left = Read((coords, held.values[~gone], *rows_left(fit, dropped)), None, None, {}, held.source)
+    plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
+    begin = of_entries_left(plan, held, ~gone, start, free)
+    result, tell = run_ready(spec, left, plan, begin, True, earlier, sampled=zeros)
+    how = "messages divided out" if held.state is not None else "fitted again from the factors"
+    record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}
+    record["entries_left"] = int((~gone).sum())
+    put(result.changed(forgotten=(*fit.forgotten, record)))
+    tell()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,29 +12,30 @@ import numpy as np
 from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Run, run
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import offsets, pack
 from tensorcep.cp.fit.run import MultiStart
 from tensorcep.cp.fit.select import plan_fit
-from tensorcep.cp.fitted.alignment import aligned_rows
-from tensorcep.cp.fitted.from_draws import MOST_LEFT, GaussianSummary, laws_of, left_over, summary_of
+from tensorcep.cp.fitted.alignment import CHUNK, Aligned, aligned_rows, layout_of
 from tensorcep.cp.fitted.model import FitResult
+from tensorcep.cp.fitted.new_rows import Natural, in_all
+from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, with_noise_messages
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
-from tensorcep.cp.model.columns import free_columns, free_problem
+from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
 from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
-from tensorcep.cp.posterior.belief import Draws, PointEstimate, first_member
-from tensorcep.cp.posterior.components import draw_rows
+from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, first_member
+from tensorcep.cp.posterior.components import Components, draw_rows
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.base import conditional_of_modes, of_rows, per_row
 
-# Cells at which a summary is compared with the draws.
-COMPARED = 2000
+# Cells at which Gaussians are compared with the draws, and the share of the variance there that they may miss.
+COMPARED, MOST_LEFT = 2000, 0.1
 
 
 def must_be_summed_up(fit: FitResult) -> bool:
@@ -45,12 +46,7 @@ def must_be_summed_up(fit: FitResult) -> bool:
 def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
     """A result that goes on as a stream by CEP, from the Gaussians that a result is or comes to.
 
-    `max_iter` is the parameter; `what` goes on from it, for the error.
-
-    Raises
-    ------
-    ValueError
-        If there are no Gaussians of the rows that say what the result says.
+    `max_iter` is the parameter; `what` goes on from it, for the error if no Gaussians of the rows say what it says.
     """
     fit = fit.changed()  # what is made of the factors here is not the model's
     result = first_member(fit.posterior)
@@ -59,45 +55,104 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
     mean, cov = fit.unseen_mean, fit.unseen_cov
     posterior: Any = result
     if isinstance(result, Draws):
-        posterior, mean, cov = _summary(fit, result, what)
+        posterior, mean, cov = _gaussians_of(fit, result, what)
     known = {"method": "cep", "max_iter": given_int("max_iter", max_iter, SWEEPS)}
     without = {"diagnostics": None, "cells": None, "sampled": None, "kept": None, "apart": (), "forgotten": ()}
     return fit.with_posterior(posterior, unseen_mean=mean, unseen_cov=cov, **known, **without)
 
 
-def _summary(fit: FitResult, draws: Draws, what: str) -> GaussianSummary:
-    """The summary of a sampler's draws.
+def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, np.ndarray, np.ndarray]:
+    """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows.
 
-    Raises
-    ------
-    ValueError
-        If it misses much of what they say.
+    Draws are aligned, and each row gets the mean and covariance of those that have the same components. That says what
+    all draws say only where these agree on the components; where it misses much of it, it is refused.
     """
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
-    laws = laws_of(draws, fit.likelihood.learns_precision, fit.n_samples_seen)
+    noise, dispersion = _laws_of(draws, fit.likelihood.learns_precision, fit.n_samples_seen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs
-    summary = summary_of(draws, fit.belief, found, covs, fit.layout, free, laws)
-    left = left_over(fit.belief, summary, _some_cells(fit) + offsets(fit.shape)[:-1])
+    n, unknown = int(found.like.sum()), _unknown_rows(draws, fit.belief, found, free)
+    each = zip(fit.layout.rows, covs, free, strict=True)
+    parts = [_natural(found.mean[own], cov, columns, n) for own, cov, columns in each]
+    Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
+    posterior = Posterior(draws.shape, draws.rank, Lam, eta, noise, draws.seen, dispersion)
+    # cells spread over all of the fit; of all rows with entries, where these are not known
+    first, layout, rng = offsets(fit.shape)[:-1], fit.layout, np.random.default_rng(0)
+    if fit.cells is not None and len(fit.cells):
+        cells = np.asarray(fit.cells[:: -(-len(fit.cells) // COMPARED)], dtype=np.int64) + first
+    else:
+        cells = np.stack([rng.choice(seen, COMPARED) for seen in layout.seen], axis=1)
+    said, variance = latent(fit.belief, cells)
+    apart = said - latent(posterior.components(), cells)[0]
+    left = float(np.mean(apart**2) / max(float(np.var(said) + np.mean(variance)), np.finfo(float).tiny))
     if left > MOST_LEFT:
         fail_value(
             f"the draws of {fit.method!r} do not agree on the components: Gaussians of the rows, from "
             f"which {what} goes on, miss {100 * left:.0f} % of what the draws predict; fit with one of the methods "
             f"{methods_with('streams', likelihood=fit.likelihood)}, from which it always does."
         )
-    return summary
+    mean = unknown.mean(axis=0)
+    centred = unknown - mean
+    of_unknown = np.einsum("dki,dkj->kij", centred, centred) / max(1, n - 1)
+    of_unknown = np.stack([_proper(one[None], n)[0] for one in of_unknown])
+    # clamped columns vary as little as they may, and with no other
+    of_unknown = np.where(free[:, :, None] & free[:, None, :], of_unknown, 0.0)
+    of_unknown += np.where(free, 0.0, 1.0 / CLAMPED)[:, :, None] * np.eye(free.shape[1])
+    return posterior, np.where(free, mean, 1.0), of_unknown
 
 
-def _some_cells(fit: FitResult) -> np.ndarray:
-    """Cells (n, K) of the fit, spread over all; of all rows with entries, where these are not known."""
-    if fit.cells is not None and len(fit.cells):
-        return np.asarray(fit.cells[:: -(-len(fit.cells) // COMPARED)], dtype=np.int64)
-    rng, layout = np.random.default_rng(0), fit.layout
-    each = zip(layout.rows, layout.seen, strict=True)
-    return np.stack([rng.choice(seen, COMPARED) - own.start for own, seen in each], axis=1)
+def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.ndarray) -> np.ndarray:
+    """Draws (n, K, R) of one more row of each mode, in the columns of the aligned ones."""
+    ends, total = offsets(draws.shape)[1:], sum(draws.shape)
+    modes = [tuple(np.flatnonzero(column).tolist()) for column in free.T]
+    longer = layout_of([size + 1 for size in draws.shape], modes, np.insert(draws.seen, ends, False))
+    reference, places = np.insert(found.reference, ends, 0.0, axis=0), ends + np.arange(len(ends))
+    like = np.flatnonzero(found.like)
+    size = max(1, CHUNK // max(1, reference.size))
+    result = []
+    for a in range(0, len(like), size):
+        part = belief.mean[like[a : a + size]].astype(np.float64)
+        both = np.insert(part[:, :total], ends, part[:, total:], axis=1)
+        result.append(aligned_rows(both, reference, longer)[:, places])
+    return np.concatenate(result)
+
+
+def _proper(cov: np.ndarray, n_draws: int) -> np.ndarray:
+    """Covariances (n, d, d) of few draws made positive definite: correlations count as one more draw per column less.
+
+    No variance is below that of a clamped column.
+    """
+    d = cov.shape[1]
+    variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
+    cov = cov * (max(0, n_draws - 1) / (max(0, n_draws - 1) + d))
+    cov[:, np.arange(d), np.arange(d)] = variance
+    return cov
+
+
+def _natural(mean: np.ndarray, cov: np.ndarray, free: np.ndarray, n_draws: int) -> Natural:
+    """Natural parameters of rows with these moments, (n, R) and (n, R, R), in all columns."""
+    f = np.flatnonzero(free)
+    cov = _proper(cov[:, f[:, None], f[None, :]], n_draws)
+    sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    scale = sd[:, :, None] * sd[:, None, :]
+    Lam = np.linalg.inv(cov / scale) / scale
+    Lam = 0.5 * (Lam + Lam.swapaxes(1, 2))
+    return in_all(Natural(pack(Lam), np.einsum("nij,nj->ni", Lam, mean[:, f])), free)
+
+
+def _laws_of(draws: Draws, is_precision: bool, n_entries: int) -> tuple[GammaNoise | None, Dispersion | None]:
+    """Gamma laws with the moments of the draws of the likelihood's parameter; none knows more than the entries tell."""
+    if draws.theta is None:
+        return None, None
+    theta = draws.theta.reshape(-1, draws.theta.shape[-1])
+    mean, most = theta.mean(axis=0), 0.5 * n_entries + 1.0
+    a = np.minimum(mean**2 / np.maximum(theta.var(axis=0), mean**2 / most), most)
+    if is_precision:
+        return GammaNoise(float(a[0]), float(a[0] / mean[0])), None
+    return None, Dispersion(draws.theta_mode, a, a / mean)
 
 
 # Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
@@ -108,43 +163,25 @@ def _some_cells(fit: FitResult) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """What a fit by ``CEP(keep_messages=True)`` keeps.
+    """What a fit by ``CEP(keep_messages=True)`` keeps; of others, what is passed again."""
 
-    Attributes
-    ----------
-    coords, values : (N, K) int64, (N,) float64
-        The entries in the order of the lanes; values as they were given, labels coded.
-    source : object
-        What the fit was given, which may know more than the entries.
-    state : MessageState
-        At the end of the fit.
-    """
-
-    coords: np.ndarray
-    values: np.ndarray
-    source: Any
-    state: MessageState
+    coords: np.ndarray  # (N, K) int64, of the entries in the order of the lanes
+    values: np.ndarray  # (N,) float64, as they were given, labels coded
+    source: Any  # what the fit was given, which may know more than the entries
+    state: MessageState | None  # at the end of the fit
 
 
 @dataclass(frozen=True)
 class FromMessages(MultiStart):
-    """The messages of a fit, of which those of some entries are divided out, and sweeps over the others.
+    """The messages of a fit, of which those of some entries are divided out, and sweeps over the others."""
 
-    Attributes
-    ----------
-    kept : Kept
-    left : (N,) bool
-        The entries that are left.
-    """
-
-    kept: Kept | None = None
-    left: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    kept: Any = None  # `Kept`
+    left: Any = None  # (N,) bool, the entries that are left
 
     def run(self, plan: Plan) -> Run:
         """Run a plan for the entries that are left."""
-        kept: Any = self.kept
         with threads_of(plan.options.n_threads) as executor:
-            state = _state_without(kept.state, self.left, plan, executor)
+            state = _state_without(self.kept.state, self.left, plan, executor)
         method, settings = plan.engine
         return run(method, plan.problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
 
@@ -188,12 +225,12 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     return new
 
 
-def of_entries_left(plan: Plan, kept: Kept | None, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
+def of_entries_left(plan: Plan, kept: Kept, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
     """The plan of the entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew.
 
     `rows` (n_rows, R) are of columns that are `free` (K, R) in some modes.
     """
-    if kept is None:
+    if kept.state is None:
         return from_earlier(plan, rows, free)
     if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
         return plan
@@ -210,20 +247,10 @@ MOST_DRAWS = 200
 
 
 def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> tuple[Entries, Plan, Plan]:
-    """Plan a fit to entries that learns all rows but those of the fixed modes.
+    """The entries in the model's rows, the plan of a fit to them, and the one to run, in which rows of modes stay.
 
-    Returns
-    -------
-    entries : Entries
-        In the model's rows.
-    plan, start : Plan
-        Of all rows, and the one to run, in which some stay.
-
-    Raises
-    ------
-    ValueError
-        If there is no earlier fit, it has no posterior, the method cannot leave rows, or a row that is to stay is not
-        known.
+    Refused where there is no earlier fit, it has no posterior, the method cannot leave rows, or a row that is to stay
+    is not known.
     """
     if before is None:
         fail_value("fixed_modes names modes of an earlier fit of this estimator, but it is not fitted; fit it first.")
@@ -242,21 +269,25 @@ def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: 
     gaussian = gaussian_fit(fit, spec.max_iter, "fixed_modes")
     entries = _in_known_rows(fit, read.entries, modes)
     how: dict[str, Any] = {"decided": (fit.likelihood, facts), "extent": read.extent, "power": read.power}
-    plan = plan_fit(_as_fitted(spec.knowing(facts), fit), entries, read.source, **how)
+    as_fitted: dict[str, Any] = {"rank": fit.rank, "interactions": fit.interactions, "shape": None}
+    as_fitted |= {name: getattr(fit, name) for name in ("method", "prior") if is_auto(getattr(spec, name))}
+    plan = plan_fit(spec.knowing(facts)._replace(**as_fitted), entries, read.source, **how)
     cannot = "learns all rows, and fixed_modes keeps some"
     refuse_unable(plan.engine.settings, "fixes_rows", cannot, fit.likelihood)
-    places = _places(fit, entries, modes)
-    rows = _fixed_rows(fit, gaussian, places, modes, plan)
-    begin, known = plan.problem.start, gaussian.aligned.mean[np.maximum(places, 0)]
+    first, of_modes = offsets(fit.shape), []  # the earlier packed row of every packed row of the fit, -1 for new ones
+    for k in range(len(fit.shape)):
+        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
+        of_modes.append(np.where(place >= 0, place + first[k], -1))
+    posterior: Any = gaussian.posterior
+    places = np.concatenate(of_modes)
+    at, draws = np.maximum(places, 0), np.zeros((0, len(places), posterior.rank))
+    if plan.engine.method.capabilities.sampler:
+        draws = _draws_of(fit, gaussian)[:, at]
+    which = tuple(k in modes for k in range(len(fit.shape)))
+    rows = FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)
+    begin, known = plan.problem.start, gaussian.aligned.mean[at]
     start = known if begin is None else np.where(places[:, None] >= 0, known, begin)
     return entries, plan, plan.with_problem(fixed=rows).from_rows(start)
-
-
-def _as_fitted(spec: FitSpec, fit: FitResult) -> FitSpec:
-    """The parameters with what was decided for the earlier fit in place of "auto"."""
-    method = fit.method if is_auto(spec.method) else spec.method
-    prior = fit.prior if is_auto(spec.prior) else spec.prior
-    return spec._replace(method=method, prior=prior, rank=fit.rank, interactions=fit.interactions, shape=None)
 
 
 def _in_known_rows(fit: FitResult, entries: Entries, modes: list[int]) -> Entries:
@@ -286,25 +317,6 @@ def places_of(fit: FitResult, shape: Sequence[int], labels: Sequence[Any], k: in
     if known is not None and theirs is not None and not same:
         return np.asarray(known.rows(theirs.index, unknown="ignore"))
     return np.where(np.arange(shape[k]) < fit.shape[k], np.arange(shape[k]), -1)
-
-
-def _places(fit: FitResult, entries: Entries, modes: list[int]) -> np.ndarray:
-    """The earlier packed row of every packed row of the fit, -1 for new ones."""
-    first, parts = offsets(fit.shape), []
-    for k in range(len(fit.shape)):
-        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
-        parts.append(np.where(place >= 0, place + first[k], -1))
-    return np.concatenate(parts)
-
-
-def _fixed_rows(fit: FitResult, gaussian: FitResult, places: np.ndarray, modes: list[int], plan: Plan) -> FixedRows:
-    posterior: Any = gaussian.posterior
-    at = np.maximum(places, 0)
-    draws = np.zeros((0, len(places), posterior.rank))
-    if plan.engine.method.capabilities.sampler:
-        draws = _draws_of(fit, gaussian)[:, at]
-    which = tuple(k in modes for k in range(len(fit.shape)))
-    return FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)
 
 
 def _draws_of(fit: FitResult, gaussian: FitResult) -> np.ndarray:

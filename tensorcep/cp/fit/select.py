@@ -15,12 +15,17 @@ import numpy as np
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import run
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
-from tensorcep.cp.fit.quick_fit import SPARE_COMPONENTS, FromQuickFit, QuickResult, of_logs, run_quick_fit
-from tensorcep.cp.fit.run import MultiStart, PenalisedEstimate
+from tensorcep.cp.fit.run import (
+    SPARE_COMPONENTS,
+    FromQuickFit,
+    MultiStart,
+    PenalisedEstimate,
+    QuickResult,
+    run_quick_fit_to,
+)
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
@@ -30,10 +35,10 @@ from tensorcep.cp.meanfield.method import VMP
 from tensorcep.cp.methods import METHODS, quick_method
 from tensorcep.cp.model.columns import columns_within, parts_of
 from tensorcep.cp.model.entries import rows_of
-from tensorcep.cp.model.problem import Problem, Uneven, with_entries_of
+from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, Policy, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
@@ -80,16 +85,19 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         "one_at_a_time": has_one_state(draft.settings, draft.size),
         "quick_fits": quick,
     }
-    policy: Policy
+    policy: MultiStart
     if quick and draft.method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
     elif quick:
-        policy = FromQuickFit(**starts, settings=after_quick_fit(draft.settings, chosen))
+        left_open = METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto"
+        anneal = min(REFIT_ANNEAL, draft.settings.get_params()["anneal"]) if left_open else None
+        settings = copy(draft.settings).set_params(anneal=anneal) if left_open else draft.settings
+        policy = FromQuickFit(**starts, settings=settings)
     elif draft.method.capabilities.point_estimate:
         policy = PenalisedEstimate(**starts)
     else:
         policy = MultiStart(**starts)
-    policy = policy if draft.local is None else Deviating(draft.local, policy)
+    policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
     facts = Facts(rows.prior, draft.labels, draft.facts)
     return Plan(problem, Engine(draft.method, draft.settings), policy, options, facts)
@@ -114,20 +122,8 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.is_dispersed and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
-
-    def problem(of_fit: dict[str, int]) -> Problem:
-        return problem_of(draft.spec, draft.data, chosen, of_fit, 1, seed)[0]
-
-    return tuple(
-        QuickFit(kind, engine, problem(of_fit), columns_within(of_fit, parts, order)) for kind, of_fit in some.items()
-    )
-
-
-def after_quick_fit(settings: Settings, chosen: Chosen) -> Settings:
-    """Settings of a fit that starts where a quick fit has ended, if the user has not said how long it is annealed."""
-    if not METHODS[chosen.method].capabilities.quick or chosen.settings.get_params()["anneal"] != "auto":
-        return settings
-    return copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
+    problems = {kind: problem_of(draft.spec, draft.data, chosen, own, 1, seed)[0] for kind, own in some.items()}
+    return tuple(QuickFit(kind, engine, problems[kind], columns_within(some[kind], parts, order)) for kind in some)
 
 
 # Columns, by quick fits without a tenth of the entries.
@@ -142,10 +138,22 @@ def with_best_columns(draft: Draft) -> Draft:
     if not draft.spectral or not draft.has_quick_fits or draft.streaming:
         return draft
     spec, chosen, n, shape, able = draft.spec, draft.chosen, draft.n_told, draft.data.shape, draft.fits
-    several = (chosen, *(one for one in other_parts(spec, chosen, shape) if is_auto(spec.rank) or able(one)))
-    if len(several) > 1 or _is_harmed(spec, chosen):
-        best, found = best_of_plans([plan_of(draft, one, seed=0) for one in several])
-        n_used = several[best].rank if found is None else components_in_use(found)
+    # the same fit in other columns, where it may choose them: by methods that are harmed by too many
+    other = chosen._replace(parts=parts_of("main+cp", chosen.rank))
+    may = not takes_every_column(chosen.method) and len(shape) > 2 and is_auto(spec.interactions)
+    may = may and other.parts != chosen.parts and (is_auto(spec.rank) or able(other))
+    several = (chosen, other) if may else (chosen,)
+    if may or _is_harmed(spec, chosen):
+        plans, best, found = [plan_of(draft, one, seed=0) for one in several], 0, None
+        place = held_out_places(plans[0].problem)
+        if len(place) >= THRESHOLDS.fewest:
+            results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
+            scores = np.stack([_scored(one, place) for one in results])
+            best = best_by_score(scores) if may and np.isfinite(scores[0]).all() else 0
+            found = results[best]
+        n_used = several[best].rank
+        if found is not None:  # components that say something beside the strongest column, main effects aside
+            n_used = int(_components(found.quick)[used_columns(found.quick.problem, found.mean)].sum())
         return draft._replace(chosen=next((one for one in narrower(spec, several[best], n_used) if able(one)), chosen))
     wider = wider_fit(spec, chosen, n, shape)
     while wider is not None and able(wider):
@@ -171,14 +179,6 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
         yield chosen._replace(rank=rank, parts=chosen.parts | {"cp": rank})
 
 
-def other_parts(spec: FitSpec, chosen: Chosen, shape: Sequence[int]) -> list[Chosen]:
-    """The same fit in other columns, where it may choose them: by methods that are harmed by too many."""
-    parts = parts_of("main+cp", chosen.rank)
-    if takes_every_column(chosen.method) or len(shape) < 3 or not is_auto(spec.interactions) or parts == chosen.parts:
-        return []
-    return [chosen._replace(parts=parts)]
-
-
 def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int]) -> Chosen | None:
     """The same fit with twice the components, where that many entries fall on a row on average.
 
@@ -194,26 +194,6 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
     return chosen_with(spec, n_entries, shape, None, chosen.settings, rank)
 
 
-def best_of_plans(plans: Sequence[Plan]) -> tuple[int, QuickResult | None]:
-    """Which plan's quick fit predicts a tenth of the entries, which it is not given, best, and what that found.
-
-    The first, and nothing found, of few entries.
-    """
-    place = held_out_places(plans[0].problem)
-    if len(place) < THRESHOLDS.fewest:
-        return 0, None
-    results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
-    scores = np.stack([_scored(found, place) for found in results])
-    best = best_by_score(scores) if len(plans) > 1 and np.isfinite(scores[0]).all() else 0
-    return best, results[best]
-
-
-def components_in_use(found: QuickResult) -> int:
-    """How many components say something beside the strongest column, main effects aside."""
-    columns = used_columns(found.quick.problem, found.mean)
-    return int(_components(found.quick)[columns].sum())
-
-
 def needs_more_components(plan: Plan, wider: Plan) -> bool:
     """Whether a fit uses most of its components, and more of them predict entries that were left out better.
 
@@ -222,17 +202,20 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     place = held_out_places(plan.problem)
     if len(place) < THRESHOLDS.fewest:
         return False
-    few, many = (min(one.policy.quick_fits, key=_other_columns) for one in (plan, wider))
+
+    def other_columns(quick: QuickFit) -> tuple[bool, int]:
+        components = _components(quick)
+        return not components.any(), int((~components).sum())
+
+    few, many = (min(one.policy.quick_fits, key=other_columns) for one in (plan, wider))
     found = _result(plan, few, place)
-    if found is None or used(_sizes(found)).mean() < THRESHOLDS.mostly:
+    if found is None:
+        return False
+    sizes = strengths(found.quick.problem, found.mean)[_components(found.quick)]
+    if used(sizes).mean() < THRESHOLDS.mostly:
         return False
     scores = np.stack([_scored(found, place), _scored(_result(wider, many, place), place)])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
-
-
-def _sizes(found: QuickResult) -> np.ndarray:
-    """What its components say."""
-    return strengths(found.quick.problem, found.mean)[_components(found.quick)]
 
 
 def _components(quick: QuickFit) -> np.ndarray:
@@ -240,16 +223,9 @@ def _components(quick: QuickFit) -> np.ndarray:
     return np.asarray(quick.problem.every_free.all(axis=0))
 
 
-def _other_columns(quick: QuickFit) -> tuple[bool, int]:
-    """Whether it has none, and how many other columns."""
-    components = _components(quick)
-    return not components.any(), int((~components).sum())
-
-
 def _result(plan: Plan, quick: QuickFit, place: np.ndarray) -> QuickResult | None:
     """What a quick fit finds without the entries at these places."""
-    others = problem_in_memory(plan.problem, place)
-    return run_quick_fit(of_logs(quick._replace(problem=with_entries_of(quick.problem, others))), plan, place=place)
+    return run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
 
 
 def _scored(found: QuickResult | None, place: np.ndarray) -> np.ndarray:
@@ -321,14 +297,7 @@ FITS = 2
 def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
     """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-        Of the same entries, in the same order.
-    engine : Engine
-        Of the fits.
-    **how
-        Their tolerance and threads, as `tensorcep.core.loop.run` takes them.
+    All are of the same entries, in the same order. `how` are tolerance and threads of the engine's fits.
     """
     if len(problems) == 1:
         return 0

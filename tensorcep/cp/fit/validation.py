@@ -78,28 +78,14 @@ def scored_run(plan: Plan, place: np.ndarray, fit: Callable[[], Run]) -> LeftOut
 
 
 class EarlyStopping:
-    """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained.
+    """A callback that asks the entries left out, keeps what predicts them best, and stops where nothing is gained."""
 
-    Attributes
-    ----------
-    belief : Components
-        The best so far: its means, since covariances are large.
-    sweeps : int
-        After how many sweeps, beside the annealed ones.
-    scores : Beside
-        What it says of the entries left out.
-    score, now : float
-        Their mean log score, and that of the last time.
-    """
+    belief: Components  # the best so far, after so many `sweeps` beside the annealed ones; without covariances
+    scores: Beside  # what it says of the entries left out; `score` is their mean, `now` that of the last time
 
-    belief: Components
-    scores: Beside
-
-    def __init__(
-        self, engine: Engine, problem: Problem, of: Problem, place: np.ndarray, anneal: int, executor: Executor
-    ) -> None:
+    def __init__(self, engine: Engine, problem: Problem, of: Problem, place: np.ndarray, executor: Executor) -> None:
         self._method, self._problem, self._of, self._place = engine.method, problem, of, place
-        self._anneal, self._executor = anneal, executor
+        self.anneal, self._executor = engine.settings.get_params()["anneal"], executor
         self.score, self.now, self.sweeps, self._vain, self._last = -np.inf, -np.inf, 0, 0, 0
 
     @property
@@ -108,7 +94,7 @@ class EarlyStopping:
         return self.score - self.now if self._vain >= PATIENCE else 0.0
 
     def __call__(self, sweep: int, _: Any, state: Any) -> bool:
-        after = sweep - self._anneal
+        after = sweep - self.anneal
         if after > 0 and after % ASK_EVERY == 0:
             self._ask(sweep, self._method.finish(state, self._problem))
         return self._vain >= PATIENCE
@@ -125,7 +111,7 @@ class EarlyStopping:
         self.now = score
         self._vain = 0 if score > self.score + THRESHOLDS.least_gain else self._vain + 1
         if score > self.score or self.score == -np.inf:
-            self.score, self.sweeps = score, sweep - self._anneal
+            self.score, self.sweeps = score, sweep - self.anneal
             self.belief, self.scores = belief._replace(cov=None), scores
 
 

@@ -135,7 +135,9 @@ def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
         if len(block.modes) == 2:
             _to_singular_vectors(draws, layout, block)
         elif len(block.modes) > 2:
-            _share_scale(draws, layout, block)
+            scales = _scales(layout.seen_parts(draws, block))
+            for part, scale in zip(layout.parts(draws, block), scales, strict=True):
+                part *= scale[..., None, :]
     return draws
 
 
@@ -174,12 +176,6 @@ def transposed(matrices: np.ndarray) -> np.ndarray:
 def column_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Norms (m, ..., C) of the columns in every mode."""
     return np.stack([np.linalg.norm(part, axis=-2) for part in parts])
-
-
-def _share_scale(draws: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
-    """Give each component the same root mean square in all its modes."""
-    for part, scale in zip(layout.parts(draws, block), _scales(layout.seen_parts(draws, block)), strict=True):
-        part *= scale[..., None, :]
 
 
 def _scales(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -230,19 +226,14 @@ def aligned(draws: np.ndarray, reference: np.ndarray, layout: RowLayout) -> np.n
     """Draws (n, n_rows, R), each in the standard form that is nearest to the reference's."""
     draws = standard_form(draws, layout)
     for block in layout.blocks:
-        if len(block.modes) == 2:
-            _rotate(draws, reference, layout, block)
+        if len(block.modes) == 2:  # by the rotation that brings both sides of the matrix next to the reference's
+            pairs = zip(layout.seen_parts(draws, block), layout.seen_parts(reference, block), strict=True)
+            left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
+            for part in layout.parts(draws, block):
+                part[...] = part @ (left @ right)
         elif len(block.modes) > 2:
             _match(draws, reference, layout, block)
     return draws
-
-
-def _rotate(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
-    """Turn both sides of a matrix by the rotation that brings them next to the reference's."""
-    pairs = zip(layout.seen_parts(draws, block), layout.seen_parts(reference, block), strict=True)
-    left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
-    for part in layout.parts(draws, block):
-        part[...] = part @ (left @ right)
 
 
 def _match(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
@@ -325,7 +316,11 @@ def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     mean, variance = said.mean(axis=0), max(float(said.var(axis=0).mean()), TINY)
     groups: list[Aligned] = []
     for cosine in (FAIR, *STRICTER):
-        found = _aligned_like(draws, typical, layout, cosine)
+        reference = typical
+        for _ in range(ROUNDS):
+            like = _like(draws, reference, layout, cosine)
+            reference = reference_from(_moments(draws, like, reference, layout).mean, layout)
+        found = _moments(draws, like, reference, layout)
         off = _latent(found.mean[None], cells)[0] - mean
         groups.append(found._replace(apart=float(np.mean(off**2)) / variance))
         if groups[-1].apart <= NEAR:
@@ -343,15 +338,6 @@ def _some_cells(layout: RowLayout) -> list[np.ndarray]:
 def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
     """Sums over the columns of the products over the modes of draws (n, n_rows, R) at some cells, (n, n_cells)."""
     return np.asarray(reduce(np.multiply, (draws[:, rows] for rows in cells)).sum(axis=2))
-
-
-def _aligned_like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: float) -> Aligned:
-    """Align the draws that are like a reference, and then like those, to their mean."""
-    like = np.ones(len(draws), dtype=bool)
-    for _ in range(ROUNDS):
-        like = _like(draws, reference, layout, cosine)
-        reference = reference_from(_moments(draws, like, reference, layout).mean, layout)
-    return _moments(draws, like, reference, layout)
 
 
 def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: float) -> np.ndarray:

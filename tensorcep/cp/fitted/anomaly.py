@@ -10,7 +10,7 @@ import pandas as pd
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.fitted.predict import belief_at, judged_entries, observed_logpdf, observed_moments, observed_tails
+from tensorcep.cp.fitted.predict import judged_entries, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
 from tensorcep.cp.posterior.components import Components
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -24,30 +24,24 @@ def anomaly_score(
     model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
 ) -> pd.DataFrame:
     """How odd each observation is; in a stream, of a batch before it is learned."""
-    likelihood, names = model.likelihood_of_new, names_of(model.fit.labels)
+    fit, likelihood = model.fit, model.likelihood_of_new
     X, y, extents = judged_entries(model, X, y, modes, value, extent, empty=True)
     if y is None:
         fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
-    coords = coords_to_predict(X, model.fit.labels)
-    values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(coords), name="y"))
+    coords = coords_to_predict(X, fit.labels)
+    values = likelihood.check_y(check_values(fit.observation.coded(y), len(coords), name="y"))
     found = placed(model, X)
-    belief, (rows, unseen) = found.belief, placed_rows(found.coords, model.fit.posterior, model.fit.described)
-    rows = found.rows(rows)
+    rows, unseen = placed_rows(found.coords, fit.posterior, fit.described)
     if model.spec.unknown == "error":
-        belief_at(model, X)
-    frame = _cells_frame(model, X, coords, names)
-    shown = np.asarray(model.fit.observation.coded(y), dtype=np.float64)
-    return with_scores(frame, (shown, *scored(likelihood, belief, rows, values, extents), unseen))
-
-
-def _cells_frame(model: FittedModel, X: Any, coords: np.ndarray, names: list[Any]) -> pd.DataFrame:
-    """The modes of the entries, as they were given."""
+        model.packed(found.coords)  # which refuses them
     if isinstance(X, pd.DataFrame):
-        return X.reset_index(drop=True)
-    if isinstance(X, SparseTensor):
-        found = names_of(X.labels)
-        return X.to_pandas(value=SCORES[0]).drop(columns=SCORES[0]).set_axis(found, axis=1)
-    return pd.DataFrame(coords, columns=names)
+        frame = X.reset_index(drop=True)
+    elif isinstance(X, SparseTensor):
+        frame = X.to_pandas(value=SCORES[0]).drop(columns=SCORES[0]).set_axis(names_of(X.labels), axis=1)
+    else:
+        frame = pd.DataFrame(coords, columns=names_of(fit.labels))
+    shown = np.asarray(fit.observation.coded(y), dtype=np.float64)
+    return with_scores(frame, (shown, *scored(likelihood, found.belief, found.rows(rows), values, extents), unseen))
 
 
 def scored(

@@ -22,6 +22,7 @@ from tensorcep.cp.fitted.predict import (
     sample_posterior,
 )
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
 from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -55,39 +56,39 @@ def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
     model.check_chains("factor_diagnostics")
     draws = fit.aligned_draws(fit.belief.mean[:, : sum(fit.shape)], fit.layout.rows[k])
     chains = draws.reshape(fit.belief.n_chains, -1, *draws.shape[1:])
-    values = {"r_hat": r_hat(chains), "bulk_size": bulk_size(chains), "tail_size": tail_size(chains)}
     columns = [int(r) for r in np.argsort(-fit.relevance, kind="stable") if k in fit.column_modes[r]]
-    labels = pd.MultiIndex.from_product([columns, list(values)], names=["component", None])
-    each, known = np.stack([array[:, columns] for array in values.values()], axis=2), fit.labels[k]
+    labels = pd.MultiIndex.from_product([columns, ["r_hat", "bulk_size", "tail_size"]], names=["component", None])
+    each = np.stack([of(chains)[:, columns] for of in (r_hat, bulk_size, tail_size)], axis=2)
+    known = fit.labels[k]
     return pd.DataFrame(each.reshape(len(each), -1), index=None if known is None else known.index, columns=labels)
 
 
-def _columns_by_size(model: FittedModel) -> tuple[np.ndarray, np.ndarray]:
+def _columns_by_size(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:
     """The columns by their mean squares, the largest first, and these (R,)."""
-    squares = mean_squares(model.fit.aligned.mean, model.fit.layout)
+    squares = mean_squares(fit.aligned.mean, fit.layout)
     return np.argsort(-squares, kind="stable"), squares
 
 
-def _part_name(model: FittedModel, r: int) -> str:
-    modes, names = model.fit.column_modes[r], names_of(model.fit.labels)
+def _part_name(fit: FitResult, r: int) -> str:
+    modes, names = fit.column_modes[r], names_of(fit.labels)
     several = len(modes) == len(names) and len(modes) > 1
     return "all modes" if several else " x ".join(str(names[k]) for k in modes)
 
 
 def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataFrame:
     """The weights of a mode's rows in its components, as a tidy table."""
-    k, z = mode_of(model.fit.labels, mode), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
-    found, layout = model.fit.aligned, model.fit.layout
-    own, turn = layout.rows[k], signs(model.fit.factors, model.fit.column_modes)[k]
+    fit = model.fit
+    k, z = mode_of(fit.labels, mode), float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage)))
+    found, layout, of_columns = fit.aligned, fit.layout, fit.column_modes
+    own, turn = layout.rows[k], signs(fit.factors, of_columns)[k]
     norms = np.stack([np.linalg.norm(found.mean[rows], axis=0) for rows in layout.rows])
-    safe, name = np.where(norms > 0.0, norms, 1.0), names_of(model.fit.labels)[k]
-    rows = labels_at(model.fit.labels, k, np.arange(model.fit.shape[k]))
-    parts = []
-    for r in (int(r) for r in _columns_by_size(model)[0] if k in model.fit.column_modes[int(r)]):
+    safe, name = np.where(norms > 0.0, norms, 1.0), names_of(fit.labels)[k]
+    rows, parts = labels_at(fit.labels, k, np.arange(fit.shape[k])), []
+    for r in (int(r) for r in _columns_by_size(fit)[0] if k in of_columns[int(r)]):
         mean = turn[r] * found.mean[own, r] / safe[k, r]
         sd = np.sqrt(found.variance[own, r]) / safe[k, r]
-        weight = float(norms[list(model.fit.column_modes[r]), r].prod())
-        named = {name: rows, "component": r, "part": _part_name(model, r), "weight": weight}
+        weight = float(norms[list(of_columns[r]), r].prod())
+        named = {name: rows, "component": r, "part": _part_name(fit, r), "weight": weight}
         parts.append(pd.DataFrame({**named, "mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}))
     return pd.concat(parts, ignore_index=True)
 
@@ -96,57 +97,51 @@ def variance_explained(
     model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
 ) -> pd.DataFrame:
     """What each component explains, the largest first."""
-    order, squares = _columns_by_size(model)
+    fit, (order, squares) = model.fit, _columns_by_size(model.fit)
     total = max(float(squares.sum()), np.finfo(float).tiny)
-    frame = pd.DataFrame({"component": order, "part": [_part_name(model, int(r)) for r in order]})
+    frame = pd.DataFrame({"component": order, "part": [_part_name(fit, int(r)) for r in order]})
     frame["share"] = squares[order] / total
-    precision = noise_precision(model.fit)
+    precision = noise_precision(fit)
     if precision is not None:
         frame["share_of_all"] = squares[order] / (total + 1.0 / precision)
     if X is None:
         return frame
-    X, y = split_observed(names_of(model.fit.labels), X, y, modes, value)
+    X, y = split_observed(names_of(fit.labels), X, y, modes, value)
     rows = cells_at(model, X)
-    cumulative = _joined_r2(model, rows, check_values(model.fit.observation.coded(y), len(rows), name="y"), order)
-    return frame.assign(r2=np.diff(cumulative, prepend=0.0), cumulative=cumulative)
-
-
-def _joined_r2(model: FittedModel, rows: np.ndarray, y: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Share of the variance of y that the first 1, 2, ... columns explain, constants aside, (R,)."""
-    free = np.array([[k in modes for modes in model.fit.column_modes] for k in range(len(model.fit.shape))])
-    means = np.concatenate([model.fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing
-    left, explained = y - y.mean(), np.empty(len(order))
-    f = np.zeros(len(y))
+    y = check_values(fit.observation.coded(y), len(rows), name="y")
+    free = free_columns(fit.interactions, len(fit.shape))
+    means = np.concatenate([fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing
+    # the share of the variance of y that the first 1, 2, ... columns explain, constants aside
+    left, cumulative, f = y - y.mean(), np.empty(len(order)), np.zeros(len(y))
     for place, r in enumerate(order):
         f += np.prod(means[rows, r], axis=1)
         rest = left - (f - f.mean())
-        total, open_ = float(left @ left), float(rest @ rest)
-        explained[place] = 1.0 - open_ / total if total > 0.0 else float(open_ == 0.0)  # as scikit-learn's R2
-    return explained
+        whole, open_ = float(left @ left), float(rest @ rest)
+        cumulative[place] = 1.0 - open_ / whole if whole > 0.0 else float(open_ == 0.0)  # as scikit-learn's R2
+    return frame.assign(r2=np.diff(cumulative, prepend=0.0), cumulative=cumulative)
 
 
 def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summary:
     """What was fitted, how far it is to be believed, and what its components look like."""
     n_rows, n_components = check_int("n_rows", n_rows), check_int("n_components", n_components)
-    names, health = names_of(model.fit.labels), model.fit.diagnostics
-    sizes = " x ".join(f"{n} {name}" for n, name in zip(model.fit.shape, names, strict=True))
-    columns = ", ".join(f"{n} {part}" for part, n in model.fit.interactions.items() if n)
+    fit, names, health = model.fit, names_of(model.fit.labels), model.fit.diagnostics
+    sizes = " x ".join(f"{n} {name}" for n, name in zip(fit.shape, names, strict=True))
+    columns = ", ".join(f"{n} {part}" for part, n in fit.interactions.items() if n)
     facts = {
-        "model": f"{model.fit.observation.ESTIMATOR}, likelihood {model.fit.likelihood.name}",
-        "entries": f"{model.fit.n_samples_seen:,} of {sizes}",
-        "method": f"{model.fit.method}, rank {model.fit.rank}, prior {model.fit.prior}, columns {columns}",
-        "sweeps": f"{model.fit.n_iter} {'' if model.fit.converged else 'not '}converged ({model.fit.method})",
+        "model": f"{fit.observation.ESTIMATOR}, likelihood {fit.likelihood.name}",
+        "entries": f"{fit.n_samples_seen:,} of {sizes}",
+        "method": f"{fit.method}, rank {fit.rank}, prior {fit.prior}, columns {columns}",
+        "sweeps": f"{fit.n_iter} {'' if fit.converged else 'not '}converged ({fit.method})",
     }
     facts |= {} if health is None else health.lines()
-    facts["sweeps"] += f", {model.fit.trace['seconds'].sum():.2g} s" if "seconds" in model.fit.trace else ""
+    facts["sweeps"] += f", {fit.trace['seconds'].sum():.2g} s" if "seconds" in fit.trace else ""
     explained = variance_explained(model)
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
     for name in names:
         tables[f"Largest weights of {name}"] = _largest(model, name, top["component"].tolist(), n_rows)
-    return Summary(
-        f"{model.fit.observation.ESTIMATOR} of {sizes}", facts, {t: table for t, table in tables.items() if len(table)}
-    )
+    tables = {title: table for title, table in tables.items() if len(table)}
+    return Summary(f"{fit.observation.ESTIMATOR} of {sizes}", facts, tables)
 
 
 def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> pd.DataFrame:
@@ -164,14 +159,13 @@ def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> p
 
 def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """R-hat and effective sample size (bulk) of the latent value of each entry, for methods that draw chains."""
-    model.check_chains("chain_diagnostics")
-    draws = chain_draws(model, X)
+    draws = chain_draws(model, X, "chain_diagnostics")
     return r_hat(draws), bulk_size(draws)
 
 
-def chain_draws(model: FittedModel, X: Any) -> np.ndarray:
+def chain_draws(model: FittedModel, X: Any, what: str = "latent_draws") -> np.ndarray:
     """The latent values of entries in all draws, (chains, draws, n)."""
-    model.check_chains("latent_draws")
+    model.check_chains(what)
     belief, rows = belief_at(model, X)
     f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
@@ -217,21 +211,20 @@ def noise_precision(fit: FitResult) -> float | None:
 
 def feature_effects(model: FittedModel) -> pd.DataFrame:
     """How the rows' factors depend on their features, the surest effects first."""
-    designs = model.fit.features
+    fit, designs = model.fit, model.fit.features
     if not designs:
         raise AttributeError("feature_effects_ needs a fit with features, such as prior={'item': Features(X)}.")
     factors, parts = sample_posterior(model, DRAWS, random_state=0), []
     for k, own in enumerate(designs):
         if own is None:
             continue
-        columns = np.array([k in modes for modes in model.fit.column_modes])
-        seen = model.fit.layout.seen[k] - model.fit.layout.rows[k].start
-        seen = np.isin(np.arange(len(own.described)), seen)
+        columns = free_columns(fit.interactions, len(fit.shape))[k]
+        seen = np.isin(np.arange(len(own.described)), fit.layout.seen[k] - fit.layout.rows[k].start)
         rows = np.asarray(factors[k][:, : len(seen)][:, seen][:, :, columns], dtype=np.float64)
         coef = _slopes_of_draws(own, seen, rows)
         F, D = coef.shape[1:]
         effects = {
-            "mode": [names_of(model.fit.labels)[k]] * (F * D),
+            "mode": [names_of(fit.labels)[k]] * (F * D),
             "feature": np.repeat(np.array(own.names, dtype=object), D),
             "component": np.tile(np.flatnonzero(columns), F),
             "mean": coef.mean(axis=0).ravel(),
@@ -268,23 +261,22 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     model.check_uncertain("to_arviz")
     if X is None and y is not None:
         fail_value("y must be None without X, the entries whose values it holds.")
-    n = None if model.fit.belief.n_chains else check_int("n_samples", n_samples)
-    extent = None if X is None else model.fit.observation.extent_of(X, given)
-    rng = check_random_state(random_state)
-    chains = max(1, model.fit.belief.n_chains)
-    modes = column_names([None if labels is None else labels.name for labels in model.fit.labels], "component")
+    fit, likelihood = model.fit, model.fit.likelihood
+    n = None if fit.belief.n_chains else check_int("n_samples", n_samples)
+    extent = None if X is None else fit.observation.extent_of(X, given)
+    rng, chains = check_random_state(random_state), max(1, fit.belief.n_chains)
+    modes = column_names([None if labels is None else labels.name for labels in fit.labels], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
     values, theta, f, rows = row_draws(model, n, cells, rng)
 
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
 
-    factors = model.fit.aligned_draws(values[:, : sum(model.fit.shape)])
+    factors = fit.aligned_draws(values[:, : sum(fit.shape)])
     posterior: dict[str, Any] = {
         f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, own]))
-        for k, own in enumerate(model.fit.layout.rows)
+        for k, own in enumerate(fit.layout.rows)
     }
-    likelihood = model.fit.likelihood
     name = None if likelihood.parameter is None else likelihood.parameter.name
     if likelihood.levels is not None and likelihood.levels.learned:
         posterior["thresholds"] = ((*DIMS_OF_DRAWS, "threshold"), by_chain(theta.values))
@@ -300,7 +292,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
         groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:
-        groups["observed_data"] = {"y": (("entry",), check_values(model.fit.observation.coded(y), len(rows), name="y"))}
-    named = zip(modes, model.fit.labels, strict=True)
+        groups["observed_data"] = {"y": (("entry",), check_values(fit.observation.coded(y), len(rows), name="y"))}
+    named = zip(modes, fit.labels, strict=True)
     coords = {mode: np.asarray(labels.index) for mode, labels in named if labels is not None}
-    return arviz_container(groups, coords, model.fit.method, approximate=n is not None)
+    return arviz_container(groups, coords, fit.method, approximate=n is not None)

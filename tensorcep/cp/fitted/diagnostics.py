@@ -78,7 +78,7 @@ class Diagnostics(NamedTuple):
         count half or more.
     narrow : bool
         Whether this share is so large that the intervals are known to be too narrow: see
-        `tensorcep.cp.fit.diagnose.NARROW`.
+        `tensorcep.cp.fit.diagnostics.NARROW`.
     widened : float or None
         What the mean variance of latent values is then multiplied by, so that intervals are as wide as entries left out
         tell how far the fit is to be believed; None where nothing could tell.
@@ -170,8 +170,7 @@ class Diagnostics(NamedTuple):
 
     def complaints(self, max_iter: int) -> list[str]:
         """What a user should know of a fit of at most so many sweeps, and do; nothing for a healthy fit."""
-        found = [self._complaint_of_chains(max_iter), self._complaint_of_score()]
-        return [sentence for sentence in found if sentence]
+        return [said for said in (self._complaint_of_chains(max_iter), self._complaint_of_score()) if said]
 
     def _complaint_of_chains(self, max_iter: int) -> str:
         unlike = self.r_hat is not None and (self.above_1_1 or 0.0) > UNLIKE_CELLS
@@ -205,7 +204,14 @@ class Diagnostics(NamedTuple):
         better, explained = self.score - self.constant_score >= needed, self.explained
         farther = explained is not None and explained + (self.explained_error or 0.0) <= 0.0
         if better and not farther and 1.0 - self.weights.get("constant", 0.0) > THRESHOLDS.least_found:
-            return self._complaint_of_loss()
+            if self.quick_score is None:
+                return ""
+            quick = methods_with("quick")
+            other = "" if self.method in quick else f"method={' or '.join(map(repr, quick))}, or "
+            return (
+                f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were "
+                f"held out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."
+            )
         which = "entries that were held out" if self.n_held_out else "its training entries"
         scores = f"mean log score {self.score:.4g} against {self.constant_score:.4g}"
         if self.score < self.constant_score and (explained or 0.0) > THRESHOLDS.least_explained:
@@ -217,14 +223,4 @@ class Diagnostics(NamedTuple):
         return (
             f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does ({how}); "
             "if there is more to find, it takes more entries per row, another rank or another method."
-        )
-
-    def _complaint_of_loss(self) -> str:
-        if self.score is None or self.quick_score is None:
-            return ""
-        quick = methods_with("quick")
-        other = "" if self.method in quick else f"method={' or '.join(map(repr, quick))}, or "
-        return (
-            f"{self.method} loses some of what a quick mean-field fit finds: mean log score of entries that were held "
-            f"out {self.score:.4g} against {self.quick_score:.4g}; take {other}another rank."
         )

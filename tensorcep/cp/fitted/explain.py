@@ -106,7 +106,11 @@ def _parts(
     for k in range(K):
         if effect[k].any():
             found[((k,), None)] = (float(effect[k] @ m[k]), float(effect[k] @ S[k] @ effect[k]))
-    found[((), None)] = (level, _level_variance(cov, layout, effect))
+    variance = 0.0  # of the averages over independent rows which make the level
+    if cov is not None:
+        for weight, seen in zip(effect, layout.seen, strict=True):
+            variance += float(weight @ unpack(cov[seen].sum(axis=0), R) @ weight) / max(1, len(seen)) ** 2
+    found[((), None)] = (level, variance)
     for block in layout.blocks:
         if len(block.modes) == 2:
             found[(block.modes, None)] = _product(m, S, block, list(range(block.columns.start, block.columns.stop)))
@@ -114,16 +118,6 @@ def _parts(
             for r in range(block.columns.start, block.columns.stop):
                 found[(block.modes, r)] = _product(m, S, block, [r])
     return found
-
-
-def _level_variance(cov: np.ndarray | None, layout: RowLayout, effect: np.ndarray) -> float:
-    """That of the averages over independent rows which make the level."""
-    if cov is None:
-        return 0.0
-    total, R = 0.0, effect.shape[1]
-    for weight, seen in zip(effect, layout.seen, strict=True):
-        total += float(weight @ unpack(cov[seen].sum(axis=0), R) @ weight) / max(1, len(seen)) ** 2
-    return total
 
 
 def _product(m: np.ndarray, S: np.ndarray, block: ColumnBlock, columns: list[int]) -> tuple[float, float]:

@@ -47,7 +47,10 @@ def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
         unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
         if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(fit, k):
             continue
-        times = _times(clock, fit, X, coords, k)[unknown]
+        # labels that have none are at nan
+        known = fit.labels[k] is not None
+        times = clock.times_of(pd.Index(column_of(as_frame(X), fit.labels, k))) if known else coords[:, k] / clock.step
+        times = times[unknown]
         unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
         distinct, which = np.unique(times, return_inverse=True)
         later[unknown, k] = belief.mean.shape[1] + which.ravel()
@@ -57,13 +60,6 @@ def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
             along = belief.deviations.modes[1] == k
             belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
     return Placed(belief, coords, later)
-
-
-def _times(clock: Clock, fit: FitResult, X: Any, coords: np.ndarray, k: int) -> np.ndarray:
-    """The times of entries in mode k, (n,); nan of labels that have none."""
-    if fit.labels[k] is None:
-        return coords[:, k] / clock.step
-    return clock.times_of(pd.Index(column_of(as_frame(X), fit.labels, k)))
 
 
 def _has_law(fit: FitResult, k: int) -> bool:
@@ -80,8 +76,15 @@ def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: n
     """The belief with the rows of mode k at these times."""
     result, own = fit.posterior, slice(*offsets(fit.posterior.shape)[k : k + 2])
     if isinstance(result, Draws):
-        mean = np.concatenate([belief.mean, _drawn(belief, result, fit, k, clock, times, joint)], axis=1)
-        return belief._replace(mean=mean)
+        first, lines = sum(n_lines(one) for one in fit.series[:k] if one is not None), np.asarray(result.drifts)
+        of_draws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
+        rows = belief.mean[:, own]
+        # the noise of a time is always the same
+        keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
+        size = (len(rows), rows.shape[2])
+        noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
+        drawn = draw_at(clock, clock.times, rows, of_draws, times, noise, joint).astype(belief.mean.dtype)
+        return belief._replace(mean=np.concatenate([belief.mean, drawn], axis=1))
     members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
     found, before = [], belief.cov
     if before is None:
@@ -91,17 +94,3 @@ def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: n
         found.append(moments_at(clock, clock.times, belief.mean[c, own], before[c, own], laws, times))
     mean, cov = (np.stack(part) for part in zip(*found, strict=True))
     return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
-
-
-def _drawn(
-    belief: Components, result: Draws, fit: FitResult, k: int, clock: Clock, times: np.ndarray, joint: bool
-) -> np.ndarray:
-    """Rows of mode k at these times in every draw, (S, q, R). The noise of a time is always the same."""
-    first, lines = sum(n_lines(own) for own in fit.series[:k] if own is not None), np.asarray(result.drifts)
-    laws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
-    rows = belief.mean[:, slice(*offsets(result.shape)[k : k + 2])]
-    keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
-    size = (len(rows), rows.shape[2])
-    noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
-    found = draw_at(clock, clock.times, rows, laws, times, noise, joint)
-    return found.astype(belief.mean.dtype)

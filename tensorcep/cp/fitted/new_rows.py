@@ -18,7 +18,7 @@ each draw of a sampler has one draw of it. On simulated rows of 1 to 50 entries 
 variables and exact draws, and covers the latent value better than mean-field laws did.
 
 Columns that are clamped to 1 in the mode are taken as known. In a result with these rows (`with_new_rows`) the rows
-that were there keep their bits.
+that were there keep their bits. `transform` and `with_rows` are for users, who name entries X.
 
 Source: Tierney and Kadane (1986), JASA 81, for the Gaussian; Rasmussen and Williams (2006), Gaussian Processes for
 Machine Learning, sec. 3.4, for Newton's steps by a Gaussian of every entry.
@@ -26,35 +26,46 @@ Machine Learning, sec. 3.4, for Newton's steps by a Gaussian of every entry.
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from tensorcep.core.checks import check_not_empty, check_values, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.core.random import RandomStream, stream_key
+from tensorcep.cp.fitted.alignment import layout_of, moments_beside
+from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.gibbs.row_draw import columns_of_mode, draw_rows, room_for
-from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, mode_of, names_of, packed_rows
+from tensorcep.cp.inputs.side_information import check_no_deviations, word_of
+from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.posterior.components import Components
+from tensorcep.entries.labels import Labels
+from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters.zero_inflation import presence
+from tensorcep.priors import LEARNED
+from tensorcep.priors.base import ModePrior
+from tensorcep.priors.graph import Net
 
 
 def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     """A result with rows added at the end of a mode.
 
-    Parameters
-    ----------
-    parts : list
-        For every component (member of a mixture, draw, or the only one) the new rows: `Natural` in all columns for
-        posteriors, values (n, R) for draws and estimates.
+    `parts` has the new rows for every component (member of a mixture, draw, or the only one): `Natural` in all columns
+    for posteriors, values (n, R) for draws and estimates.
     """
     end = int(offsets(result.shape)[mode + 1])
     if isinstance(result, Mixture):
@@ -99,29 +110,14 @@ def _append_rows(rows: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
 
 
 class NewEntries(NamedTuple):
-    """Entries of the new rows, N in all.
-
-    Attributes
-    ----------
-    mode : int
-    y : (N,) float64
-        Values as the likelihood has them.
-    free : (R,) bool
-        Columns that are not clamped in the mode.
-    used : (m,) int64
-        The packed rows of the other modes that occur, as the belief has them.
-    by_row : EntriesByRow
-        The entries of every new row, with the other rows counted among `used`.
-    places : (N, K) int64
-        Rows among the new ones, `used` after them.
-    """
+    """Entries of the new rows, N in all."""
 
     mode: int
-    y: np.ndarray
-    free: np.ndarray
-    used: np.ndarray
-    by_row: EntriesByRow
-    places: np.ndarray
+    y: np.ndarray  # (N,) float64, values as the likelihood has them
+    free: np.ndarray  # (R,) bool, columns that are not clamped in the mode
+    used: np.ndarray  # (m,) int64, the packed rows of the other modes that occur, as the belief has them
+    by_row: EntriesByRow  # the entries of every new row, with the other rows counted among `used`
+    places: np.ndarray  # (N, K) int64, rows among the new ones, `used` after them
 
     @property
     def size(self) -> int:
@@ -149,25 +145,13 @@ class Natural(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What one component of a belief knows beside the new rows.
+    """What one component of a belief knows beside the new rows."""
 
-    Attributes
-    ----------
-    mean : (m, R) float64
-        Of the other modes' rows that occur.
-    cov : (m, P) or None
-        None where they are points.
-    y, theta : (N,) float64
-        What kernels take as such of the new entries; the parameter of a new row is the mean over rows.
-    share : float
-        Of structural zeros.
-    """
-
-    mean: np.ndarray
-    cov: np.ndarray | None
-    y: np.ndarray
-    theta: np.ndarray
-    share: float = 0.0
+    mean: np.ndarray  # (m, R) float64, of the other modes' rows that occur
+    cov: np.ndarray | None  # (m, P); None where they are points
+    y: np.ndarray  # (N,) float64, as the next what kernels take as such of the new entries
+    theta: np.ndarray  # (N,) float64, of a new row the mean over rows
+    share: float = 0.0  # of structural zeros
 
 
 def known_of(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> Known:
@@ -247,10 +231,12 @@ def updated(
 ) -> Natural:
     """Prior x entries, in the free columns, for entries that say N(target / weight; f, 1 / weight)."""
     free, R = entries.free, known.mean.shape[1]
-    second = second_moments(known.mean, known.cov)
+    i, j = np.tril_indices(R)
+    square = known.mean[:, i] * known.mean[:, j]
+    second = np.ascontiguousarray(square if known.cov is None else square + known.cov)
     Z2, z = np.empty((entries.size, second.shape[1])), np.empty((entries.size, R))
     for of_entry, source, out in ((weight, second, Z2), (target, known.mean, z)):
-        room = partial(_room, source.shape[1])
+        room: Any = partial(lambda width: (np.empty(width),), source.shape[1])
         executor.run(sum_products, 0, entries.size, entries.by_row, of_entry, source, out, scratch=room)
     f, eta = np.flatnonzero(free), z
     if not free.all():
@@ -258,18 +244,6 @@ def updated(
         eta = z[:, f] - full[:, f][:, :, ~free].sum(axis=2)
         Z2 = pack(full[:, f[:, None], f[None, :]])
     return Natural(prior.Lam + Z2, prior.eta + eta)
-
-
-def second_moments(mean: np.ndarray, cov: np.ndarray | None) -> np.ndarray:
-    """Packed second moments (n, P) of rows."""
-    i, j = np.tril_indices(mean.shape[1])
-    square = mean[:, i] * mean[:, j]
-    return np.ascontiguousarray(square if cov is None else square + cov)
-
-
-def _room(width: int) -> tuple[np.ndarray]:
-    """Work space of one thread."""
-    return (np.empty(width),)
 
 
 def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> Natural:
@@ -382,3 +356,217 @@ def _expand(first: int, last: int, likelihood: Likelihood, known: Known, latent:
         slope *= present
     says[0, at] = np.maximum(-curve, 0.0)
     says[1, at] = slope + says[0, at] * m
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NewRows:
+    """Rows of unseen labels of one mode, as `transform` gives them.
+
+    Attributes
+    ----------
+    mode : int
+    name : str or hashable
+        What the mode is called.
+    labels : Labels or None
+        None where the mode has indices: the rows then follow the known ones.
+    mean : (n, R) float64
+    cov : (n, R, R) float64
+        Zero for a point estimate.
+    """
+
+    mode: int
+    name: Any
+    labels: Labels | None
+    mean: np.ndarray
+    cov: np.ndarray
+    parts: list[Any] = field(repr=False)
+    cells: np.ndarray = field(repr=False)
+    first: int = field(repr=False)  # how many rows the mode had
+    model: str = field(repr=False)  # what tells the model that they were made by from others
+    sampled: np.ndarray | None = field(repr=False, default=None)  # those of the cells that hold sampled zeros
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} new rows of mode {self.name!r}, rank {self.mean.shape[1]}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Mean and standard deviation of every column: a row per label; columns (component, "mean" or "sd")."""
+        sd = np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
+        columns = pd.MultiIndex.from_product([range(self.mean.shape[1]), ["mean", "sd"]], names=["component", None])
+        each = np.stack([self.mean, sd], axis=2).reshape(len(self), -1)
+        return pd.DataFrame(each, index=None if self.labels is None else self.labels.index, columns=columns)
+
+
+def transform(
+    model: FittedModel, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID
+) -> NewRows:
+    """The rows of unseen labels of one mode given their entries, everything else as it was fitted."""
+    fit = model.fit
+    belief, k = check_no_deviations(fit.belief, "transform"), mode_of(fit.labels, mode)
+    coupled = fit.series[k] if fit.series else None
+    if coupled is not None:
+        instead = "fit with the new rows" if isinstance(coupled, Net) else "predict takes later labels"
+        fail_value(f"transform cannot add rows to mode {mode!r}, which is {word_of(coupled)}; {instead}.")
+    if fit.observation.has_extents:
+        fail_value("transform takes no exposures or numbers of trials, which the fit had; fit with the new rows.")
+    model.spec.target.check_even(belief.theta, "transform needs")
+    coords, given, labels, row = _new_entries(model, X, y, k, modes, value)
+    values = check_values(fit.observation.coded(given), len(coords), name="y")
+    values = model.spec.target.checked(values, fit.likelihood)
+    coords[:, k] = int(np.argmax(fit.posterior.seen[fit.layout.rows[k]]))
+    packed = packed_rows(coords, fit.posterior, model.spec.unknown)
+    free = free_columns(fit.interactions, len(fit.shape))[k]
+    entries = new_entries(k, row, np.delete(packed, k, axis=1), values, free)
+    with model.threads() as executor:
+        parts = _folded(model, entries, executor)
+        mean, cov = _moments_of_new(model, parts, k, entries.size, executor)
+    coords[:, k] = fit.shape[k] + row
+    known = (packed < sum(fit.shape)).all(axis=1)
+    cells = coords[known].astype(np.int32)
+    marks = X.sampled if isinstance(X, SparseTensor) else None
+    of = (fit.shape[k], _digest(fit.posterior), None if marks is None else cells[marks[known]])
+    return NewRows(k, names_of(fit.labels)[k], labels, mean, cov, parts, cells, *of)
+
+
+def _new_entries(
+    model: FittedModel, X: Any, y: Any, k: int, modes: Any, value: Any
+) -> tuple[np.ndarray, Any, Labels | None, np.ndarray]:
+    """Coordinates, values, new labels and the new row of each entry."""
+    of_fit, n = model.fit.labels, model.fit.shape[k]
+    X, y = split_observed(names_of(of_fit), X, y, modes, value)
+    check_not_empty(len(X), "X")
+    coords, name, known = coords_to_predict(X, of_fit).copy(), names_of(of_fit)[k], of_fit[k]
+    if known is None:
+        found, row = np.unique(coords[:, k]), coords[:, k] - n
+        if not np.array_equal(found, np.arange(n, n + len(found))):
+            fail_value(
+                f"new indices of mode {name!r} must follow the known ones without a gap, from {n} on; got {found[0]} "
+                f"to {found[-1]}."
+            )
+        return coords, y, None, row
+    labels, row = Labels.from_column(column_of(X, of_fit, k), name=known.name)
+    both = known.rows(labels.index, unknown="ignore") >= 0
+    if both.any():
+        fail_value(
+            f"transform takes rows that the model does not know; got {labels.index[both].tolist()[0]!r} of mode "
+            f"{name!r}, which it was fitted to ({int(both.sum())} such in all); leave them out."
+        )
+    return coords, y, labels, row
+
+
+def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list[Any]:
+    """The new rows in every component of the belief."""
+    belief, likelihood, free, method = model.fit.belief, model.fit.likelihood, entries.free, model.fit.method
+    priors = (in_free(*prior_of_new(model, c, entries.mode), free) for c in range(belief.size))
+    if belief.n_chains:
+        seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
+        says = np.zeros((2, len(entries.y)))
+        return [
+            drawn_rows(belief, c, likelihood, entries, prior, says, seed, executor) for c, prior in enumerate(priors)
+        ]
+    estimate = isinstance(model.fit.posterior, PointEstimate)
+    if estimate and not likelihood.is_gaussian:
+        fail_value(f"transform of a fit by {method!r} needs real values without a limit; use method='vmp'.")
+    rows = [in_all(new_rows(belief, c, likelihood, entries, prior, executor), free) for c, prior in enumerate(priors)]
+    return [moments(part, executor)[0] for part in rows] if estimate else rows
+
+
+def prior_of_new(model: FittedModel, c: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (R,) and covariance (R, R) of a new row of mode k in component c.
+
+    Of draws with a learned prior it is one drawn given the rows of that draw.
+    """
+    fit, belief, total = model.fit, model.fit.belief, sum(model.fit.shape)
+    if belief.cov is not None:
+        return belief.mean[c, total + k], unpack(belief.cov[c, total + k], belief.mean.shape[2])
+    mean, cov = fit.unseen_mean, fit.unseen_cov
+    if not belief.n_chains or fit.prior not in LEARNED:
+        return mean[k], cov[k]
+    now = ModePrior(mean, np.linalg.inv(cov))
+    scale = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    eta = np.einsum("kij,kj->ki", now.precision, mean)
+    free = free_columns(fit.interactions, len(fit.shape))
+    prior = LEARNED[fit.prior](pack(now.precision), eta, mean, scale, free)
+    rows = [belief.mean[c, seen].astype(np.float64) for seen in fit.layout.seen]
+    drawn = prior.draw(now, rows, np.random.default_rng([c, k]))
+    return drawn.mean[k], np.linalg.inv(drawn.precision[k])
+
+
+def _moments_of_new(
+    model: FittedModel, parts: list[Any], k: int, n: int, executor: Executor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance in the columns of `factors_`: of draws as these are aligned."""
+    fit, R = model.fit, model.fit.posterior.rank
+    if fit.belief.n_chains:
+        end = fit.layout.rows[k].stop
+        seen = _append_rows(fit.posterior.seen, np.zeros(n, dtype=bool), end)
+        layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
+        return moments_beside(fit.belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
+    if isinstance(fit.posterior, PointEstimate):
+        return parts[0], np.zeros((n, R, R))
+    mean, cov = moments(parts[0], executor)
+    return mean, unpack(cov, R)
+
+
+def with_rows(model: FittedModel, rows: NewRows) -> FitResult:
+    """The result with these rows too; what it says of the others is the same to the last bit."""
+    if not isinstance(rows, NewRows):
+        raise TypeError(f"rows must be what transform returns; got {type(rows).__name__}.")
+    fit = model.fit
+    own = _digest(fit.posterior)
+    before = fit.grown_from[1:] if fit.grown_from[:1] == (own,) else ()
+    if rows.model not in (own, *before):
+        fail_value(
+            f"rows must be what transform of this model gives; these {len(rows)} are of another model, or of this "
+            "one before it was fitted again; transform their entries with it."
+        )
+    known, n = fit.labels[rows.mode], fit.shape[rows.mode]
+    if known is None and n != rows.first:
+        fail_value(
+            f"the new rows of mode {rows.name!r} must follow the {n} known ones; these follow {rows.first}; "
+            "transform them with this model."
+        )
+    if known is not None and (rows.labels is None or (known.rows(rows.labels.index, unknown="ignore") >= 0).any()):
+        fail_value(f"the model knows some of the new rows of mode {rows.name!r} already; transform them with it.")
+    cells, sampled = fit.cells, fit.sampled
+    if cells is not None:
+        cells = np.unique(np.concatenate([cells, _moved(rows.cells, rows.mode, n - rows.first)]), axis=0)
+    if rows.sampled is not None:
+        zeros = _moved(rows.sampled, rows.mode, n - rows.first)
+        sampled = zeros if sampled is None else np.concatenate([sampled, zeros])
+    labels = list(fit.labels)
+    if rows.labels is not None and known is not None:
+        labels[rows.mode] = known.extended(rows.labels.index)
+    grown = fit.with_posterior(
+        with_new_rows(fit.posterior, rows.mode, rows.parts),
+        labels=tuple(labels),
+        cells=cells,
+        sampled=sampled,
+        kept=None,
+        stream=None,
+    )
+    return grown.changed(grown_from=(_digest(grown.posterior), own, *before))
+
+
+def _moved(cells: np.ndarray, k: int, by: int) -> np.ndarray:
+    """Cells whose rows in mode k come so much later."""
+    cells = cells.copy()
+    cells[:, k] += by
+    return cells
+
+
+def _digest(result: Result) -> str:
+    """What tells the rows of a result from those of others, and is the same when it is read from a file.
+
+    Of draws the first and the last are enough.
+    """
+    found = hashlib.blake2b(repr([int(n) for n in result.shape]).encode(), digest_size=16)
+    members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
+    for member in members:
+        rows = member.eta if isinstance(member, Posterior) else member.rows
+        every = rows.reshape(-1, *rows.shape[-2:])
+        for part in every[:: max(1, len(every) - 1)][:2]:
+            found.update(np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()

@@ -485,8 +485,7 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
 def latent_interval(model: FittedModel, X: Any, coverage: float) -> np.ndarray:
     """Central posterior interval of the latent value of each entry, (n, 2)."""
     model.check_uncertain("predict_interval")
-    belief, rows = belief_at(model, X)
-    tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+    (belief, rows), tail = belief_at(model, X), 0.5 * (1.0 - check_fraction("coverage", coverage))
     with model.threads() as executor:
         return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
 

@@ -32,7 +32,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, RowLayout
 from tensorcep.cp.fitted.forecast import placed
-from tensorcep.cp.fitted.model import FittedModel
+from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
 from tensorcep.cp.inputs.coordinates import (
     are_several,
@@ -240,128 +240,126 @@ def recommend(
     tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
     if by != "mean":
         model.check_uncertain(f"by={by!r}")
-    k = mode_of(model.fit.labels, mode)
-    check_no_deviations(model.fit.belief, f"recommend of mode {mode!r}", k)
-    chosen = _combinations(model, k, by_mode(model.fit.labels, given))
-    left_out = _left_out(model, exclude, k, chosen)
+    fit, k = model.fit, mode_of(model.fit.labels, mode)
+    check_no_deviations(fit.belief, f"recommend of mode {mode!r}", k)
+    chosen = _combinations(model, k, by_mode(fit.labels, given))
+    left_out = _left_out(fit, exclude, k, chosen)
     z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
     others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
-    ranked, used = Ranked(model.fit.layout.rows[k], others, left_out, z), chosen.belief
+    ranked, used = Ranked(fit.layout.rows[k], others, left_out, z), chosen.belief
     if by == "thompson":
-        used = Components(draw(used, model.fit.likelihood, 1, check_random_state(random_state))[0])
+        used = Components(draw(used, fit.likelihood, 1, check_random_state(random_state))[0])
     with model.threads() as executor:
         best = best_rows(used, ranked, n, executor)
-    return _ranked_frame(model, k, chosen, ranked, best, coverage)
+    query, place = np.nonzero(best >= 0)
+    rows = np.insert(ranked.rows_of(query), k, best[query, place] + ranked.candidates.start, axis=1)
+    known = knowledge(model.likelihood_of_new, chosen.belief, rows, coverage)
+    known = known if model.has_uncertainty else {"mean": known["mean"]}
+    where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
+    where.insert(k, best[query, place])
+    named = zip(names_of(fit.labels), chosen.shown, where, strict=True)
+    return pd.DataFrame({**{name: shown.take(at) for name, shown, at in named}, "rank": place + 1, **known})
 
 
 def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined:
     """The rows of every mode that are combined."""
+    fit, names = model.fit, names_of(model.fit.labels)
     if k in given:
-        fail_value(f"given must not name the mode that is ranked, {names_of(model.fit.labels)[k]!r}; use exclude.")
-    first, total = offsets(model.fit.shape), sum(model.fit.shape)
-    rows = [np.arange(size) for size in model.fit.shape]
+        fail_value(f"given must not name the mode that is ranked, {names[k]!r}; use exclude.")
+    first, total = offsets(fit.shape), sum(fit.shape)
+    rows = [np.arange(size) for size in fit.shape]
     packed = [own + start for own, start in zip(rows, first, strict=False)]
-    shown = [labels_at(model.fit.labels, j, own) for j, own in enumerate(rows)]
+    shown = [labels_at(fit.labels, j, own) for j, own in enumerate(rows)]
     listed = {j: listed_rows(value) for j, value in given.items()}
     fixed = {j for j, value in given.items() if not are_several(value)}
-    belief = model.fit.belief
     if not all(listed.values()) or not listed:
         for j in listed:
             rows[j] = packed[j] = rows[j][:0]
-        return Combined(belief, rows, packed, shown, fixed)
-    found = placed(model, _lines_of(model, listed))
-    described, unknown = model.fit.described, []
-    known = model.fit.posterior.seen if described is None else model.fit.posterior.seen | described
+        return Combined(fit.belief, rows, packed, shown, fixed)
+    found = placed(model, _lines_of(fit, listed))
+    known, unknown = fit.posterior.seen if fit.described is None else fit.posterior.seen | fit.described, []
     for j, given_rows in listed.items():
         at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
-        beyond = (at < 0) | (at >= model.fit.shape[j])
+        beyond = (at < 0) | (at >= fit.shape[j])
         own = np.where(beyond, total + j, at + first[j])
         unseen = beyond | ((later < 0) & ~known[np.where(beyond, 0, own)])
-        unknown += [(names_of(model.fit.labels)[j], given_rows[i]) for i in np.flatnonzero(unseen)]
+        unknown += [(names[j], given_rows[i]) for i in np.flatnonzero(unseen)]
         packed[j] = np.where(later >= 0, later, own)
         rows[j] = np.where(beyond | (later >= 0), -1, at)
         is_new = (rows[j] < 0).any()
-        shown[j] = pd.Index(given_rows, tupleize_cols=False) if is_new else labels_at(model.fit.labels, j, rows[j])
-    _say_of_unknown(model, unknown, sum(map(len, listed.values())))
+        shown[j] = pd.Index(given_rows, tupleize_cols=False) if is_new else labels_at(fit.labels, j, rows[j])
+    if unknown:
+        n = sum(map(len, listed.values()))
+        what = f"{len(unknown)} of {n} rows in given= have no training entries (the first is {unknown[0][1]!r} of mode "
+        what += f"{unknown[0][0]!r})"
+        if model.spec.unknown == "error":
+            fail_value(f'{what}; fit with such rows, or set unknown="prior".')
+        warn_user(f"{what}; their prior is used.", UserWarning)
     return Combined(found.belief, rows, packed, shown, fixed)
 
 
-def _lines_of(model: FittedModel, listed: dict[int, list[Any]]) -> Any:
+def _lines_of(fit: FitResult, listed: dict[int, list[Any]]) -> Any:
     """Cells in whose first lines each of these modes has its rows, as `predict` takes them."""
-    n, names, columns = max(map(len, listed.values())), names_of(model.fit.labels), []
-    for j, known in enumerate(model.fit.labels):
+    n, names, columns = max(map(len, listed.values())), names_of(fit.labels), []
+    for j, known in enumerate(fit.labels):
         items = listed.get(j, [0 if known is None else known.index[0]])
         if known is None:
             items = [check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
         columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
-    if all(known is None for known in model.fit.labels):
+    if all(known is None for known in fit.labels):
         return np.stack([np.asarray(column) for column in columns], axis=1)
     return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
 
 
-def _say_of_unknown(model: FittedModel, unknown: list[tuple[Any, Any]], n: int) -> None:
-    """Warn of given rows of which nothing is known, or refuse them."""
-    if not unknown:
-        return
-    what = f"{len(unknown)} of {n} rows in given= have no training entries (the first is {unknown[0][1]!r} of mode "
-    what += f"{unknown[0][0]!r})"
-    if model.spec.unknown == "error":
-        fail_value(f'{what}; fit with such rows, or set unknown="prior".')
-    warn_user(f"{what}; their prior is used.", UserWarning)
+def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `Ranked` has as left_out: the candidates that each combination of rows of the other modes leaves out.
 
-
-def _left_out(model: FittedModel, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `Ranked` has as left_out."""
-    rows, fixed = chosen.rows, chosen.fixed
-    modes, cells = list(range(len(model.fit.shape))), np.zeros((0, len(model.fit.shape)), dtype=np.int64)
+    Modes that the cells do not have are of no account.
+    """
+    rows, shape, fixed = chosen.rows, fit.shape, chosen.fixed
+    modes, cells = list(range(len(shape))), np.zeros((0, len(shape)), dtype=np.int64)
     if isinstance(exclude, str):
         check_choice("exclude", exclude, ("seen",))
-        if model.fit.cells is None:
+        if fit.cells is None:
             fail_value(
                 "exclude='seen' needs the cells of the fit, which streams, fits on scratch and files of earlier "
                 "versions do not keep; pass them as exclude=, or None."
             )
         if len(fixed) < len(modes) - 1:
             modes = [j for j in modes if j not in fixed]
-        seen, sampled = model.fit.cells, model.fit.sampled
-        cells = (seen if sampled is None else seen[~lines_among(seen, sampled)])[:, modes].astype(np.int64)
+        cells = fit.cells if fit.sampled is None else fit.cells[~lines_among(fit.cells, fit.sampled)]
+        cells = cells[:, modes].astype(np.int64)
     elif exclude is not None:
-        modes, cells = _cells_of(model, exclude, k)
-    kept = (cells >= 0).all(axis=1) & (cells < np.array(model.fit.shape)[modes]).all(axis=1)
-    for j, column in zip(modes, cells.T, strict=True):
-        if j != k:
-            kept &= np.isin(column, rows[j])
-    return _matched(cells[kept], modes, k, rows, model.fit.shape)
+        modes, cells = _cells_of(fit, exclude, k)
+    kept = (cells >= 0).all(axis=1) & (cells < np.array(shape)[modes]).all(axis=1)
+    compared = [j for j in modes if j != k]
+    for j in compared:
+        kept &= np.isin(cells[:, modes.index(j)], rows[j])
+    cells = cells[kept]
+    others = [j for j in range(len(shape)) if j != k]
+    sizes = [len(rows[j]) for j in others]
+    queries, keys = np.zeros(int(np.prod(sizes)), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
+    at = np.unravel_index(np.arange(len(queries)), sizes) if sizes else ()
+    for j in compared:
+        # A row that the model does not know, -1, has no cells.
+        queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
+        keys = keys * (shape[j] + 1) + cells[:, modes.index(j)] + 1
+    order = np.argsort(keys, kind="stable")
+    keys, columns = keys[order], np.ascontiguousarray(cells[order, modes.index(k)])
+    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns
 
 
-def _cells_of(model: FittedModel, exclude: Any, k: int) -> tuple[list[int], np.ndarray]:
+def _cells_of(fit: FitResult, exclude: Any, k: int) -> tuple[list[int], np.ndarray]:
     """The modes that a table of cells names, and its rows there; -1 where one is not known."""
-    table = as_frame(exclude)
+    table, names = as_frame(exclude), names_of(fit.labels)
     if not isinstance(table, (pd.DataFrame, SparseTensor)) and np.ndim(table) != 2:
-        name = names_of(model.fit.labels)[k]
-        fail_value(f"exclude must be cells: a table with a column {name!r}, or rows of all modes; got {exclude!r}.")
+        fail_value(f"exclude must be cells: a table with a column {names[k]!r}, or rows of all modes; got {exclude!r}.")
     if not isinstance(table, pd.DataFrame):
-        return list(range(len(model.fit.shape))), coords_to_predict(exclude, model.fit.labels)
-    names = names_of(model.fit.labels)
+        return list(range(len(names))), coords_to_predict(exclude, fit.labels)
     modes = [j for j, name in enumerate(names) if name in table.columns]
     if k not in modes:
         fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
-    return modes, np.stack([rows_of_column(model.fit.labels, j, table[names[j]]) for j in modes], axis=1)
-
-
-def _ranked_frame(
-    model: FittedModel, k: int, chosen: Combined, ranked: Ranked, best: np.ndarray, coverage: float
-) -> pd.DataFrame:
-    """The rows of `recommend`."""
-    query, place = np.nonzero(best >= 0)
-    rows = np.insert(ranked.rows_of(query), k, best[query, place] + ranked.candidates.start, axis=1)
-    known = knowledge(model.likelihood_of_new, chosen.belief, rows, coverage)
-    names = names_of(model.fit.labels)
-    where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
-    where.insert(k, best[query, place])
-    columns = {name: shown.take(at) for name, shown, at in zip(names, chosen.shown, where, strict=True)}
-    shown_of = known if model.has_uncertainty else {"mean": known["mean"]}
-    return pd.DataFrame({**columns, "rank": place + 1, **shown_of})
+    return modes, np.stack([rows_of_column(fit.labels, j, table[names[j]]) for j in modes], axis=1)
 
 
 def similar(
@@ -369,11 +367,11 @@ def similar(
 ) -> pd.DataFrame:
     """The rows of a mode that are most like one of them."""
     n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
-    belief, layout, k = model.fit.belief, model.fit.layout, mode_of(model.fit.labels, mode)
-    name = names_of(model.fit.labels)[k]
+    fit, k = model.fit, mode_of(model.fit.labels, mode)
+    belief, layout, name = fit.belief, fit.layout, names_of(fit.labels)[k]
     if are_several(row):
         fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
-    (own,) = rows_of(model.fit.labels, model.fit.shape, k, row)
+    (own,) = rows_of(fit.labels, fit.shape, k, row)
     first = layout.rows[k].start
     each = cosines(belief, layout, k, first + int(own))
     each[own] = -np.inf
@@ -381,8 +379,8 @@ def similar(
     draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
-    frame = pd.DataFrame({name: labels_at(model.fit.labels, k, best), "rank": np.arange(1, len(best) + 1)})
-    frame["cosine"] = draws.mean(axis=0)
+    ranks = np.arange(1, len(best) + 1)
+    frame = pd.DataFrame({name: labels_at(fit.labels, k, best), "rank": ranks, "cosine": draws.mean(axis=0)})
     if model.has_uncertainty:
         lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)
         frame = frame.assign(sd=draws.std(axis=0), lower=lower, upper=upper)
@@ -393,77 +391,50 @@ def predict_block(
     model: FittedModel, given: Mapping[Any, Any] | None = None, modes: Any = None, return_std: bool = False
 ) -> Any:
     """Predictive means of every combination of rows of some modes, the others being given."""
-    if model.fit.likelihood.levels is not None:
+    fit = model.fit
+    if fit.likelihood.levels is not None:
         fail_value(
             "predict_block is for real values, labels and counts; of ordered levels use predict_proba or "
             "expected_value of the cells."
         )
     if return_std:
         model.check_uncertain("return_std=True")
-    rows = _block_rows(model, given, modes)
-    sizes = [len(rows[k]) for k in rows]
+    rows = _block_rows(fit, given, modes)
+    sizes = tuple(len(own) for own in rows.values())
     if np.prod([float(n) for n in sizes]) > MOST:
         fail_value(f"a block may have 2**31 cells; got {' x '.join(map(str, sizes))}; give fewer rows.")
-    mean, variance = _of_cells(model, rows)
-    names = names_of(model.fit.labels)
-    shown = [k for k in rows if given is None or k not in by_mode(model.fit.labels, given)]
-    *lead, last = [pd.Index(labels_at(model.fit.labels, k, rows[k]), name=names[k]) for k in shown]
+    n = int(np.prod(sizes))
+    mean, variance = np.empty(n), np.empty(n)
+    with model.threads() as executor:
+        for first in range(0, n, CELLS):  # the last mode fastest
+            part = slice(first, min(n, first + CELLS))
+            coords = np.empty((part.stop - first, len(sizes)), dtype=np.int64)
+            for (k, own), at in zip(rows.items(), np.unravel_index(np.arange(first, part.stop), sizes), strict=True):
+                coords[:, k] = own[at]
+            packed = model.packed(coords)
+            mean[part], variance[part] = observed_moments(model.likelihood_of_new, fit.belief, packed, executor)
+    names = names_of(fit.labels)
+    shown = [k for k in rows if given is None or k not in by_mode(fit.labels, given)]
+    *lead, last = [pd.Index(labels_at(fit.labels, k, rows[k]), name=names[k]) for k in shown]
     index: Any = pd.MultiIndex.from_product(lead) if len(lead) > 1 else lead[0] if lead else pd.RangeIndex(1)
     frames = [pd.DataFrame(x.reshape(-1, len(last)), index, last) for x in (mean, np.sqrt(variance))]
     return tuple(frames) if return_std else frames[0]
 
 
-def _block_rows(model: FittedModel, given: Mapping[Any, Any] | None, modes: Any) -> dict[int, np.ndarray]:
+def _block_rows(fit: FitResult, given: Mapping[Any, Any] | None, modes: Any) -> dict[int, np.ndarray]:
     """The rows of every mode: first those that are given, one each, then those of the block in their order."""
-    fixed = by_mode(model.fit.labels, given)
+    labels, names, fixed = fit.labels, names_of(fit.labels), by_mode(fit.labels, given)
     wanted = modes if isinstance(modes, Mapping) else None
     if modes is None:
-        modes = [name for k, name in enumerate(names_of(model.fit.labels)) if k not in fixed]
+        modes = [name for k, name in enumerate(names) if k not in fixed]
     modes = [modes] if isinstance(modes, (str, int)) else list(modes)
     check_not_empty(len(modes), "a block without modes")
-    chosen = {mode_of(model.fit.labels, mode): None if wanted is None else wanted[mode] for mode in modes}
-    twice, none = set(chosen) & set(fixed), set(range(len(model.fit.shape))) - set(chosen) - set(fixed)
+    chosen = {mode_of(labels, mode): None if wanted is None else wanted[mode] for mode in modes}
+    twice, none = set(chosen) & set(fixed), set(range(len(names))) - set(chosen) - set(fixed)
     if twice or none or len(chosen) < len(modes):
         fail_value(f"every mode must be in given or in modes, once; got given={given!r}, modes={modes!r}.")
-    rows = {k: rows_of(model.fit.labels, model.fit.shape, k, [row]) for k, row in fixed.items()}
+    rows = {k: rows_of(labels, fit.shape, k, [row]) for k, row in fixed.items()}
     for k, some in chosen.items():
-        every = np.arange(model.fit.shape[k]) if some is None else rows_of(model.fit.labels, model.fit.shape, k, some)
-        check_not_empty(len(every), f"mode {names_of(model.fit.labels)[k]!r} of the block")
-        rows[k] = every
+        rows[k] = np.arange(fit.shape[k]) if some is None else rows_of(labels, fit.shape, k, some)
+        check_not_empty(len(rows[k]), f"mode {names[k]!r} of the block")
     return rows
-
-
-def _of_cells(model: FittedModel, rows: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of all combinations of these rows, the last mode fastest, some at a time."""
-    sizes = tuple(len(own) for own in rows.values())
-    n = int(np.prod(sizes))
-    mean, variance = np.empty(n), np.empty(n)
-    with model.threads() as executor:
-        for first in range(0, n, CELLS):
-            part = slice(first, min(n, first + CELLS))
-            places = np.unravel_index(np.arange(part.start, part.stop), sizes)
-            coords = np.empty((part.stop - part.start, len(sizes)), dtype=np.int64)
-            for (k, own), at in zip(rows.items(), places, strict=True):
-                coords[:, k] = own[at]
-            packed = model.packed(coords)
-            mean[part], variance[part] = observed_moments(model.likelihood_of_new, model.fit.belief, packed, executor)
-    return mean, variance
-
-
-def _matched(
-    cells: np.ndarray, modes: list[int], k: int, rows: list[np.ndarray], shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The candidates that each combination leaves out; modes that `cells` does not have are of no account."""
-    compared = [j for j in modes if j != k]
-    others = [j for j in range(len(shape)) if j != k]
-    sizes = [len(rows[j]) for j in others]
-    queries = np.zeros(int(np.prod(sizes)), dtype=np.int64)
-    keys = np.zeros(len(cells), dtype=np.int64)
-    at = np.unravel_index(np.arange(len(queries)), sizes) if sizes else ()
-    for j in compared:
-        # A row that the model does not know, -1, has no cells.
-        queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
-        keys = keys * (shape[j] + 1) + cells[:, modes.index(j)] + 1
-    order = np.argsort(keys, kind="stable")
-    keys, columns = keys[order], np.ascontiguousarray(cells[order, modes.index(k)])
-    return np.searchsorted(keys, queries, "left"), np.searchsorted(keys, queries, "right"), columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -70,10 +71,6 @@ class Policy(Protocol):
         """Run a plan that has this policy."""
         ...
 
-    def with_changes(self, **fields: Any) -> Policy:
-        """The same with other starts, members or quick fits."""
-        ...
-
 
 class Facts(NamedTuple):
     """What the result of a plan will know beside the run.
@@ -122,7 +119,8 @@ class Plan(NamedTuple):
 
     def with_policy(self, **fields: Any) -> Plan:
         """The same with other starts, members or quick fits."""
-        return self._replace(policy=self.policy.with_changes(**fields))
+        policy: Any = self.policy  # a dataclass
+        return self._replace(policy=replace(policy, **fields))
 
     def from_rows(self, rows: np.ndarray) -> Plan:
         """The plan of one run from these row means (n_rows, R), without quick fits."""

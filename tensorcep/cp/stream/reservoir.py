@@ -20,7 +20,7 @@ import numpy as np
 from tensorcep.core.packing import diagonal
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.calibration.prequential import Standing
-from tensorcep.cp.fit.forget import moved_up
+from tensorcep.cp.fit.outcome import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem

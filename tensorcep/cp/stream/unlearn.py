@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
-from tensorcep.cp.fit.forget import Dropped, entries_of_fit, moved_up, refit_without, rows_left
+from tensorcep.cp.fit.outcome import Dropped, entries_of_fit, moved_up, refit_without, rows_left
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import (
     coords_to_predict,

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 import tensorcep as tc
 from tensorcep.core.loop import LeftOut
 from tensorcep.cp.calibration.null_model import MOST_DOUBT, ConstantLaw
-from tensorcep.cp.fit.diagnose import doubt_of
+from tensorcep.cp.fit.diagnostics import doubt_of
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import known_at, with_extents

@@ -12,8 +12,7 @@ from scipy.special import log_ndtr
 import tensorcep as tc
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.fitted.new_rows import Natural, moments
-from tensorcep.cp.fitted.transform import prior_of_new
+from tensorcep.cp.fitted.new_rows import Natural, moments, prior_of_new
 from tensorcep.methods import CEP, Gibbs, PGGibbs
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")

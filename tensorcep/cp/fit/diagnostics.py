@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
-from tensorcep.cp.calibration.holdout import HeldOut, gain_of_constant
+from tensorcep.cp.calibration.holdout import gain_of_constant
 from tensorcep.cp.calibration.null_model import (
     CONSTANT,
     CONSTANT_OF_LABELS,
@@ -22,7 +20,7 @@ from tensorcep.cp.calibration.null_model import (
     mean_share,
     slope_of,
 )
-from tensorcep.cp.fit.quick_fit import scored_few
+from tensorcep.cp.fit.run import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
@@ -66,19 +64,10 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 def doubt_of(
     told: LeftOut, scores: tuple[np.ndarray, np.ndarray], law: ConstantLaw, problem: Problem, noise: float | None
 ) -> float:
-    """The variance to add to latent values.
+    """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
 
-    Parameters
-    ----------
-    told : LeftOut
-        What the fit, or one like it, says of entries that it was not given.
-    scores : (n,) float64, (n,) float64
-        Their log scores by it, and by a constant.
-    law : ConstantLaw
-        The constant.
-    problem : Problem
-    noise : float or None
-        The fit's standard deviation of Gaussian noise, which holds the doubt.
+    `scores` (n,) each are their log scores by it and by the constant `law`; `noise` is the fit's standard deviation of
+    Gaussian noise, which holds the doubt, None of others.
     """
     off = told.mean - known_at(problem, told.place) - law.f
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
@@ -165,9 +154,20 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
         if plan.engine.method.capabilities.sampler:
             found |= _chains(state, plan.problem, place, held)
         if belief.cov is not None or (held is not None and held.beside.sum() >= 0.5):
-            found |= _unknown(belief, rows)
-    weights = {} if held is None else _weights(plan, held)
-    return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **_plain(found))
+            mean, variance = latent(belief, rows)
+            unknown = float(variance.mean() / (variance.mean() + mean.var()))
+            found |= {"unknown": unknown, "narrow": unknown > NARROW}
+    weights: dict[str, float] = {}
+    if held is not None:  # what each quick fit and each chain counts
+        names = [f"pilot: {one.name}" for one in plan.policy.quick_fits]
+        weights |= dict(zip(names, held.beside.tolist(), strict=False))
+        weights |= {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
+    if held is not None and held.share < 1.0:
+        weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
+    # plain values, and None where one is not finite
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    plain = {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in plain.items()}
+    return Diagnostics(plan.engine.method.name, result.n_iter, result.converged, weights, **plain)
 
 
 def _spread_places(problem: Problem) -> np.ndarray:
@@ -175,27 +175,6 @@ def _spread_places(problem: Problem) -> np.ndarray:
     n = number_telling(problem)
     some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
     return some if problem.power is None else places_telling(problem)[some]
-
-
-def warn_of_health(plan: Plan, result: Run, found: Diagnostics) -> None:
-    """Warn of what a user should know of a fit that nobody stopped."""
-    for sentence in () if result.stopped else found.complaints(plan.options.max_iter):
-        warn_user(sentence, ConvergenceWarning)
-
-
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """Numbers as plain values; None where one is not finite."""
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-    return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in plain.items()}
-
-
-def _weights(plan: Plan, held: Any) -> dict[str, float]:
-    """What each quick fit and each chain counts."""
-    weights = {f"pilot: {one.name}": w for one, w in zip(plan.policy.quick_fits, held.beside.tolist(), strict=False)}
-    weights |= {f"chain {c}": w for c, w in enumerate(held.weights.tolist())}
-    if held.share < 1.0:
-        weights = {name: held.share * w for name, w in weights.items()} | {"constant": 1.0 - held.share}
-    return weights
 
 
 def _scores(
@@ -208,9 +187,10 @@ def _scores(
     """
     problem, likelihood = plan.problem, plan.problem.likelihood
     y = problem.entries.y.ravel()[place]
-    mine = told.score if told is not None else None
-    if mine is None:
+    if told is None:
         mine = observed_logpdf(likelihood, belief, rows, y, extent=extents_at(problem, place))
+    else:
+        mine = told.score
     (mine, constant), law = _beside_constant(target, plan, place, mine, told)
     if tails:
         constant = constant + gain_of_constant(told, law.f)
@@ -218,8 +198,13 @@ def _scores(
     n_held_out = 0 if told is None else len(place)
     found = {"score": mine.mean(), "constant_score": constant.mean(), "gain_error": error, "n_held_out": n_held_out}
     real = likelihood.learns_precision and not likelihood.censored
-    if told is not None and real and problem.uneven is None:
-        found |= _explained(told, y, law.f)
+    if told is not None and real and problem.uneven is None:  # the share of a constant's squared error that means take
+        by_one = isinstance(told, LeftOut)
+        mean = told.mean if by_one else told.share * told.mean_of_all + (1.0 - told.share) * told.constant
+        of_constant = (y - law.f) ** 2
+        gain = (of_constant - (y - mean) ** 2) / of_constant.mean()
+        error = np.std(gain - gain.mean() * of_constant / of_constant.mean()) / np.sqrt(len(y))  # of a ratio
+        found |= {"explained": gain.mean(), "explained_error": error}
     if isinstance(told, LeftOut) and falls_short(told.score, told.quick):
         found["quick_score"] = told.quick.mean()
     return found
@@ -235,19 +220,6 @@ def _beside_constant(
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
-
-
-def _explained(told: LeftOut | HeldOut, y: np.ndarray, constant: float) -> dict[str, Any]:
-    """The share of the squared error of a constant that the means take away, and its standard error."""
-    if isinstance(told, LeftOut):
-        mean = told.mean
-    else:
-        mean = told.share * told.mean_of_all + (1.0 - told.share) * told.constant
-    of_constant = (y - constant) ** 2
-    gain = (of_constant - (y - mean) ** 2) / of_constant.mean()
-    share = gain.mean()
-    error = np.std(gain - share * of_constant / of_constant.mean()) / np.sqrt(len(y))  # of a ratio
-    return {"explained": share, "explained_error": error}
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:
@@ -297,7 +269,11 @@ def _noise(result: Run) -> dict[str, Any]:
             return {}
         sd = posterior.theta.ravel() ** -0.5
         found = _noise_of(sd.mean(), sd.std(), "held-out" if state.own.told_noise else "sampled")
-        return found if posterior.factors is None else found | {"noise_half": _half_of_noise(posterior)}
+        if posterior.factors is None:
+            return found
+        precision = (posterior.theta[..., 0] * posterior.factors).reshape(-1, 1)
+        zero = np.zeros_like(precision)
+        return found | {"noise_half": float(mixture_quantile(0.75, zero, zero, precision)[0])}
     if isinstance(posterior, PointEstimate):
         return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
     members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
@@ -309,19 +285,5 @@ def _noise(result: Run) -> dict[str, Any]:
     return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
 
 
-def _half_of_noise(draws: Draws) -> float:
-    """What half of the noise of new observations does not exceed."""
-    precision = (draws.theta[..., 0] * draws.factors).reshape(-1, 1)  # type: ignore[index]
-    zero = np.zeros_like(precision)
-    return float(mixture_quantile(0.75, zero, zero, precision)[0])
-
-
 def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:
     return {"noise_sd": sd, "noise_sd_error": error, "noise_source": source}
-
-
-def _unknown(belief: Components, rows: np.ndarray) -> dict[str, Any]:
-    """How much of the latent values is unknown, and whether too much for factors that are independent."""
-    mean, variance = latent(belief, rows)
-    unknown = float(variance.mean() / (variance.mean() + mean.var()))
-    return {"unknown": unknown, "narrow": unknown > NARROW}
