@@ -322,10 +322,6 @@ class RowCache:
             rows |= {(source.kind, k): known[k] for k in modes}
         return Reading(tuple(sources), rows)
 
-    def coming(self, source: RowSource, mode: int, files: RowFiles) -> BroadcastRows:
-        """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
-        return BroadcastRows(source, self.rows_of(mode), self._cluster, files)
-
     def follow(self, made: BroadcastRows, mode: int, futures: list[Any] | None) -> None:
         """From now on the rows of a mode are those that these tasks make."""
         made.future, self._rows[made.source.kind][mode] = futures, made
