@@ -24,14 +24,16 @@ import numpy as np
 
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets, row_dims
+from tensorcep.cp.calibration.prequential import Predicted, Standing
 from tensorcep.cp.fitted.new_rows import Natural
-from tensorcep.cp.fitted.predict import latent
+from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at, latent
 from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.entries import pack_entries, rows_of
-from tensorcep.cp.model.parameters import likelihood_after
+from tensorcep.cp.model.parameters import likelihood_after, with_parameter
 from tensorcep.cp.model.problem import Problem, with_powers
 from tensorcep.cp.model.subsets import with_extents
 from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
+from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
 from tensorcep.cp.stream.row_priors import (
@@ -45,6 +47,7 @@ from tensorcep.cp.stream.row_priors import (
     with_pairs,
     without_pairs,
 )
+from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.coupled import Chain
 from tensorcep.priors.features import Design
@@ -59,28 +62,12 @@ LEAST_FALL = 0.5
 
 
 class StreamState(NamedTuple):
-    """What is known after the batches so far.
+    """What is known after the batches so far, the last of which was at `time`.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Rows in use of each mode.
-    noise, noise_prior : GammaNoise or None
-        Posterior and first prior of the Gaussian noise precision.
-    time : float
-        Time of the last batch.
-    dispersion : Dispersion or None
-        Posterior of the dispersion of negative-binomial counts.
-    maps : tuple of MapOfFeatures or None
-        Per mode what is known of the map from its features to prior means.
-    designs : tuple of Design or None
-        Per mode its features; files hold them with the model.
-    chains : tuple of Chain or None
-        Per mode what is known of it as a series: of such modes `ModeRows` have as prior what the other rows say.
-    clocks : tuple of Clock or None
-        Per mode its axis; files hold them with the model.
-    pairs : PairRows or None
-        Of rows that deviate along the axis of another mode.
+    `sizes` are the rows in use of each mode; the noise has its first prior beside it. `maps` say per mode what is known
+    of the map from its features, `designs`, to prior means, `chains` what is known of it as a series along its axis, of
+    `clocks`: of such modes `ModeRows` have as prior what the other rows say. Files hold features and axes with the
+    model. `pairs` are of rows that deviate along the axis of another mode.
     """
 
     rank: int
@@ -127,12 +114,10 @@ class BatchProblem(NamedTuple):
     used : tuple of (m,) int64
         The rows of each mode that the batch touches, in ascending order. Where rows deviate pairs are one more mode of
         the problem, which has one more column (`deviations`), and these pairs are the last of `used`.
-    rows : (N, K) int64
-        The packed rows of its entries in the problem.
-    time : float
-        Of the batch.
-    coords, y, extent : (N, K) int64, (N,) float64, (N,) float64 or None
-        The rows of its entries in the stream, values as the likelihood has them, and exposures or numbers of trials.
+    rows, coords : (N, K) int64
+        The packed rows of its entries in the problem, and their rows in the stream.
+    y, extent : (N,) float64, (N,) float64 or None
+        Values as the likelihood has them, and exposures or numbers of trials.
     dispersion : Dispersion or None
         Of the counts before the batch.
     """
@@ -170,20 +155,21 @@ def with_laws(
     `free` (K, R) bool are its free columns. The rows of such modes are changed in place.
     """
     prior, of = posterior.mode_prior, posterior.deviations
-    of_modes = list(enumerate(zip(state.modes, state.sizes, free, strict=True)))
-    if prior is not None and expected is not None and any(prior.slopes):
-        maps: list[MapOfFeatures | None] = [None] * len(designs)
-        for k, (mode, n, own) in of_modes:
-            if (design := designs[k]) is not None and own.any():
-                maps[k] = row_priors.first_map(design, expected, k, own, prior, mode, n)
-        state = state._replace(maps=tuple(maps), designs=designs)
-    if prior is not None and expected is not None and any(clock is not None for clock in clocks):
-        chains: list[Chain | None] = [None] * len(clocks)
-        for k, (mode, n, own) in of_modes:
-            if clocks[k] is not None and own.any():
-                sites = posterior.sites[k] if posterior.sites else None
-                chains[k] = row_priors.first_chain(clocks[k], expected, k, own, prior, mode, n, sites)
-        state = state._replace(chains=tuple(chains), clocks=tuple(clocks))
+    if prior is not None and expected is not None:
+        of_modes = list(enumerate(zip(state.modes, state.sizes, free, strict=True)))
+        if any(prior.slopes):
+            maps: list[MapOfFeatures | None] = [None] * len(designs)
+            for k, (mode, n, own) in of_modes:
+                if (design := designs[k]) is not None and own.any():
+                    maps[k] = row_priors.first_map(design, expected, k, own, prior, mode, n)
+            state = state._replace(maps=tuple(maps), designs=designs)
+        if any(clock is not None for clock in clocks):
+            chains: list[Chain | None] = [None] * len(clocks)
+            for k, (mode, n, own) in of_modes:
+                if clocks[k] is not None and own.any():
+                    sites = posterior.sites[k] if posterior.sites else None
+                    chains[k] = row_priors.first_chain(clocks[k], expected, k, own, prior, mode, n, sites)
+            state = state._replace(chains=tuple(chains), clocks=tuple(clocks))
     return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
 
 
@@ -275,6 +261,174 @@ def batch_of(
     return BatchProblem(problem, used, rows, time, coords, y, extent, state.dispersion)
 
 
+def belief_before(batch: BatchProblem) -> Components:
+    """What is known of the rows of a batch before it is learned, at its time."""
+    known, prior = batch.problem, batch.problem.prior
+    rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
+    return Posterior(*rows, known.noise_prior, none, batch.dispersion).components()
+
+
+def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
+    """What a belief says of the entries of a batch, which lie in these of its rows (n, K), or had they these values.
+
+    It is one Gaussian, whose noise is the same everywhere.
+    """
+    likelihood, parameter = with_parameter(batch.problem.likelihood, belief.theta)
+    y = batch.y if y is None else y
+    mean, score, variance = np.empty((3, len(y)))
+    for first in range(0, len(score), BLOCK_CELLS):
+        part = slice(first, first + BLOCK_CELLS)
+        m, v, theta = given_at(likelihood, parameter, belief, rows, batch.extent, part)
+        given = (m[0], v[0], theta[0])
+        score[part] = likelihood.logpdf(y[part], *given)
+        if likelihood.observes == "labels":
+            mean[part] = np.where(y[part] > 0.0, np.exp(score[part]), -np.expm1(score[part]))
+            variance[part] = mean[part] * (1.0 - mean[part])
+        else:
+            mean[part], variance[part] = likelihood.predict(*given)
+    return Predicted(mean, score, variance)
+
+
+# Values that what is known makes impossible: left out, unless they go on and are a change.
+#
+# One such value would decide all rows that it touches and the noise: a Gaussian likelihood follows it wherever it is.
+# It is told from what a stream may bring by its surprise: what it costs beside the mean, in nats, z^2 / 2 of a real
+# value z standard deviations from it. A sum of squares of any law with a variance outgrows its largest one, so a
+# surprise of as much as all n entries so far, of half a nat each, and all smaller ones of its batch together is no
+# entry of their law, however long its tails are. The rows' law may be wrong about what is usual, so that a value is
+# left out only if it also is so without them: beyond three standard deviations of all values so far, or a count above
+# the sum of all before.
+#
+# Where such values go on they are no errors. Page's cumulative sum of log likelihood ratios tells (Page 1954,
+# Continuous inspection schemes): of entries of which half are outliers, against errors in a tenth of all. While it is
+# at its limit, all values are learned.
+
+# The least surprise of an outlier, in nats, however few entries there were: 10 standard deviations.
+SURPRISING = 50.0
+# So many standard deviations about their mean hold 95 % of any law with one peak (Vysochanskij and Petunin, 1980).
+OUTSIDE = 3.0
+# The share of outliers after a change. A change that is none is found once in about e^CERTAIN entries; five outliers
+# in a row are one.
+CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
+
+
+def outliers_of(batch: BatchProblem, values: np.ndarray, before: Predicted, n: int, standing: Standing) -> np.ndarray:
+    """Which values (N,) of a batch are outliers after n entries with this standing, (N,) bool."""
+    surprise = _surprises(batch, values, before)
+    if batch.problem.likelihood.observes == "counts":
+        outside = values > standing.total
+    else:
+        outside = (values - standing.mean) ** 2 > OUTSIDE**2 * standing.spread
+    found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
+    return found & outweighing(surprise, 0.5 * n) if found.any() else found
+
+
+def _surprises(batch: BatchProblem, values: np.ndarray, before: Predicted) -> np.ndarray:
+    """What the values (N,) of a batch cost beside their means, in nats; what is no number costs all."""
+    with np.errstate(all="ignore"):
+        if batch.problem.likelihood.observes == "values":
+            found = 0.5 * (values - before.mean) ** 2 / before.variance
+        else:
+            found = -before.score
+            if found.max() > SURPRISING:  # the mean costs something, too
+                best = predictions(batch, belief_before(batch), batch.rows, np.floor(before.mean)).score
+                found = found + np.where(np.isfinite(best), best, 0.0)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def change_after(before: float, out: np.ndarray) -> float:
+    """The evidence of a change, from 0 to CERTAIN, after entries of which these are outliers."""
+    k, n = int(out.sum()), len(out)
+    found = before + k * np.log(CHANGED / ERRORS) + (n - k) * np.log((1.0 - CHANGED) / (1.0 - ERRORS))
+    return float(np.clip(found, 0.0, CERTAIN))
+
+
+def may_be_bold(settings: Any) -> bool:
+    """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
+    if not isinstance(settings, CEP) or settings.damping != "auto":
+        return False
+    return settings.schedule == "modewise" and settings.order == 1
+
+
+def learn(
+    method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
+) -> Run:
+    """Run a method on one batch; of CEP with safeguards for labels and counts.
+
+    With `bold` the first attempt is without damping; it ends where a sweep does not bring the change down. Then the
+    batch is learned by the formula, damped as the settings say, and if an update had to be skipped or a row shrunk on
+    the way, all of it is learned again with positive messages.
+    """
+    if not isinstance(settings, CEP):
+        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
+    if problem.noise_prior is not None:
+        a, b = problem.noise_prior
+        # one more entry as the posterior so far expects it, so that the noise starts where it was
+        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
+        return run(method, problem, settings, callbacks=callbacks, **how)
+    attempts: list[tuple[dict[str, Any], float]] = [({"positive": False}, np.inf)]
+    if bold:
+        attempts.insert(0, ({"positive": False, "damping": 0.0}, how["tol"]))
+    for changes, tol in attempts:
+        attempt, trouble = dataclasses.replace(settings, anneal=0, **changes), _Trouble(tol)
+        result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
+        if not trouble.found:
+            return result
+    settings = dataclasses.replace(settings, anneal=0, positive=True)
+    return run(method, problem, settings, callbacks=callbacks, **how)
+
+
+class _Trouble:
+    """A callback that ends a run in trouble, and remembers it.
+
+    With a tolerance, trouble is a sweep, too, that changed more than that and a share of what the one before did.
+    """
+
+    def __init__(self, tol: float) -> None:
+        self.tol, self.change, self.found = tol, np.inf, False
+
+    def __call__(self, n: int, sweep: Sweep, state: Any) -> bool:
+        before, self.change = self.change, sweep.change
+        falls = sweep.change < self.tol or sweep.change <= LEAST_FALL * before or self.tol == np.inf
+        self.found = self.found or sweep.skipped + sweep.shrunk > 0 or not falls
+        return self.found
+
+
+# What a batch tells of the noise of real values: the same noise, known less surely than its messages say.
+#
+# The messages of a batch, (1/2, E[(y - f)^2] / 2) per entry, lead to the right precision tau, but count every entry as
+# if its f were known. Within one fit that is no harm: all of them are sent again while the rows are learned. In a
+# stream the first batches, whose rows are hardly known, would hold the noise for ever where they found it. With
+# f ~ N(m, v) but for the entry itself, y ~ N(m, v + 1 / tau) has the Fisher information s^2 / 2 in log tau, where
+# s = 1 / (1 + v tau), and a Gamma(a, b) law has a. So an entry tells s^2 / 2 in place of 1/2, at the same tau: with the
+# entry itself f has the variance s v, and s = 1 - s v tau.
+
+
+def with_sure_noise(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
+    """The posterior with the noise as sure as the entries make it.
+
+    And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
+    """
+    noise, before, entries = posterior.noise, problem.noise_prior, problem.entries
+    if noise is None or before is None:
+        return posterior, np.zeros(0)
+    rows = rows_of(entries, np.arange(len(entries.permutation)))
+    share = np.clip(1.0 - noise.precision * latent(posterior.components(), rows)[1], 0.0, 1.0)
+    too_much = np.asarray(problem.weights.ravel()[: len(share)] * 0.5 * (1.0 - share**2))
+    a = max(before.a, noise.a - float(too_much.sum()))
+    return posterior._replace(noise=GammaNoise(a, a / noise.precision)), too_much
+
+
+def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.ndarray) -> Messages:
+    """The messages to a noise as `with_sure_noise` counts them."""
+    if noise is None:
+        return sent
+    lanes = np.zeros(sent.a.size)
+    lanes[: len(too_much)] = too_much
+    a = lanes.reshape(sent.a.shape)
+    return sent._replace(a=sent.a - a, b=sent.b - a / noise.precision)
+
+
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
@@ -353,89 +507,3 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
         dispersion=state.dispersion,
         deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
     )
-
-
-def may_be_bold(settings: Any) -> bool:
-    """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
-    if not isinstance(settings, CEP) or settings.damping != "auto":
-        return False
-    return settings.schedule == "modewise" and settings.order == 1
-
-
-def learn(
-    method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
-) -> Run:
-    """Run a method on one batch; of CEP with safeguards for labels and counts.
-
-    With `bold` the first attempt is without damping; it ends where a sweep does not bring the change down. Then the
-    batch is learned by the formula, damped as the settings say, and if an update had to be skipped or a row shrunk on
-    the way, all of it is learned again with positive messages.
-    """
-    if not isinstance(settings, CEP):
-        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
-    if problem.noise_prior is not None:
-        a, b = problem.noise_prior
-        # one more entry as the posterior so far expects it, so that the noise starts where it was
-        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
-        return run(method, problem, settings, callbacks=callbacks, **how)
-    attempts: list[tuple[dict[str, Any], _Trouble]] = [({"positive": False}, _Trouble())]
-    if bold:
-        attempts.insert(0, ({"positive": False, "damping": 0.0}, _Trouble(how["tol"])))
-    for changes, trouble in attempts:
-        attempt = dataclasses.replace(settings, anneal=0, **changes)
-        result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
-        if not trouble.found:
-            return result
-    settings = dataclasses.replace(settings, anneal=0, positive=True)
-    return run(method, problem, settings, callbacks=callbacks, **how)
-
-
-class _Trouble:
-    """A callback that ends a run in trouble, and remembers it.
-
-    With a tolerance, trouble is a sweep, too, that changed more than that and a share of what the one before did.
-    """
-
-    def __init__(self, tol: float = np.inf) -> None:
-        self.tol, self.change, self.found = tol, np.inf, False
-
-    def __call__(self, n: int, sweep: Sweep, state: Any) -> bool:
-        before, self.change = self.change, sweep.change
-        falls = sweep.change < self.tol or sweep.change <= LEAST_FALL * before or self.tol == np.inf
-        self.found = self.found or sweep.skipped + sweep.shrunk > 0 or not falls
-        return self.found
-
-
-# What a batch tells of the noise of real values: the same noise, known less surely than its messages say.
-#
-# The messages of a batch, (1/2, E[(y - f)^2] / 2) per entry, lead to the right precision tau, but count every entry as
-# if its f were known. Within one fit that is no harm: all of them are sent again while the rows are learned. In a
-# stream the first batches, whose rows are hardly known, would hold the noise for ever where they found it. With
-# f ~ N(m, v) but for the entry itself, y ~ N(m, v + 1 / tau) has the Fisher information s^2 / 2 in log tau, where
-# s = 1 / (1 + v tau), and a Gamma(a, b) law has a. So an entry tells s^2 / 2 in place of 1/2, at the same tau: with the
-# entry itself f has the variance s v, and s = 1 - s v tau.
-
-
-def with_sure_noise(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
-    """The posterior with the noise as sure as the entries make it.
-
-    And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
-    """
-    noise, before, entries = posterior.noise, problem.noise_prior, problem.entries
-    if noise is None or before is None:
-        return posterior, np.zeros(0)
-    rows = rows_of(entries, np.arange(len(entries.permutation)))
-    share = np.clip(1.0 - noise.precision * latent(posterior.components(), rows)[1], 0.0, 1.0)
-    too_much = np.asarray(problem.weights.ravel()[: len(share)] * 0.5 * (1.0 - share**2))
-    a = max(before.a, noise.a - float(too_much.sum()))
-    return posterior._replace(noise=GammaNoise(a, a / noise.precision)), too_much
-
-
-def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.ndarray) -> Messages:
-    """The messages to a noise as `with_sure_noise` counts them."""
-    if noise is None:
-        return sent
-    lanes = np.zeros(sent.a.size)
-    lanes[: len(too_much)] = too_much
-    a = lanes.reshape(sent.a.shape)
-    return sent._replace(a=sent.a - a, b=sent.b - a / noise.precision)
