@@ -118,8 +118,6 @@ class BatchProblem(NamedTuple):
         The packed rows of its entries in the problem, and their rows in the stream.
     y, extent : (N,) float64, (N,) float64 or None
         Values as the likelihood has them, and exposures or numbers of trials.
-    dispersion : Dispersion or None
-        Of the counts before the batch.
     """
 
     problem: Problem
@@ -129,7 +127,6 @@ class BatchProblem(NamedTuple):
     coords: np.ndarray
     y: np.ndarray
     extent: np.ndarray | None = None
-    dispersion: Dispersion | None = None
 
 
 def begin(
@@ -258,14 +255,14 @@ def batch_of(
     )
     problem = problem if power is None else with_powers(problem, power)
     rows = local_coords + offsets(shape)[:-1]
-    return BatchProblem(problem, used, rows, time, coords, y, extent, state.dispersion)
+    return BatchProblem(problem, used, rows, time, coords, y, extent)
 
 
-def belief_before(batch: BatchProblem) -> Components:
+def belief_before(state: StreamState, batch: BatchProblem) -> Components:
     """What is known of the rows of a batch before it is learned, at its time."""
     known, prior = batch.problem, batch.problem.prior
     rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
-    return Posterior(*rows, known.noise_prior, none, batch.dispersion).components()
+    return Posterior(*rows, known.noise_prior, none, state.dispersion).components()
 
 
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
@@ -312,28 +309,25 @@ OUTSIDE = 3.0
 CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
 
 
-def outliers_of(batch: BatchProblem, values: np.ndarray, before: Predicted, n: int, standing: Standing) -> np.ndarray:
-    """Which values (N,) of a batch are outliers after n entries with this standing, (N,) bool."""
-    surprise = _surprises(batch, values, before)
-    if batch.problem.likelihood.observes == "counts":
-        outside = values > standing.total
-    else:
-        outside = (values - standing.mean) ** 2 > OUTSIDE**2 * standing.spread
-    found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
-    return found & outweighing(surprise, 0.5 * n) if found.any() else found
+def outliers_of(
+    batch: BatchProblem, values: np.ndarray, belief: Components, before: Predicted, n: int, standing: Standing
+) -> np.ndarray:
+    """Which values (N,) of a batch, of which a belief predicts this, are outliers after n entries, (N,) bool.
 
-
-def _surprises(batch: BatchProblem, values: np.ndarray, before: Predicted) -> np.ndarray:
-    """What the values (N,) of a batch cost beside their means, in nats; what is no number costs all."""
+    Their surprise is in nats; what is no number costs all.
+    """
     with np.errstate(all="ignore"):
         if batch.problem.likelihood.observes == "values":
-            found = 0.5 * (values - before.mean) ** 2 / before.variance
+            surprise = 0.5 * (values - before.mean) ** 2 / before.variance
+            outside = (values - standing.mean) ** 2 > OUTSIDE**2 * standing.spread
         else:
-            found = -before.score
-            if found.max() > SURPRISING:  # the mean costs something, too
-                best = predictions(batch, belief_before(batch), batch.rows, np.floor(before.mean)).score
-                found = found + np.where(np.isfinite(best), best, 0.0)
-    return np.where(np.isnan(found), np.inf, found)
+            surprise, outside = -before.score, values > standing.total
+            if surprise.max() > SURPRISING:  # the mean costs something, too
+                best = predictions(batch, belief, batch.rows, np.floor(before.mean)).score
+                surprise = surprise + np.where(np.isfinite(best), best, 0.0)
+    surprise = np.where(np.isnan(surprise), np.inf, surprise)
+    found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
+    return found & outweighing(surprise, 0.5 * n) if found.any() else found
 
 
 def change_after(before: float, out: np.ndarray) -> float:

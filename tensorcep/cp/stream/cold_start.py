@@ -93,16 +93,6 @@ class Way(NamedTuple):
     wide: bool = False
 
 
-class Begun(NamedTuple):
-    """What a stream knows after its first entries were fitted."""
-
-    plan: Plan
-    run: Run
-    standing: Standing
-    kept: Kept | None
-    watched: Kept | None = None
-
-
 def leaves_choice(spec: FitSpec) -> bool:
     """Whether entries left out may decide on the prior of a stream or on its columns."""
     return is_auto(spec.prior) or isinstance(spec.prior, Mapping)
@@ -113,8 +103,10 @@ def keeps_entries(spec: FitSpec, n: int) -> bool:
     return spec.forget == 0.0 and (leaves_choice(spec) or n <= spec.revisit)
 
 
-def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, has_main: bool = False) -> Begun:
-    """Fit the first entries of a stream.
+def _first_fit(
+    spec: FitSpec, first: Beginning, standing: Standing, has_main: bool
+) -> tuple[Plan, Run, Standing, Kept | None, Kept | None]:
+    """The fit of the first entries of a stream, how it stands, and entries that are kept, or watched, from now on.
 
     `standing` is that of the stream so far; `has_main` says whether the fit so far has main effects.
     """
@@ -134,9 +126,9 @@ def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, ha
     run, rank = run or plan.policy.run(plan), plan.problem.rank
     kept = entries._replace(fitted=n, prior=prior)
     if keeps_entries(spec, n):
-        return Begun(plan, run, standing, kept if n < enough(first.shape, rank) else None)
+        return plan, run, standing, kept if n < enough(first.shape, rank) else None, None
     is_watched = not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank)
-    return Begun(plan, run, standing, None, kept._replace(score=np.zeros(n)) if is_watched else None)
+    return plan, run, standing, None, kept._replace(score=np.zeros(n)) if is_watched else None
 
 
 def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
@@ -360,9 +352,9 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     return one._replace(posterior=posterior_of(state, 1.0))
 
 
-def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before: Reservoir | None = None) -> Stream:
+def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, posterior, free = begun.plan, begun.plan.problem, _gaussian(begun.run), begun.plan.problem.every_free
+    problem, posterior, free = plan.problem, _gaussian(run), plan.problem.every_free
     lines, known = _lines_of(problem), plan.facts.decided
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         lines = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
@@ -370,7 +362,6 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
     state = begin(told, *lines, problem.noise_prior, time)
     state = adf.with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
     stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, _draws_means(spec, known["prior_"], free))
-    stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
     if not spec.revisit:
         return stream
     empty = empty_reservoir(len(problem.shape), state.rank)
@@ -378,7 +369,7 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = adf.messages_to_noise(begun.run.state.messages, posterior.noise, too_much)
+    sent = adf.messages_to_noise(run.state.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
 
@@ -432,27 +423,37 @@ class Commit(NamedTuple):
 
 def begin_again(
     spec: FitSpec,
-    begun: Begun,
-    entries: Kept,
+    first: Beginning,
     time: float,
     commit: Commit,
-    before: Reservoir | None = None,
+    fit: FitResult | None = None,
+    standing: Standing = UNKNOWN,
     coding: Mapping[str, Any] = NOTHING,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    record: dict[str, Any] | None = None,
 ) -> FitResult:
-    """Commit the result after all entries so far were fitted together."""
-    run, (standing, is_due) = begun.run, begun.standing.told()
-    found = result_of(begun.plan, run, spec.target, coding, earlier)
+    """Fit the first entries of a stream together, and commit the result.
+
+    `fit` is the result so far, with this standing; `record` tells of entries that it is to forget.
+    """
+    has_main = fit is not None and fit.interactions.get("main", 0) > 0
+    plan, run, standing, kept, watched = _first_fit(spec, first, standing, has_main)
+    (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
+    if fit is not None:
+        reservoir, earlier = fit.stream.reservoir, fit.observation.facts
+        fields = {"n_batches": fit.n_batches + (record is None), "forgotten": fit.forgotten}
+        if record is not None:
+            fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
+    found = result_of(plan, run, spec.target, coding, earlier)
+    stream = first_stream(spec, plan, run, first.entries, time, reservoir)
     found = found.changed(
         converged=run.converged and not standing.is_doubtful,
         trace=without_seconds(run.trace),
-        stream=first_stream(spec, begun._replace(standing=standing), entries, time, before),
-        diagnostics=diagnostics_of(standing, found.method, run.n_iter, begun.plan.problem.likelihood),
+        stream=stream._replace(standing=standing, kept=kept, watched=watched),
+        diagnostics=diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood),
         **fields,
     )
     commit.put(found)
-    warn_of_no_convergence(begun.plan, run)
+    warn_of_no_convergence(plan, run)
     if is_due:
         warn_of_no_gain(standing)
     return found

@@ -39,7 +39,6 @@ from tensorcep.cp.stream.cold_start import (
     Beginning,
     Commit,
     begin_again,
-    begin_with,
     check_revisited,
     check_stream,
     compare_with_fit,
@@ -123,6 +122,86 @@ class LearnedBatch(NamedTuple):
     reservoir: Reservoir | None = None
 
 
+# What is told of the entries of a batch, predicted before it was learned.
+Watch = Callable[[pd.DataFrame], Any]
+
+
+def learn_arrival(
+    spec: FitSpec, fit: FitResult | None, arrival: Batch, commit: Commit, watch: Watch | None = None
+) -> dict[str, float]:
+    """Learn one batch, commit the result, and return what `stream` reports of it.
+
+    `watch` is told of the entries of the batch when it is learned. A batch that is refused or interrupted changes
+    nothing.
+    """
+    begin_seconds = clock.perf_counter()
+    check_stream(spec, fit)
+    scores = {"log_score": np.nan, "rmse": np.nan}
+    arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
+    if fit is None:
+        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
+        if watch is not None:
+            watch(anomaly_scores(arrival))
+    else:
+        if must_be_summed_up(fit):
+            fit = gaussian_fit(fit, spec.max_iter)
+        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
+        scores |= more
+    seconds = clock.perf_counter() - begin_seconds
+    return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
+
+
+def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
+    """Learn a first batch, without values each of which outweighs all others."""
+    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
+    if kind in OPEN:
+        out = deciding(given.values, kind == "counts")
+    arrival = without(given, out) if out.any() else given
+    coords, shape, labels = training_rows(arrival, spec.shape)
+    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
+    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
+    learned = begin_again(spec, first, time, commit, coding=coding)
+    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
+    warn_of_outliers(given, out, size, lambda _: why)
+    return learned
+
+
+def _learn_next(
+    spec: FitSpec, fit: FitResult, arrival: Batch, watch: Watch | None, about: dict[str, Any], commit: Commit
+) -> tuple[dict[str, float], FitResult]:
+    """Learn a batch after others: its scores before it was learned, and the result."""
+    coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
+    plan = plan_batch(spec, fit, arrival)
+    batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
+    belief, likelihood = adf.belief_before(plan.state, batch), batch.problem.likelihood
+    before = adf.predictions(batch, belief, batch.rows)
+    if watch is not None:
+        seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
+        predicted = scored(FittedModel(fit, spec).likelihood_of_new, belief, batch.rows, batch.y, batch.extent)
+        scores = anomaly_scores(arrival, (*predicted, ~np.all(seen, axis=0)))
+    shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
+    out = np.zeros(len(values), dtype=bool)
+    if likelihood.observes in OPEN:
+        out = adf.outliers_of(batch, values, belief, before, fit.n_samples_seen, standing)
+        standing = standing._replace(change=adf.change_after(standing.change, out))
+        out &= standing.change < adf.CERTAIN
+    if out.all():
+        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
+        commit.put(learned)
+    else:
+        left = without(arrival, out) if out.any() else arrival
+        plan = plan_batch(spec, fit, left) if out.any() else plan
+        learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
+    if watch is not None and scores is not None:
+        watch(scores)
+    if before.variance is not None:
+        mean, sd = before.mean, np.sqrt(before.variance)
+        why = "{:.4g} with a standard deviation of {:.3g} was expected"
+        warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
+    rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
+    return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
+
+
 def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     """Decide all of learning one more batch. The stream is not changed."""
     likelihood, engine = fit.likelihood, engine_of(spec, fit)
@@ -175,6 +254,88 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     return np.random.Generator(generator).random((last - first, rank))
 
 
+def _learn_rest(
+    spec: FitSpec,
+    fit: FitResult,
+    arrival: Batch,
+    plan: BatchPlan,
+    before: Predicted,
+    standing: Standing,
+    coding: dict[str, Any],
+    commit: Commit,
+) -> FitResult:
+    """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
+    stream, state, batch = plan.stream, plan.state, plan.batch
+    entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
+    standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
+    kept, watched = stream.kept, stream.watched
+    if kept is not None:
+        kept = kept.with_batch(entries) if keeps_entries(spec, len(kept.values) + len(entries.values)) else None
+    if kept is not None and due(kept, state.sizes, state.rank):
+        lost = lost_knowledge(spec.prior, fit.features, fit.series)
+        if lost is None:
+            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
+            return begin_again(spec, first, batch.time, commit, fit, standing, coding)
+        warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
+        kept = None
+    learned = learn_no_worse(plan, arrival.values, before)
+    if watched is not None:
+        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
+        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
+    (standing, is_due), run = standing.told(), learned.run
+    with all_or_nothing(plan, commit):
+        for known, new in zip(stream.keys, plan.added, strict=True):
+            if known is not None and new is not None:
+                known.update(new)
+        state = adf.absorb(state, learned.batch, learned.posterior)
+        stream = stream._replace(state=state, reservoir=learned.reservoir)
+        stream = stream._replace(standing=standing, kept=kept, watched=watched)
+        unseen_mean, unseen_cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
+        found = stream_result(
+            spec,
+            fit,
+            stream,
+            observation=fit.observation.with_facts(coding),
+            shape=state.sizes,
+            n_iter=run.n_iter,
+            converged=run.converged and not standing.is_doubtful,
+            trace=without_seconds(run.trace),
+            n_samples_seen=fit.n_samples_seen + len(batch.y),
+            n_batches=fit.n_batches + 1,
+            unseen_mean=unseen_mean,
+            unseen_cov=unseen_cov,
+            series=state.clocks if any(state.chains) else fit.series,
+            diagnostics=diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
+        )
+        commit.put(found)
+    if is_due:
+        warn_of_no_gain(standing)
+    return found
+
+
+def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> LearnedBatch:
+    """Learn a batch of these values and predictions by as long a step as it bears; the stream is not changed.
+
+    Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
+    far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
+    step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
+
+    FloatingPointError where the result is not finite.
+    """
+    learned = learn_batch(plan.engine, plan.joined, plan.visit)
+    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
+    if plan.batch.problem.likelihood.observes not in OPEN:
+        return learned
+    found, step = learned, 1.0
+    for _ in range(MAX_HALVINGS):
+        if not _is_worse(plan.batch, values, before, found):
+            return found
+        step *= 0.5
+        found = part_of_the_way(plan, learned, step)
+    return part_of_the_way(plan, learned, 0.0)
+
+
 def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
@@ -212,177 +373,12 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
 
 
-def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> LearnedBatch:
-    """Learn a batch of these values and predictions by as long a step as it bears; the stream is not changed.
-
-    Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
-    far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
-    step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
-
-    FloatingPointError where the result is not finite.
-    """
-    learned = learn_batch(plan.engine, plan.joined, plan.visit)
-    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
-    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
-    if plan.batch.problem.likelihood.observes not in OPEN:
-        return learned
-    found, step = learned, 1.0
-    for _ in range(MAX_HALVINGS):
-        if not _is_worse(plan.batch, values, before, found):
-            return found
-        step *= 0.5
-        found = part_of_the_way(plan, learned, step)
-    return part_of_the_way(plan, learned, 0.0)
-
-
 def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: LearnedBatch) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
     with np.errstate(over="ignore", invalid="ignore"):
         after = adf.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
         rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
     return not float(rise.sum()) <= 1.0
-
-
-# What is told of the entries of a batch, predicted before it was learned.
-Watch = Callable[[pd.DataFrame], Any]
-
-
-def learn_arrival(
-    spec: FitSpec, fit: FitResult | None, arrival: Batch, commit: Commit, watch: Watch | None = None
-) -> dict[str, float]:
-    """Learn one batch, commit the result, and return what `stream` reports of it.
-
-    `watch` is told of the entries of the batch when it is learned. A batch that is refused or interrupted changes
-    nothing.
-    """
-    begin_seconds = clock.perf_counter()
-    check_stream(spec, fit)
-    scores = {"log_score": np.nan, "rmse": np.nan}
-    arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
-    if fit is None:
-        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
-        if watch is not None:
-            watch(anomaly_scores(arrival))
-    else:
-        if must_be_summed_up(fit):
-            fit = gaussian_fit(fit, spec.max_iter)
-        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
-        scores |= more
-    seconds = clock.perf_counter() - begin_seconds
-    return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
-
-
-def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
-    """Learn a first batch, without values each of which outweighs all others."""
-    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
-    if kind in OPEN:
-        out = deciding(given.values, kind == "counts")
-    arrival = without(given, out) if out.any() else given
-    coords, shape, labels = training_rows(arrival, spec.shape)
-    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
-    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
-    learned = begin_again(spec, begin_with(spec, first), first.entries, time, commit, coding=coding)
-    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    warn_of_outliers(given, out, size, lambda _: why)
-    return learned
-
-
-def _learn_next(
-    spec: FitSpec, fit: FitResult, arrival: Batch, watch: Watch | None, about: dict[str, Any], commit: Commit
-) -> tuple[dict[str, float], FitResult]:
-    """Learn a batch after others: its scores before it was learned, and the result."""
-    coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
-    plan = plan_batch(spec, fit, arrival)
-    batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    belief, likelihood = adf.belief_before(batch), batch.problem.likelihood
-    before = adf.predictions(batch, belief, batch.rows)
-    if watch is not None:
-        seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
-        predicted = scored(FittedModel(fit, spec).likelihood_of_new, belief, batch.rows, batch.y, batch.extent)
-        scores = anomaly_scores(arrival, (*predicted, ~np.all(seen, axis=0)))
-    shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
-    out = np.zeros(len(values), dtype=bool)
-    if likelihood.observes in OPEN:
-        out = adf.outliers_of(batch, values, before, fit.n_samples_seen, standing)
-        standing = standing._replace(change=adf.change_after(standing.change, out))
-        out &= standing.change < adf.CERTAIN
-    if out.all():
-        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
-        commit.put(learned)
-    else:
-        left = without(arrival, out) if out.any() else arrival
-        plan = plan_batch(spec, fit, left) if out.any() else plan
-        learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
-    if watch is not None and scores is not None:
-        watch(scores)
-    if before.variance is not None:
-        mean, sd = before.mean, np.sqrt(before.variance)
-        why = "{:.4g} with a standard deviation of {:.3g} was expected"
-        warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
-    rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
-    return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
-
-
-def _learn_rest(
-    spec: FitSpec,
-    fit: FitResult,
-    arrival: Batch,
-    plan: BatchPlan,
-    before: Predicted,
-    standing: Standing,
-    coding: dict[str, Any],
-    commit: Commit,
-) -> FitResult:
-    """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
-    stream, state, batch = plan.stream, plan.state, plan.batch
-    entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
-    standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
-    kept, watched = stream.kept, stream.watched
-    if kept is not None:
-        kept = kept.with_batch(entries) if keeps_entries(spec, len(kept.values) + len(entries.values)) else None
-    if kept is not None and due(kept, state.sizes, state.rank):
-        lost = lost_knowledge(spec.prior, fit.features, fit.series)
-        if lost is None:
-            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
-            begun = begin_with(spec, first, standing, fit.interactions.get("main", 0) > 0)
-            how: dict[str, Any] = {"n_batches": fit.n_batches + 1, "forgotten": fit.forgotten}
-            how |= {"coding": coding, "earlier": fit.observation.facts}
-            return begin_again(spec, begun, kept, batch.time, commit, stream.reservoir, **how)
-        warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
-        kept = None
-    learned = learn_no_worse(plan, arrival.values, before)
-    if watched is not None:
-        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
-        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
-    (standing, is_due), run = standing.told(), learned.run
-    with all_or_nothing(plan, commit):
-        for known, new in zip(stream.keys, plan.added, strict=True):
-            if known is not None and new is not None:
-                known.update(new)
-        state = adf.absorb(state, learned.batch, learned.posterior)
-        stream = stream._replace(state=state, reservoir=learned.reservoir)
-        stream = stream._replace(standing=standing, kept=kept, watched=watched)
-        unseen_mean, unseen_cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
-        found = stream_result(
-            spec,
-            fit,
-            stream,
-            observation=fit.observation.with_facts(coding),
-            shape=state.sizes,
-            n_iter=run.n_iter,
-            converged=run.converged and not standing.is_doubtful,
-            trace=without_seconds(run.trace),
-            n_samples_seen=fit.n_samples_seen + len(batch.y),
-            n_batches=fit.n_batches + 1,
-            unseen_mean=unseen_mean,
-            unseen_cov=unseen_cov,
-            series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
-        )
-        commit.put(found)
-    if is_due:
-        warn_of_no_gain(standing)
-    return found
 
 
 @contextlib.contextmanager
@@ -464,9 +460,6 @@ def split_batch(fit: FitResult | None, X: Any, y: Any, modes: Any, value: Any) -
     names = [k if name is None else name for k, name in enumerate(known)]
     X, values = split_observed(names, X, y, modes, value)
     return X, None if isinstance(X, SparseTensor) and y is None else values
-
-
-# Entries that are left out, and anomaly scores of the others.
 
 
 def without(batch: Batch, out: np.ndarray) -> Batch:

@@ -356,9 +356,12 @@ def without_entries(
     sample = reservoir.sample
     lost, left = sample.at(gone), sample.at(~gone)
     found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
-    noise, dispersion = noise_without(state.noise, lost), None if whole else state.dispersion
-    noise = noise if is_left(noise, state.noise) else state.noise_prior
-    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
+    noise = noise_without(state.noise, lost)
+    state = state._replace(
+        modes=tuple(mode for mode, _ in found),
+        noise=noise if is_left(noise, state.noise) else state.noise_prior,
+        dispersion=None if whole else state.dispersion,
+    )
     reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
     return state, reservoir, sum(reset for _, reset in found)
 

@@ -45,16 +45,8 @@ SHARES = (1.0, 0.5, 0.25, 0.0)
 class ModeRows(NamedTuple):
     """Rows of one mode, with room for more; those in use come first.
 
-    Attributes
-    ----------
-    Lam, eta : (room, P), (room, R)
-        Natural parameters of the posterior at the time it was last updated.
-    prior_Lam, prior_eta : (room, P), (room, R)
-        Natural parameters of the prior that forgetting returns to; of a series or a graph what the other rows say.
-    seen : (room,) bool
-        Whether an entry has touched the row.
-    time : (room,) float64
-        Time of the last update.
+    Natural parameters are of the posterior at the `time` of each row's last update, and of the prior that forgetting
+    returns to; of a series or a graph that is what the other rows say. `seen` are rows that an entry has touched.
     """
 
     Lam: Annotated[np.ndarray, Sized("room P")]
@@ -269,13 +261,9 @@ class PairRows(NamedTuple):
     Attributes
     ----------
     modes : (int, int)
-        The mode whose rows deviate, and the one that is a series.
-    row, along : (p,) int64
-        The rows of both modes.
-    Lam, eta : (p,) float64
-        Natural parameters of the posterior.
-    told_Lam, told_eta : (p,) float64
-        Of them what the entries say.
+        The mode whose rows deviate, and the one that is a series; `row` and `along` are rows of both.
+    Lam, eta, told_Lam, told_eta : (p,) float64
+        Natural parameters of the posterior, and of them what the entries say.
     width, weight : float
         The standard deviation that was expected, and how many times as much as by default that counts.
     precision, length : float
