@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
 
@@ -145,20 +147,25 @@ def run_task(version: str, function: Callable[..., Any], *args: Any) -> TaskRepo
 
 
 class TaskBatch:
-    """Tasks that have been given to workers (`Cluster.begin`); `again`: some more than once."""
+    """A pure function of a module done by workers for each of some arguments; `again`: of some more than once.
+
+    It gets broadcasts as values. A task is called `what`; of a `patient` run one that is being done may take any time.
+    `where` is the worker of each, which does it as long as it is there; without it Dask chooses. `whole` gives the
+    arguments of a call with all that it needs, where `calls` leave out what workers should have.
+    """
 
     def __init__(
         self,
         cluster: Any,
         function: Callable[..., Any],
-        calls: list[Call],
+        calls: Sequence[Call],
         what: str,
-        patient: bool,
-        where: list[str | None],
-        whole: Callable[[int], Call] | None,
+        patient: bool = False,
+        where: Sequence[str | None] = (),
+        whole: Callable[[int], Call] | None = None,
     ):
-        self._cluster, self._function, self._calls, self._what = cluster, function, calls, what
-        self._patient, self._where, self._whole, self.again = patient, where, whole, False
+        self._cluster, self._function, self._calls, self._what = cluster, function, list(calls), what
+        self._patient, self._where, self._whole, self.again = patient, list(where), whole, False
         self._futures: dict[int, Any] = {}
         self._found: dict[int, TaskReport] = {}
         with contextlib.suppress(*cluster.lost()):  # they are given again when they are waited for
@@ -260,10 +267,12 @@ class Cluster:
         self._run = secrets.token_hex(4)
         self._workers: list[str] = []
         self._direct = True  # whether workers can be reached from here
-        self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
+        self.sent = 0  # bytes of arrays that tasks were given from here
 
     def put(self, value: Any) -> Broadcast:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
+        arrays = value if isinstance(value, tuple) else (value,)
+        self.sent += sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         return Broadcast(value, self.new_name())
 
     def new_name(self) -> str:
@@ -280,25 +289,8 @@ class Cluster:
         return Broadcast(None, self.new_name(), make)
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
-        """What the function gives for each of these arguments, in their order; as `begin`, and waited for."""
-        return self.begin(function, calls, what, **how).finish()
-
-    def begin(
-        self,
-        function: Callable[..., Any],
-        calls: Sequence[Call],
-        what: str,
-        patient: bool = False,
-        where: Sequence[str | None] = (),
-        whole: Callable[[int], Call] | None = None,
-    ) -> TaskBatch:
-        """Have a pure function of a module done for each of these arguments, of which it gets broadcasts as values.
-
-        A task is called `what`; of a `patient` run one that is being done may take any time. `where` is the worker of
-        each, which does it as long as it is there; without it Dask chooses. `whole` gives the arguments of a call with
-        all that it needs, where `calls` leave out what workers should have.
-        """
-        return TaskBatch(self, function, list(calls), what, patient, list(where), whole)
+        """What the function gives for each of these arguments, in their order: a `TaskBatch` that is waited for."""
+        return TaskBatch(self, function, calls, what, **how).finish()
 
     def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
         """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""

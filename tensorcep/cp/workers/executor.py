@@ -197,7 +197,6 @@ class ClusterExecutor:
         for piece in self._cache.end_tasks(running):
             for name, given in (piece.arrays | piece.told).items():
                 put(given, arrays[name][offset + piece.first : offset + piece.first + piece.n])
-                self._cluster.received += given.nbytes
             paths = [{one.path for one in given.values() if isinstance(one, SharedArray)} for given in piece[1:]]
             self._cache.discard(sorted(paths[1] - paths[0]))  # others need what is with the rows
         for one in made:
@@ -212,7 +211,6 @@ class ClusterExecutor:
         broadcast = self._blocks.get((what, mode))
         if broadcast is None or not np.array_equal(broadcast.value, array):
             broadcast = self._blocks[what, mode] = self._cluster.put(array.copy())
-            self._cluster.sent += array.nbytes
         return broadcast
 
     def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
@@ -228,9 +226,7 @@ class ClusterExecutor:
         """Numbers of the entries of a range that differ from those of the pass before."""
         if not work.changing:
             return None
-        numbers = _numbers_of(work.changing, own.start + one.first, own.start + one.last, named)
-        self._cluster.sent += sum(array.nbytes for array in numbers if isinstance(array, np.ndarray))
-        return self._cluster.put(numbers)
+        return self._cluster.put(_numbers_of(work.changing, own.start + one.first, own.start + one.last, named))
 
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
         """Put what a kernel would give of these packed rows in place, if workers have told it."""
@@ -262,7 +258,6 @@ class ClusterExecutor:
             for name, array in zip(tasks.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
                 np.copyto(named[name][slice(*one)], array, where=where)
-                self._cluster.received += array.nbytes
 
     def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Broadcast | float:
         """The range of an array as tasks take it; that of one that stays the same is sent once."""
@@ -272,7 +267,6 @@ class ClusterExecutor:
         part = _packed(array[slice(*where)])
         if isinstance(part, float):
             return part
-        self._cluster.sent += part.nbytes
         broadcast = self._cluster.put(part)
         if stays:
             self._entries[key] = (array, broadcast)
@@ -310,7 +304,6 @@ class ClusterExecutor:
         for k, rows in zip(modes, part, strict=True):
             array[c, self._cache.rows_of(k)] = 0.0
             array[c, slice(*chunk.rows[k])] = rows
-            self._cluster.received += rows.nbytes
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
         """The chunks of the entries, which are written when they are first needed."""

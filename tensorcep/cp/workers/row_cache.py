@@ -343,7 +343,7 @@ class RowCache:
             return call(i, told._replace(gone=tuple(gone[i::n])), blocks, store)
 
         calls = [given(i, False) for i in range(n)]
-        running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
+        running = TaskBatch(self._cluster, function, calls, what, where=where, whole=partial(given, whole=True))
         self._begun.add(running)
         for worker in where:
             if worker is not None:  # its tasks have been given what they read
