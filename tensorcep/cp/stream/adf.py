@@ -36,17 +36,7 @@ from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.row_priors import (
-    ModeRows,
-    PairRows,
-    first_pairs,
-    messages_to,
-    messages_to_pairs,
-    prior_by_others,
-    smooth,
-    with_pairs,
-    without_pairs,
-)
+from tensorcep.cp.stream.row_priors import ModeRows, PairRows
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.coupled import Chain
@@ -167,7 +157,9 @@ def with_laws(
                     sites = posterior.sites[k] if posterior.sites else None
                     chains[k] = row_priors.first_chain(clocks[k], expected, k, own, prior, mode, n, sites)
             state = state._replace(chains=tuple(chains), clocks=tuple(clocks))
-    return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
+    if of is None:
+        return state
+    return state._replace(pairs=row_priors.first_pairs(of, state.clocks[of.modes[1]], expected, free))
 
 
 def with_rows(
@@ -238,7 +230,7 @@ def batch_of(
     parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
     lines = Natural(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     if pairs is not None:
-        lines = with_pairs(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
+        lines = row_priors.with_pairs(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
@@ -426,7 +418,7 @@ def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.nda
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
-    prior, rows = (without_pairs(Natural(lines.Lam, lines.eta), sum(shape)) for lines in (problem.prior, posterior))
+    prior, rows = (row_priors.without_pairs(lines, sum(shape)) for lines in (problem.prior, posterior))
     posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
     problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
@@ -445,13 +437,11 @@ def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Post
         if known is None or len(rows) < 2:
             continue
         before, sites = Natural(lines.Lam[own], lines.eta[own]), state.modes[k].sites(state.sizes[k])
-        new, again = messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
-        lines.Lam[own], lines.eta[own] = prior_by_others(known, state.clocks[k], sites, rows, new, before)
+        new, again = row_priors.messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
+        lines.Lam[own], lines.eta[own] = row_priors.prior_by_others(known, state.clocks[k], sites, rows, new, before)
     if pairs is not None:
-        new, n = messages_to_pairs(batch.problem, posterior), len(lines.eta)
-        before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
-        of_pairs = pairs.prior_by_other_rows(state.clock_of_pairs, batch.used[-1], new, before)
-        lines, again = with_pairs(lines, of_pairs or before), again or of_pairs is not None
+        new, moved = pairs.prior_by_other_rows(state.clock_of_pairs, batch.used[-1], problem, posterior)
+        lines, again = row_priors.with_pairs(lines, new), again or moved
     return batch._replace(problem=problem._replace(prior=FixedPrior(*lines))) if again else None
 
 
@@ -465,7 +455,7 @@ def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> Str
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     pairs = state.pairs
     if pairs is not None:
-        pairs = pairs.after(state.clock_of_pairs, batch.used[-1], messages_to_pairs(batch.problem, posterior))
+        pairs = pairs.after(state.clock_of_pairs, batch.used[-1], batch.problem, posterior)
         batch, posterior = in_modes(batch, posterior)
     maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
     for k, (rows, own) in enumerate(_lines_of_modes(batch)):
@@ -474,8 +464,8 @@ def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> Str
         if chain is not None:
             seen = mode.seen[:n].copy()
             seen[rows] = True
-            more = messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
-            chains[k], sites, whole = smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
+            more = row_priors.messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
+            chains[k], sites, whole = row_priors.smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
             mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
         else:
             if known is not None:

@@ -33,21 +33,9 @@ from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
-from tensorcep.cp.stream import adf
+from tensorcep.cp.stream import adf, cold_start
 from tensorcep.cp.stream.adf import BatchProblem, StreamState
-from tensorcep.cp.stream.cold_start import (
-    Beginning,
-    Commit,
-    begin_again,
-    check_revisited,
-    check_stream,
-    compare_with_fit,
-    continued_stream,
-    diagnostics_of,
-    due,
-    keeps_entries,
-    without_seconds,
-)
+from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.reservoir import (
     Kept,
     Reservoir,
@@ -88,6 +76,9 @@ class BatchPlan(NamedTuple):
     `added` are, per mode with labels, the rows of those that are new.
     """
 
+    spec: FitSpec
+    fit: FitResult
+    arrival: Batch
     stream: Stream
     state: StreamState
     added: tuple[dict[Any, int] | None, ...]
@@ -135,7 +126,7 @@ def learn_arrival(
     nothing.
     """
     begin_seconds = clock.perf_counter()
-    check_stream(spec, fit)
+    cold_start.check_stream(spec, fit)
     scores = {"log_score": np.nan, "rmse": np.nan}
     arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
     if fit is None:
@@ -160,7 +151,7 @@ def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Co
     coords, shape, labels = training_rows(arrival, spec.shape)
     time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
     first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
-    learned = begin_again(spec, first, time, commit, coding=coding)
+    learned = cold_start.begin_again(spec, first, time, commit, coding=coding)
     size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
     warn_of_outliers(given, out, size, lambda _: why)
     return learned
@@ -189,9 +180,8 @@ def _learn_next(
         learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
         commit.put(learned)
     else:
-        left = without(arrival, out) if out.any() else arrival
-        plan = plan_batch(spec, fit, left) if out.any() else plan
-        learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
+        plan = plan_batch(spec, fit, without(arrival, out)) if out.any() else plan
+        learned = _learn_rest(plan, before.at(~out), standing, coding, commit)
     if watch is not None and scores is not None:
         watch(scores)
     if before.variance is not None:
@@ -206,7 +196,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     """Decide all of learning one more batch. The stream is not changed."""
     likelihood, engine = fit.likelihood, engine_of(spec, fit)
     y = spec.target.checked(arrival.values, likelihood)
-    stream = continued_stream(spec, fit)
+    stream = cold_start.continued_stream(spec, fit)
     time = float(fit.n_batches) if arrival.time is None else check_range("time", arrival.time)
     if time < stream.state.time:
         fail_value(f"time must not go back: the last batch was at {stream.state.time:g}; got {time:g}.")
@@ -222,11 +212,11 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
-    check_revisited(spec, arrival.extents, arrival.weights)
+    cold_start.check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, engine)
+    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, engine)
 
 
 def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
@@ -255,33 +245,28 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
 
 
 def _learn_rest(
-    spec: FitSpec,
-    fit: FitResult,
-    arrival: Batch,
-    plan: BatchPlan,
-    before: Predicted,
-    standing: Standing,
-    coding: dict[str, Any],
-    commit: Commit,
+    plan: BatchPlan, before: Predicted, standing: Standing, coding: dict[str, Any], commit: Commit
 ) -> FitResult:
     """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
+    spec, fit, arrival = plan.spec, plan.fit, plan.arrival
     stream, state, batch = plan.stream, plan.state, plan.batch
     entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
     standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
     kept, watched = stream.kept, stream.watched
     if kept is not None:
-        kept = kept.with_batch(entries) if keeps_entries(spec, len(kept.values) + len(entries.values)) else None
-    if kept is not None and due(kept, state.sizes, state.rank):
+        kept = kept.with_batch(entries)
+        kept = kept if cold_start.keeps_entries(spec, len(kept.values)) else None
+    if kept is not None and cold_start.due(kept, state.sizes, state.rank):
         lost = lost_knowledge(spec.prior, fit.features, fit.series)
         if lost is None:
             first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
-            return begin_again(spec, first, batch.time, commit, fit, standing, coding)
+            return cold_start.begin_again(spec, first, batch.time, commit, fit, standing, coding)
         warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
         kept = None
-    learned = learn_no_worse(plan, arrival.values, before)
+    learned = learn_no_worse(plan, before)
     if watched is not None:
         watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
-        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
+        watched, standing = cold_start.compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
     (standing, is_due), run = standing.told(), learned.run
     with all_or_nothing(plan, commit):
         for known, new in zip(stream.keys, plan.added, strict=True):
@@ -299,13 +284,13 @@ def _learn_rest(
             shape=state.sizes,
             n_iter=run.n_iter,
             converged=run.converged and not standing.is_doubtful,
-            trace=without_seconds(run.trace),
+            trace=cold_start.without_seconds(run.trace),
             n_samples_seen=fit.n_samples_seen + len(batch.y),
             n_batches=fit.n_batches + 1,
             unseen_mean=unseen_mean,
             unseen_cov=unseen_cov,
             series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
+            diagnostics=cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
         )
         commit.put(found)
     if is_due:
@@ -313,8 +298,8 @@ def _learn_rest(
     return found
 
 
-def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> LearnedBatch:
-    """Learn a batch of these values and predictions by as long a step as it bears; the stream is not changed.
+def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
+    """Learn a batch of which this was predicted by as long a step as it bears; the stream is not changed.
 
     Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
     far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
@@ -329,7 +314,7 @@ def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> Le
         return learned
     found, step = learned, 1.0
     for _ in range(MAX_HALVINGS):
-        if not _is_worse(plan.batch, values, before, found):
+        if not _is_worse(plan, before, found):
             return found
         step *= 0.5
         found = part_of_the_way(plan, learned, step)
@@ -373,10 +358,11 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
 
 
-def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: LearnedBatch) -> bool:
+def _is_worse(plan: BatchPlan, before: Predicted, found: LearnedBatch) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
+    values = plan.arrival.values
     with np.errstate(over="ignore", invalid="ignore"):
-        after = adf.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
+        after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
         rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
     return not float(rise.sum()) <= 1.0
 

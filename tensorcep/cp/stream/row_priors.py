@@ -335,18 +335,20 @@ class PairRows(NamedTuple):
         row, along = (coords[:, k] for k in self.modes)
         return np.asarray(order[np.searchsorted(key[order], row * n + along)])
 
-    def prior_by_other_rows(self, clock: Clock, used: np.ndarray, new: Natural, before: Natural) -> Natural | None:
-        """The prior of the pairs of a batch, `before`, with what those of one row tell of each other, if any.
-
-        `new` is what the batch said of them.
-        """
+    def prior_by_other_rows(
+        self, clock: Clock, used: np.ndarray, problem: Problem, posterior: Posterior
+    ) -> tuple[Natural, bool]:
+        """The prior of the pairs of a batch with what those of one row tell of each other, and whether any do."""
+        n = sum(problem.shape[:-1])
+        before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
         if len(np.unique(self.row[used])) == len(used):
-            return None
-        return prior_by_others(self.chain, self.clock(clock), self.told, used, new, before)
+            return before, False
+        new = messages_to_pairs(problem, posterior)
+        return prior_by_others(self.chain, self.clock(clock), self.told, used, new, before), True
 
-    def after(self, clock: Clock, used: np.ndarray, new: Natural) -> PairRows:
-        """The pairs after a batch that said this of those used."""
-        seen = np.ones(len(self.row), dtype=bool)
+    def after(self, clock: Clock, used: np.ndarray, problem: Problem, posterior: Posterior) -> PairRows:
+        """The pairs after a batch of those used."""
+        seen, new = np.ones(len(self.row), dtype=bool), messages_to_pairs(problem, posterior)
         known, told, rows = smooth(self.chain, self.clock(clock), self.told, used, new, seen)
         Lam, eta, told_Lam, told_eta = (part[:, 0].copy() for part in (*rows, *told))
         precision, length = float(known.precision[0]), float(known.length[0])
@@ -397,8 +399,8 @@ def with_pairs(rows: Natural, pairs: Natural) -> Natural:
     return Natural(*(np.concatenate(parts) for parts in both))
 
 
-def without_pairs(lines: Natural, n: int) -> Natural:
-    """The first n rows in all columns but the last, in which they are 1."""
+def without_pairs(lines: Any, n: int) -> Natural:
+    """The first n rows of a prior or a posterior in all columns but the last, in which they are 1."""
     R = lines.eta.shape[1] - 1
     P = R * (R + 1) // 2
     return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])

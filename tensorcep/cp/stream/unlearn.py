@@ -26,15 +26,9 @@ from tensorcep.cp.inputs.coordinates import (
     rows_of_column,
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
+from tensorcep.cp.stream import cold_start
 from tensorcep.cp.stream.adf import absorb
-from tensorcep.cp.stream.cold_start import (
-    Beginning,
-    Commit,
-    begin_again,
-    check_stream,
-    leaves_choice,
-    without_seconds,
-)
+from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.learn import engine_of, learn_batch, stream_result
 from tensorcep.cp.stream.reservoir import Kept, Stream, revisit, without_entries, without_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -106,8 +100,8 @@ def _forget(
         held = entries_of_fit(model, data, y)
         refit_without(model, held, gone_of(held.coords), said, dropped, commit.put)
         return
-    check_stream(spec, fit)
-    if stream.reservoir is not None and not leaves_choice(spec):  # it has messages that can be divided out
+    cold_start.check_stream(spec, fit)
+    if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
         stream = stream._replace(kept=None)
     coords, n = _held(stream), int(fit.n_samples_seen)
     gone, whole = gone_of(coords), len(coords) == n
@@ -157,7 +151,7 @@ def _fit_rest(
     rate = fit.observation.facts.get("_sampled_rate")
     source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
     first = Beginning(kept, shape, labels, source)
-    begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
+    cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
 
 
 def _divide_out(
@@ -181,7 +175,7 @@ def _divide_out(
             learned = learn_batch(engine, visit.batch, visit)
             run, state = learned.run, absorb(state, visit.batch, learned.posterior)
             stream = stream._replace(state=state, reservoir=learned.reservoir)
-            fields = {"converged": run.converged, "n_iter": run.n_iter, "trace": without_seconds(run.trace)}
+            fields = {"converged": run.converged, "n_iter": run.n_iter, "trace": cold_start.without_seconds(run.trace)}
     record |= {"how": "messages divided out", "sweeps": fields.get("n_iter", 0), "rows_reset": reset}
     fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
     return stream_result(spec, fit, stream, **fields)

@@ -291,19 +291,16 @@ class ClusterExecutor:
         found: list[ChunkReport] = [one for share in told for one in share]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
             for name, part in zip(work.sums, one.sums, strict=True):
-                self._take(value_of(named, name), c, part, chunk, work.modes)
+                array = value_of(named, name)
+                if array.ndim < 3:
+                    array[c] = part
+                    continue
+                for k, rows in zip(work.modes, part, strict=True):  # those without entries in the chunk have sums of 0
+                    array[c, self._cache.rows_of(k)] = 0.0
+                    array[c, slice(*chunk.rows[k])] = rows
         if stored is not None:
             versions = tuple(one.versions for one in found)
             self._sites.move(named[work.keeps], stored._replace(latest=stored.latest + 1, versions=versions))
-
-    def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
-        """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""
-        if array.ndim < 3:
-            array[c] = part
-            return
-        for k, rows in zip(modes, part, strict=True):
-            array[c, self._cache.rows_of(k)] = 0.0
-            array[c, slice(*chunk.rows[k])] = rows
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
         """The chunks of the entries, which are written when they are first needed."""

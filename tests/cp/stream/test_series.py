@@ -12,7 +12,7 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import cold_start, learn, row_priors
+from tensorcep.cp.stream import cold_start, row_priors
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 
@@ -96,7 +96,7 @@ def test_entries_of_earlier_days_are_smoothed_back(sales, monkeypatch):
     day = sales.days[30]
     before, sd = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     new = pd.DataFrame({"shop": [f"s{i}" for i in range(12)], "day": sales.days[31]})
-    monkeypatch.setattr(learn, "due", lambda *_: False)  # a joint fit would learn the levels of shops anew
+    monkeypatch.setattr(cold_start, "due", lambda *_: False)  # a joint fit would learn the levels of shops anew
     model.partial_fit(new, model.predict(new) + 0.3)
     after, sd_after = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     assert before != after
