@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorcep.core.loop import AnyMethod, Run, Sweep, run
-from tensorcep.core.packing import offsets, row_dims
+from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import Predicted, Standing
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at, latent
@@ -32,68 +32,17 @@ from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after, with_parameter
 from tensorcep.cp.model.problem import Problem, with_powers
 from tensorcep.cp.model.subsets import with_extents
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
+from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.row_priors import ModeRows, PairRows
+from tensorcep.cp.stream import modes
+from tensorcep.cp.stream.modes import StreamState
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.priors.coupled import Chain
-from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
-from tensorcep.priors.normal_wishart import Expected
-from tensorcep.priors.regression import MapOfFeatures
 
-# Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
-GROWTH = 1.5
 # A sweep that is not damped must bring the change down to such a share of the one before: damped ones halve it.
 LEAST_FALL = 0.5
-
-
-class StreamState(NamedTuple):
-    """What is known after the batches so far, the last of which was at `time`.
-
-    `sizes` are the rows in use of each mode; the noise has its first prior beside it. `maps` say per mode what is known
-    of the map from its features, `designs`, to prior means, `chains` what is known of it as a series along its axis, of
-    `clocks`: of such modes `ModeRows` have as prior what the other rows say. Files hold features and axes with the
-    model. `pairs` are of rows that deviate along the axis of another mode.
-    """
-
-    rank: int
-    sizes: tuple[int, ...]
-    modes: tuple[ModeRows, ...]
-    noise: GammaNoise | None
-    noise_prior: GammaNoise | None
-    time: float
-    dispersion: Dispersion | None = None
-    maps: tuple[MapOfFeatures | None, ...] = ()
-    designs: tuple[Any, ...] = ()
-    chains: tuple[Chain | None, ...] = ()
-    clocks: tuple[Any, ...] = ()
-    pairs: PairRows | None = None
-
-    def dims(self) -> dict[str, int]:
-        """The sizes of its arrays, which must have room for the rows in use."""
-        if any(len(mode.seen) < n for mode, n in zip(self.modes, self.sizes, strict=True)):
-            raise ValueError("the arrays of the stream do not fit its shape")
-        return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
-
-    def chain_of(self, k: int) -> Chain | None:
-        """What is known of mode k as a series; None where it is none."""
-        return self.chains[k] if self.chains else None
-
-    @property
-    def clock_of_pairs(self) -> Any:
-        """The axis along which rows deviate; None where they do not."""
-        return None if self.pairs is None else self.clocks[self.pairs.modes[1]]
-
-    def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
-        """Some rows of mode k at a time, with the prior that their features give them by now."""
-        known, mode = self.maps[k] if self.maps else None, self.modes[k]
-        return mode.at(
-            rows, keep, time, None if known is None else row_priors.prior_now(known, self.designs[k], mode, rows)
-        )
 
 
 class BatchProblem(NamedTuple):
@@ -117,93 +66,6 @@ class BatchProblem(NamedTuple):
     coords: np.ndarray
     y: np.ndarray
     extent: np.ndarray | None = None
-
-
-def begin(
-    posterior: Posterior, prior_Lam: np.ndarray, prior_eta: np.ndarray, noise_prior: GammaNoise | None, time: float
-) -> StreamState:
-    """The state after a first batch, of which the packed posterior and prior are given."""
-    packed = (posterior.Lam, posterior.eta, prior_Lam, prior_eta, posterior.seen, np.full(len(prior_eta), time))
-    first = offsets(posterior.shape)
-    modes = tuple(ModeRows(*(array[a:b].copy() for array in packed)) for a, b in itertools.pairwise(first))
-    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
-
-
-def with_laws(
-    state: StreamState,
-    posterior: Posterior,
-    expected: Expected | None,
-    free: np.ndarray,
-    designs: tuple[Design | None, ...],
-    clocks: Sequence[Any],
-) -> StreamState:
-    """The state that goes on with the laws of a fit's rows: of features, of series and graphs, and of deviations.
-
-    `free` (K, R) bool are its free columns. The rows of such modes are changed in place.
-    """
-    prior, of = posterior.mode_prior, posterior.deviations
-    if prior is not None and expected is not None:
-        of_modes = list(enumerate(zip(state.modes, state.sizes, free, strict=True)))
-        if any(prior.slopes):
-            maps: list[MapOfFeatures | None] = [None] * len(designs)
-            for k, (mode, n, own) in of_modes:
-                if (design := designs[k]) is not None and own.any():
-                    maps[k] = row_priors.first_map(design, expected, k, own, prior, mode, n)
-            state = state._replace(maps=tuple(maps), designs=designs)
-        if any(clock is not None for clock in clocks):
-            chains: list[Chain | None] = [None] * len(clocks)
-            for k, (mode, n, own) in of_modes:
-                if clocks[k] is not None and own.any():
-                    sites = posterior.sites[k] if posterior.sites else None
-                    chains[k] = row_priors.first_chain(clocks[k], expected, k, own, prior, mode, n, sites)
-            state = state._replace(chains=tuple(chains), clocks=tuple(clocks))
-    if of is None:
-        return state
-    return state._replace(pairs=row_priors.first_pairs(of, state.clocks[of.modes[1]], expected, free))
-
-
-def with_rows(
-    state: StreamState, sizes: Sequence[int], prior_of: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
-) -> StreamState:
-    """The state with at least `sizes[k]` rows of mode k; ``prior_of(k, first, last)`` is the prior of new rows."""
-    modes, sizes = list(state.modes), tuple(max(int(n), old) for n, old in zip(sizes, state.sizes, strict=True))
-    for k, (old, new) in enumerate(zip(state.sizes, sizes, strict=True)):
-        if new == old:
-            continue
-        if new > len(modes[k].seen):
-            room = max(new, int(GROWTH * old))
-            larger = ModeRows(*(np.zeros((room, *array.shape[1:]), dtype=array.dtype) for array in modes[k]))
-            for array, before in zip(larger, modes[k], strict=True):
-                array[:old] = before[:old]
-            modes[k] = larger
-        Lam, eta = prior_of(k, old, new)
-        for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
-            array[old:new] = value
-    return state._replace(modes=tuple(modes), sizes=sizes)
-
-
-def forecast(
-    state: StreamState,
-    before: Sequence[int],
-    coords: np.ndarray,
-    labels: Sequence[Sequence[Any] | None],
-    names: Sequence[Any],
-) -> StreamState:
-    """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others.
-
-    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
-    errors call the modes by `names`.
-
-    A new row without a place on the axis of its mode is refused.
-    """
-    clocks, chains = list(state.clocks), list(state.chains)
-    for k, known in enumerate(state.chains):
-        first, n = before[k], state.sizes[k]
-        if known is not None and n > first:
-            new = known, clocks[k], state.modes[k], first, n, labels[k], names[k]
-            chains[k], clocks[k] = row_priors.with_new_rows(*new)
-    state = state._replace(clocks=tuple(clocks), chains=tuple(chains))
-    return state if state.pairs is None else state._replace(pairs=state.pairs.with_new(state.clock_of_pairs, coords))
 
 
 def batch_of(
@@ -230,7 +92,7 @@ def batch_of(
     parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
     lines = Natural(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     if pairs is not None:
-        lines = row_priors.with_pairs(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
+        lines = modes.with_pairs(lines, Natural(pairs.Lam[used[-1], None], pairs.eta[used[-1], None]))
     noise = state.noise
     if noise is not None and state.noise_prior is not None and keep < 1.0:
         noise = GammaNoise(*(p + weight * (q - p) for p, q in zip(state.noise_prior, noise, strict=True)))
@@ -418,7 +280,7 @@ def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.nda
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
-    prior, rows = (row_priors.without_pairs(lines, sum(shape)) for lines in (problem.prior, posterior))
+    prior, rows = (modes.without_pairs(lines, sum(shape)) for lines in (problem.prior, posterior))
     posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
     problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
@@ -437,11 +299,11 @@ def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Post
         if known is None or len(rows) < 2:
             continue
         before, sites = Natural(lines.Lam[own], lines.eta[own]), state.modes[k].sites(state.sizes[k])
-        new, again = row_priors.messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
-        lines.Lam[own], lines.eta[own] = row_priors.prior_by_others(known, state.clocks[k], sites, rows, new, before)
+        new, again = modes.messages_to(Natural(found.Lam[own], found.eta[own]), before, known.free), True
+        lines.Lam[own], lines.eta[own] = modes.prior_by_others(known, state.clocks[k], sites, rows, new, before)
     if pairs is not None:
         new, moved = pairs.prior_by_other_rows(state.clock_of_pairs, batch.used[-1], problem, posterior)
-        lines, again = row_priors.with_pairs(lines, new), again or moved
+        lines, again = modes.with_pairs(lines, new), again or moved
     return batch._replace(problem=problem._replace(prior=FixedPrior(*lines))) if again else None
 
 
@@ -464,30 +326,14 @@ def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> Str
         if chain is not None:
             seen = mode.seen[:n].copy()
             seen[rows] = True
-            more = row_priors.messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
-            chains[k], sites, whole = row_priors.smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
+            more = modes.messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
+            chains[k], sites, whole = modes.smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
             mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
         else:
             if known is not None:
-                mode.prior_Lam[rows], mode.prior_eta[rows] = row_priors.prior_now(known, state.designs[k], mode, rows)
-                maps[k] = row_priors.map_after(known, state.designs[k], mode, rows, new)
+                mode.prior_Lam[rows], mode.prior_eta[rows] = modes.prior_now(known, state.designs[k], mode, rows)
+                maps[k] = modes.map_after(known, state.designs[k], mode, rows, new)
             mode.Lam[rows], mode.eta[rows] = new
         mode.seen[rows], mode.time[rows] = True, batch.time
     laws: dict[str, Any] = {"maps": tuple(maps), "chains": tuple(chains), "pairs": pairs}
     return state._replace(noise=posterior.noise, dispersion=posterior.dispersion, time=batch.time, **laws)
-
-
-def posterior_of(state: StreamState, keep: float) -> Posterior:
-    """The posterior of all rows at the time of the last batch, packed."""
-    parts = [state.rows_at(k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
-    Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Posterior(
-        shape=state.sizes,
-        rank=state.rank,
-        Lam=Lam,
-        eta=eta,
-        noise=state.noise,
-        seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
-        dispersion=state.dispersion,
-        deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
-    )

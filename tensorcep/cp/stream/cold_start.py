@@ -48,7 +48,8 @@ from tensorcep.cp.plan.spec import FitSpec, check_revisit, is_auto
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, begin, learn, may_be_bold, posterior_of
+from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
+from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, empty_reservoir, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
@@ -360,7 +361,7 @@ def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float
         lines = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
     told, too_much = adf.with_sure_noise(problem, posterior)
     state = begin(told, *lines, problem.noise_prior, time)
-    state = adf.with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
+    state = with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
     stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, _draws_means(spec, known["prior_"], free))
     if not spec.revisit:
         return stream
@@ -387,7 +388,7 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
     )
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
     state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = adf.with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
+    state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
     return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
 
 

@@ -34,8 +34,9 @@ from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_i
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream import adf, cold_start
-from tensorcep.cp.stream.adf import BatchProblem, StreamState
+from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.stream.cold_start import Beginning, Commit
+from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows
 from tensorcep.cp.stream.reservoir import (
     Kept,
     Reservoir,
@@ -46,7 +47,6 @@ from tensorcep.cp.stream.reservoir import (
     revisit,
     with_messages,
 )
-from tensorcep.cp.stream.row_priors import modes_of
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.batch import Batch
 from tensorcep.entries.convert import column_names
@@ -206,8 +206,8 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = adf.with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
-    state = adf.forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
+    state = with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+    state = forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
@@ -412,7 +412,7 @@ class StreamRows:
     @cached_property
     def _made(self) -> FittedRows:
         stream = self._stream
-        posterior = adf.posterior_of(stream.state, self._keep)
+        posterior = posterior_of(stream.state, self._keep)
         if any(stream.state.chains):
             posterior = posterior._replace(mode_prior=modes_of(stream.state.chains, *self._unseen))
         labels = tuple(

@@ -26,15 +26,13 @@ from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
-from tensorcep.cp.stream.row_priors import ModeRows
+from tensorcep.cp.stream.adf import BatchProblem, batch_of
+from tensorcep.cp.stream.modes import ModeRows, StreamState
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.base import moments_of
 from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
 
-# What entries that are kept all have, and what they may have.
-BOTH, BESIDE = ("coords", "values"), ("power", "extent", "score")
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
 RESERVOIR_DRAWS = (0, 1)
 # A row without the messages may be this many times as wide as the prior; beyond that the precision that is left is a
@@ -63,16 +61,16 @@ class Kept(NamedTuple):
 
     def at(self, where: np.ndarray | slice) -> Kept:
         """Some of the entries."""
-        parts = {name: getattr(self, name) for name in (*BOTH, *BESIDE)}
-        return self._replace(**{name: part[where] for name, part in parts.items() if part is not None})
+        parts: Any = (part[where] if isinstance(part, np.ndarray) else part for part in self)
+        return Kept(*parts)
 
     def with_batch(self, new: Kept) -> Kept:
         """These entries and those of a batch; numbers beside them are 1 where only others have some."""
-        both: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(new, name)]) for name in BOTH}
-        for name in BESIDE:
-            parts = [(getattr(one, name), len(one.values)) for one in (self, new)]
-            if any(part is not None for part, _ in parts):
-                both[name] = np.concatenate([np.ones(n) if part is None else part for part, n in parts])
+        both: dict[str, Any] = {}
+        for name, *parts in zip(self._fields, self, new, strict=True):
+            if any(isinstance(part, np.ndarray) for part in parts):
+                own = zip(parts, (self, new), strict=True)
+                both[name] = np.concatenate([np.ones(len(of.values)) if part is None else part for part, of in own])
         return self._replace(**both)
 
     @property

@@ -12,7 +12,8 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import cold_start, row_priors
+from tensorcep.cp.stream import cold_start
+from tensorcep.cp.stream.modes import rows_together
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 
@@ -59,7 +60,7 @@ def test_first_batch_is_the_fit(sales, method):
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     np.testing.assert_allclose(one.predict(X, return_std=True)[1], fit.predict(X, return_std=True)[1], rtol=1e-3)
     known, state = one._result.stream.state.chains[1], one._result.stream.state
-    again = row_priors.rows_together(known, state.clocks[1], state.modes[1].sites(state.sizes[1]))
+    again = rows_together(known, state.clocks[1], state.modes[1].sites(state.sizes[1]))
     mean = [np.linalg.solve(unpack(x.Lam, 1), x.eta[..., None]) for x in (again, state.modes[1])]
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 
