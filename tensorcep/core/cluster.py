@@ -218,8 +218,9 @@ class TaskBatch:
         missing = [i for i in range(len(self._calls)) if i not in self._futures]
         self._cluster.send([self._calls[i] for i in missing])
         for i in missing:
-            where = self._where[i] if self._where else None
-            self._futures[i] = self._cluster.submit_task(self._function, self._calls[i], f"{self._what}-{i}", where)
+            given, where = map(futures_of, self._calls[i]), self._where[i] if self._where else None
+            task, what = (run_task, __version__, self._function), f"{self._what}-{i}"
+            self._futures[i] = self._cluster.submit(*task, *given, what=what, worker=where)
 
     def _again(self, which: Sequence[int]) -> None:
         """Have these tasks given again, with all that they need, which is sent again."""
@@ -247,20 +248,14 @@ def dask_module(needed_for: str) -> Any:
         raise ImportError(text) from error
 
 
-def checked_client(client: Any, needed_for: str = "client=") -> Any:
-    """The client of a Dask cluster; a TypeError of what is none."""
-    dask = dask_module(needed_for)
-    if not isinstance(client, dask.Client) or client.asynchronous:
-        raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
-    return client
-
-
 class Cluster:
     """The workers of a client; after `timeout` seconds without progress work is given up with a sentence."""
 
     def __init__(self, client: Any, timeout: float = TIMEOUT):
         self._dask = dask_module("client=")
-        self.client = checked_client(client)
+        if not isinstance(client, self._dask.Client) or client.asynchronous:
+            raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
+        self.client = client
         self.address = getattr(client.scheduler, "address", "no address")
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
@@ -282,11 +277,7 @@ class Cluster:
     def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
 
-        def make() -> Any:
-            how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            return self.submit(kind, key=f"made-{self.new_name()}", **how)
-
-        return Broadcast(None, self.new_name(), make)
+        return Broadcast(None, self.new_name(), lambda: self.submit(kind, what="made", worker=worker))
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
         """What the function gives for each of these arguments, in their order: a `TaskBatch` that is waited for."""
@@ -315,11 +306,15 @@ class Cluster:
         closed = (self._dask.comm.core.CommClosedError, getattr(self._dask.client, "ClosedClientError", OSError))
         return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, *closed, OSError, KeyError)
 
-    def submit(self, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
-        """The future of a call; an OSError of a client that gave its scheduler up, of which Dask raises many things."""
+    def submit(self, function: Callable[..., Any], *args: Any, what: str, worker: str | None = None) -> Any:
+        """The future of a call by a worker; an OSError of a client that gave its scheduler up.
+
+        Of that Dask raises many things.
+        """
         if self.client.status in ("closed", "closing"):
             raise OSError(f"there is no connection to {self.address}")
-        return self.client.submit(function, *args, pure=False, **how)
+        how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(function, *args, key=f"{what}-{self.new_name()}", pure=False, **how)
 
     def is_lost(self, future: Any, what: str) -> bool:
         """Whether a task was lost; what it raised itself is raised."""
@@ -355,18 +350,10 @@ class Cluster:
             raise OSError(f"there is no connection to {self.address}")
         return self.client.scatter(values, hash=False)
 
-    def submit_task(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
-        sent = [futures_of(item) for item in call]
-        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}"}
-        if worker is not None:
-            how |= {"workers": [worker], "allow_other_workers": True}
-        return self.submit(run_task, __version__, function, *sent, **how)
-
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""
         try:
-            names = [f"{function.__name__}-{self.new_name()}" for _ in futures or ()]
-            return [self.submit(function, one, key=key) for one, key in zip(futures or (), names, strict=True)]
+            return [self.submit(function, one, what=function.__name__) for one in futures or ()]
         except self.lost():
             return None
 

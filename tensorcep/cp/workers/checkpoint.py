@@ -20,7 +20,7 @@ import numpy as np
 from tensorcep import __version__
 from tensorcep.core.arrays import on_scratch
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.core.cluster import TIMEOUT, Cluster, checked_client, dask_module
+from tensorcep.core.cluster import TIMEOUT, Cluster, dask_module
 from tensorcep.core.executor import Executor, ThreadExecutor
 from tensorcep.core.loop import StoredRun, Sweep, hosted_by
 from tensorcep.core.persist.archive import read_archive, write_archive
@@ -277,9 +277,8 @@ def fit_on_workers(
 
 def _active_client() -> Any:
     """The client of Dask that is active."""
-    dask = dask_module("a fit on workers")
     try:
-        return checked_client(dask.get_client())
+        return dask_module("a fit on workers").get_client()
     except ValueError:
         fail_value("there is no active Dask client; make one, or give client=.")
 
