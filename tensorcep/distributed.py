@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorcep.core.checks import fail_value
 from tensorcep.core.cluster import TIMEOUT, ClusterError, dask_module
 from tensorcep.cp.estimators.base import BaseCP
-from tensorcep.cp.workers.checkpoint import EVERY, OnWorkers, fit_on_workers
+from tensorcep.cp.workers.checkpoint import EVERY, fit_on_workers
 from tensorcep.entries.tables import UNSAID, is_of
 
 __all__ = ["ClusterError", "fit", "predict"]
@@ -95,8 +95,8 @@ def fit(
     """
     if not isinstance(model, BaseCP):
         raise TypeError(f"model must be a CP estimator; got {type(model).__name__}.")
-    how = OnWorkers(client, checkpoint, every, n_parts, timeout)
-    return fit_on_workers(model, X, y, how, strict=True, modes=modes, value=value)
+    how = client, checkpoint, every, n_parts, timeout
+    return fit_on_workers(model, X, y, True, *how, modes=modes, value=value)
 
 
 def predict(model: Any, frame: Any) -> Any:

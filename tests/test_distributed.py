@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold, cross_validate
 import tensorcep as tc
 from tensorcep import distributed
 from tensorcep.core import shared_memory
-from tensorcep.core.cluster import Cluster, ClusterError, LackingError, TaskReport
+from tensorcep.core.cluster import Cluster, ClusterError, LackingError, TaskBatch, TaskReport
 from tensorcep.cp.model import subsets
 from tensorcep.cp.workers.executor import ClusterExecutor
 from tensorcep.cp.workers.row_cache import BroadcastRows, Piece
@@ -134,7 +134,7 @@ def lacking(n: int, given: int | None) -> int:
 def test_tasks_that_lack_something_are_given_it(client: Any) -> None:
     cluster = Cluster(client)
     held = cluster.put(10)
-    running = cluster.begin(lacking, [(1, held), (2, None)], "lacking", whole=lambda i: (i + 1, held))
+    running = TaskBatch(cluster, lacking, [(1, held), (2, None)], "lacking", whole=lambda i: (i + 1, held))
     assert [told.value for told in running.finish()] == [11, 12]
     assert running.again
     with pytest.raises(ClusterError, match="were lost"):

@@ -289,7 +289,7 @@ class StreamRun:
 
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
-        from tensorcep.cp.stream.outliers import write_scores
+        from tensorcep.cp.stream.learn import write_scores
         from tensorcep.entries.io import escaped
 
         frame = frame.copy()

@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorcep import __version__
 from tensorcep.core.checks import check_range, warn_user
 
@@ -145,20 +147,25 @@ def run_task(version: str, function: Callable[..., Any], *args: Any) -> TaskRepo
 
 
 class TaskBatch:
-    """Tasks that have been given to workers (`Cluster.begin`); `again`: some more than once."""
+    """A pure function of a module done by workers for each of some arguments; `again`: of some more than once.
+
+    It gets broadcasts as values. A task is called `what`; of a `patient` run one that is being done may take any time.
+    `where` is the worker of each, which does it as long as it is there; without it Dask chooses. `whole` gives the
+    arguments of a call with all that it needs, where `calls` leave out what workers should have.
+    """
 
     def __init__(
         self,
         cluster: Any,
         function: Callable[..., Any],
-        calls: list[Call],
+        calls: Sequence[Call],
         what: str,
-        patient: bool,
-        where: list[str | None],
-        whole: Callable[[int], Call] | None,
+        patient: bool = False,
+        where: Sequence[str | None] = (),
+        whole: Callable[[int], Call] | None = None,
     ):
-        self._cluster, self._function, self._calls, self._what = cluster, function, calls, what
-        self._patient, self._where, self._whole, self.again = patient, where, whole, False
+        self._cluster, self._function, self._calls, self._what = cluster, function, list(calls), what
+        self._patient, self._where, self._whole, self.again = patient, list(where), whole, False
         self._futures: dict[int, Any] = {}
         self._found: dict[int, TaskReport] = {}
         with contextlib.suppress(*cluster.lost()):  # they are given again when they are waited for
@@ -211,8 +218,9 @@ class TaskBatch:
         missing = [i for i in range(len(self._calls)) if i not in self._futures]
         self._cluster.send([self._calls[i] for i in missing])
         for i in missing:
-            where = self._where[i] if self._where else None
-            self._futures[i] = self._cluster.submit_task(self._function, self._calls[i], f"{self._what}-{i}", where)
+            given, where = map(futures_of, self._calls[i]), self._where[i] if self._where else None
+            task, what = (run_task, __version__, self._function), f"{self._what}-{i}"
+            self._futures[i] = self._cluster.submit(*task, *given, what=what, worker=where)
 
     def _again(self, which: Sequence[int]) -> None:
         """Have these tasks given again, with all that they need, which is sent again."""
@@ -240,30 +248,26 @@ def dask_module(needed_for: str) -> Any:
         raise ImportError(text) from error
 
 
-def checked_client(client: Any, needed_for: str = "client=") -> Any:
-    """The client of a Dask cluster; a TypeError of what is none."""
-    dask = dask_module(needed_for)
-    if not isinstance(client, dask.Client) or client.asynchronous:
-        raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
-    return client
-
-
 class Cluster:
     """The workers of a client; after `timeout` seconds without progress work is given up with a sentence."""
 
     def __init__(self, client: Any, timeout: float = TIMEOUT):
         self._dask = dask_module("client=")
-        self.client = checked_client(client)
+        if not isinstance(client, self._dask.Client) or client.asynchronous:
+            raise TypeError(f"client must be a distributed.Client that is not asynchronous; got {client!r}.")
+        self.client = client
         self.address = getattr(client.scheduler, "address", "no address")
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
         self._workers: list[str] = []
         self._direct = True  # whether workers can be reached from here
-        self.sent = self.received = 0  # bytes of arrays, as far as those count them who send and receive
+        self.sent = 0  # bytes of arrays that tasks were given from here
 
     def put(self, value: Any) -> Broadcast:
         """Keep what tasks need, so that it can be sent to workers whenever they need it."""
+        arrays = value if isinstance(value, tuple) else (value,)
+        self.sent += sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         return Broadcast(value, self.new_name())
 
     def new_name(self) -> str:
@@ -273,32 +277,11 @@ class Cluster:
     def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
 
-        def make() -> Any:
-            how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            return self.submit(kind, key=f"made-{self.new_name()}", **how)
-
-        return Broadcast(None, self.new_name(), make)
+        return Broadcast(None, self.new_name(), lambda: self.submit(kind, what="made", worker=worker))
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
-        """What the function gives for each of these arguments, in their order; as `begin`, and waited for."""
-        return self.begin(function, calls, what, **how).finish()
-
-    def begin(
-        self,
-        function: Callable[..., Any],
-        calls: Sequence[Call],
-        what: str,
-        patient: bool = False,
-        where: Sequence[str | None] = (),
-        whole: Callable[[int], Call] | None = None,
-    ) -> TaskBatch:
-        """Have a pure function of a module done for each of these arguments, of which it gets broadcasts as values.
-
-        A task is called `what`; of a `patient` run one that is being done may take any time. `where` is the worker of
-        each, which does it as long as it is there; without it Dask chooses. `whole` gives the arguments of a call with
-        all that it needs, where `calls` leave out what workers should have.
-        """
-        return TaskBatch(self, function, list(calls), what, patient, list(where), whole)
+        """What the function gives for each of these arguments, in their order: a `TaskBatch` that is waited for."""
+        return TaskBatch(self, function, calls, what, **how).finish()
 
     def results(self, delayed: Sequence[Any], what: str) -> list[Any]:
         """What delayed values of Dask come to, which it makes again itself where a worker is lost with them."""
@@ -323,11 +306,15 @@ class Cluster:
         closed = (self._dask.comm.core.CommClosedError, getattr(self._dask.client, "ClosedClientError", OSError))
         return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, *closed, OSError, KeyError)
 
-    def submit(self, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
-        """The future of a call; an OSError of a client that gave its scheduler up, of which Dask raises many things."""
+    def submit(self, function: Callable[..., Any], *args: Any, what: str, worker: str | None = None) -> Any:
+        """The future of a call by a worker; an OSError of a client that gave its scheduler up.
+
+        Of that Dask raises many things.
+        """
         if self.client.status in ("closed", "closing"):
             raise OSError(f"there is no connection to {self.address}")
-        return self.client.submit(function, *args, pure=False, **how)
+        how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(function, *args, key=f"{what}-{self.new_name()}", pure=False, **how)
 
     def is_lost(self, future: Any, what: str) -> bool:
         """Whether a task was lost; what it raised itself is raised."""
@@ -363,18 +350,10 @@ class Cluster:
             raise OSError(f"there is no connection to {self.address}")
         return self.client.scatter(values, hash=False)
 
-    def submit_task(self, function: Callable[..., Any], call: Call, name: str, worker: str | None) -> Any:
-        sent = [futures_of(item) for item in call]
-        how: dict[str, Any] = {"key": f"{name}-{self._run}-{next(self._numbers)}"}
-        if worker is not None:
-            how |= {"workers": [worker], "allow_other_workers": True}
-        return self.submit(run_task, __version__, function, *sent, **how)
-
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""
         try:
-            names = [f"{function.__name__}-{self.new_name()}" for _ in futures or ()]
-            return [self.submit(function, one, key=key) for one, key in zip(futures or (), names, strict=True)]
+            return [self.submit(function, one, what=function.__name__) for one in futures or ()]
         except self.lost():
             return None
 

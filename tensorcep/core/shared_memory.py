@@ -131,15 +131,12 @@ def put(given: Payload, out: np.ndarray) -> None:
         return
     direct = out.flags.c_contiguous and out.dtype == np.float64 and out.shape == given.shape
     found = out if direct else np.empty(given.shape)
-    bits, n = found.reshape(-1).view(np.uint8).data, 0
+    bits = found.reshape(-1).view(np.uint8).data
     try:
-        with open(given.path, "rb", buffering=0) as handle:
+        with open(given.path, "rb") as handle:
             handle.seek(given.begin)
-            while n < len(bits):
-                more = handle.readinto(bits[n:])
-                if not more:
-                    raise FileNotFoundError
-                n += more
+            if handle.readinto(bits) < len(bits):
+                raise FileNotFoundError
     except FileNotFoundError:
         raise FileNotFoundError(f"what a worker left at '{given.path}' is gone; run the same call again.") from None
     if given.writer != os.getpid():

@@ -327,8 +327,8 @@ STREAMS = (
     Mutant(
         "stream-forget-noise",
         "tensorcep/cp/stream/reservoir.py",
-        "rest = noise_without(noise, lost)",
-        "rest = noise_without(noise, lost)._replace(b=noise.b)",
+        "    noise = noise_without(state.noise, lost)",
+        "    noise = noise_without(state.noise, lost)._replace(b=state.noise.b)",
         "Entries that are forgotten leave their squared errors in the noise.",
         "tests/cp/estimators/test_stream_forgetting.py",
     ),

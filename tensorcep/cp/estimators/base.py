@@ -21,7 +21,7 @@ from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
-from tensorcep.cp.workers.checkpoint import OnWorkers, fit_on_workers
+from tensorcep.cp.workers.checkpoint import fit_on_workers
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
 
@@ -157,8 +157,8 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
         """
         if is_of(X, "dask"):
             check_alone("a table of Dask", {"scratch": scratch, "memory": memory})
-            rest = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **extents}
-            return fit_on_workers(self, X, y, OnWorkers(), strict=False, modes=modes, value=value, **rest)
+            how: Any = {"warm_start": warm_start, "fixed_modes": fixed_modes, "sample_weight": sample_weight, **extents}
+            return fit_on_workers(self, X, y, strict=False, modes=modes, value=value, **how)
         begin_fit(self, X, y)
         spec, before = self._spec(), self._fit
         read = read_call(spec, before, X, y, modes, value, fixed_modes, sample_weight, scratch, memory, extents)

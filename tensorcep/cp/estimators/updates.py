@@ -21,8 +21,7 @@ from tensorcep.cp.inputs.batches import Arrivals, arrivals, as_batch, with_exten
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn
 from tensorcep.cp.stream.cold_start import Commit
-from tensorcep.cp.stream.learn import learn_arrival, split_batch
-from tensorcep.cp.stream.outliers import watching
+from tensorcep.cp.stream.learn import learn_arrival, split_batch, watching
 from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 

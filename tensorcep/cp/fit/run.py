@@ -563,7 +563,7 @@ def run_quick_fit_to(
     entries, likelihood = problem.entries, problem.likelihood
     of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(
         GAUSSIAN
-    )  # logs of structural zeros say nothing
+    )  # those of zeros say nothing
     if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
         return run_quick_fit(quick._replace(problem=problem), plan, place=place)
     logs = np.log(entries.y + 0.5) - np.log(likelihood.first_theta)

@@ -40,6 +40,7 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
+from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
 from tensorcep.cp.plan.auto import leaves_columns, wide_columns
 from tensorcep.cp.plan.plan import Plan
@@ -47,7 +48,8 @@ from tensorcep.cp.plan.spec import FitSpec, check_revisit, is_auto
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, begin, learn, may_be_bold, posterior_of
+from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
+from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, empty_reservoir, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
@@ -92,16 +94,6 @@ class Way(NamedTuple):
     wide: bool = False
 
 
-class Begun(NamedTuple):
-    """What a stream knows after its first entries were fitted."""
-
-    plan: Plan
-    run: Run
-    standing: Standing
-    kept: Kept | None
-    watched: Kept | None = None
-
-
 def leaves_choice(spec: FitSpec) -> bool:
     """Whether entries left out may decide on the prior of a stream or on its columns."""
     return is_auto(spec.prior) or isinstance(spec.prior, Mapping)
@@ -112,36 +104,32 @@ def keeps_entries(spec: FitSpec, n: int) -> bool:
     return spec.forget == 0.0 and (leaves_choice(spec) or n <= spec.revisit)
 
 
-def begin_with(spec: FitSpec, first: Beginning, standing: Standing = UNKNOWN, has_main: bool = False) -> Begun:
-    """Fit the first entries of a stream.
+def _first_fit(
+    spec: FitSpec, first: Beginning, standing: Standing, has_main: bool
+) -> tuple[Plan, Run, Standing, Kept | None, Kept | None]:
+    """The fit of the first entries of a stream, how it stands, and entries that are kept, or watched, from now on.
 
     `standing` is that of the stream so far; `has_main` says whether the fit so far has main effects.
     """
-    entries, n = first.entries, len(first.entries.values)
-    kept, prior = entries._replace(fitted=n, prior=None), entries.prior
-    if not leaves_choice(spec):
-        plan = _plan(spec, first)
-        standing = standing if standing.seen else _told(standing, plan, entries)
-        begun, rank = Begun(plan, plan.policy.run(plan), standing, None), plan.problem.rank
-        if keeps_entries(spec, n):
-            return begun._replace(kept=kept if n < enough(first.shape, rank) else None)
-        if spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
-            return begun._replace(watched=kept._replace(score=np.zeros(n)))
-        return begun
-    spec.target.checked(entries.values, spec.asked)
-    run, told = None, entries.n_telling
-    if prior is None and told >= THRESHOLDS.fewest_in_stream:
+    entries, n, run, way = first.entries, len(first.entries.values), None, None
+    prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
+    if chooses:
+        spec.target.checked(entries.values, spec.asked)
+    if chooses and prior is None and told >= THRESHOLDS.fewest_in_stream:
         one, plan, run = _learned(spec, first)
         judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
-        standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
         prior = one.way.prior if told >= SETTLED and not one.way.in_batches else None
     else:
-        # a prior that stays does so with its columns
-        way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
+        if chooses:  # a prior that stays does so with its columns
+            way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
-        standing = standing if standing.seen else _told(standing, plan, entries)
-    stays = keeps_entries(spec, n) and n < enough(first.shape, plan.problem.rank)
-    return Begun(plan, run or plan.policy.run(plan), standing, kept._replace(prior=prior) if stays else None)
+    standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
+    run, rank = run or plan.policy.run(plan), plan.problem.rank
+    kept = entries._replace(fitted=n, prior=prior)
+    if keeps_entries(spec, n):
+        return plan, run, standing, kept if n < enough(first.shape, rank) else None, None
+    is_watched = not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank)
+    return plan, run, standing, None, kept._replace(score=np.zeros(n)) if is_watched else None
 
 
 def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
@@ -182,13 +170,14 @@ def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     are fitted anew a few times on the way.
     """
     (entries, shape, labels, source), how = first, {} if way is None else {"prior": way.prior}
-    if way is not None and way.in_batches:
+    way = way or Way("")
+    if way.in_batches:
         spec = spec._replace(target=spec.target.for_batches())
-    if way is not None and way.wide:
+    if way.wide:
         spec = spec._replace(interactions=wide_columns(spec, len(entries.values), shape))
     given, beside = (entries.coords, entries.values, shape, labels), {"extent": entries.extent, "power": entries.power}
     plan = plan_fit(spec, given, source, streaming=True, **beside, **how)
-    if way is None or not way.tries:
+    if not way.tries:
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
     check_revisited(spec, entries.extent, entries.power)
@@ -335,17 +324,8 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     less of that. With the paper's prior simulated labels and counts (5,000 and 30,000 of 210 rows, rank 8) were
     predicted better by it, labels by 0.01 to 0.1 nats and counts by 0.1 to 0.3; real values were not.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of labels or counts, and of a prior that stays as it is. Its sweeps are those of every batch.
-    bold : bool
-        How batches are learned (`adf.learn`).
-
-    Returns
-    -------
-    Run
-        That of the last batch, with the posterior of all rows.
+    The plan is of labels or counts, and of a prior that stays as it is. Its sweeps are those of every batch, `bold` is
+    how these are learned (`adf.learn`). The run is that of the last batch, with the posterior of all rows.
     """
     problem = plan.problem
     coords, told = all_coords(problem.entries), places_telling(problem)
@@ -354,10 +334,8 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     others += [light] if len(light) else []
     some = plan._replace(problem=some_of(problem, np.sort(first)))
     one = some.policy.run(some)
-    if not isinstance(one.posterior, Posterior):
-        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(one.posterior).__name__}.")
-    prior, how = problem.prior, {**plan.options._asdict(), "verbose": False, "bold": bold}
-    state = begin(one.posterior, per_row(prior.Lam, problem.shape), per_row(prior.eta, problem.shape), None, 0.0)
+    how = {**plan.options._asdict(), "verbose": False, "bold": bold}
+    state = begin(_gaussian(one), *_lines_of(problem), None, 0.0)
     for places in others:
         batch = batch_of(
             state,
@@ -375,21 +353,16 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     return one._replace(posterior=posterior_of(state, 1.0))
 
 
-def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before: Reservoir | None = None) -> Stream:
+def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    plan, problem, posterior = begun.plan, begun.plan.problem, begun.run.posterior
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(posterior).__name__}.")
-    Lam, eta = (per_row(part, problem.shape) for part in (problem.prior.Lam, problem.prior.eta))
+    problem, posterior, free = plan.problem, _gaussian(run), plan.problem.every_free
+    lines, known = _lines_of(problem), plan.facts.decided
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        Lam, eta = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
+        lines = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
     told, too_much = adf.with_sure_noise(problem, posterior)
-    state, known = adf.begin(told, Lam, eta, problem.noise_prior, time), plan.facts.decided
-    about = known["_expected"], problem.every_free, known["_features"], known["_series"]
-    state = adf.with_laws(state, posterior, *about)
-    drawn = _draws_means(spec, known["prior_"], problem.every_free)
-    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, drawn)
-    stream = stream._replace(standing=begun.standing, kept=begun.kept, watched=begun.watched)
+    state = begin(told, *lines, problem.noise_prior, time)
+    state = with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
+    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, _draws_means(spec, known["prior_"], free))
     if not spec.revisit:
         return stream
     empty = empty_reservoir(len(problem.shape), state.rank)
@@ -397,7 +370,7 @@ def first_stream(spec: FitSpec, begun: Begun, entries: Kept, time: float, before
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = adf.messages_to_noise(begun.run.state.messages, posterior.noise, too_much)
+    sent = adf.messages_to_noise(run.state.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
 
@@ -408,20 +381,32 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
         known: Stream = fit.stream
         return known
     posterior: Any = first_member(fit.posterior)
-    seed, free = (
-        int(check_random_state(spec.random_state).integers(2**63)),
+    seed = int(check_random_state(spec.random_state).integers(2**63))
+    lines, free = (
+        _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov),
         free_columns(fit.interactions, len(fit.shape)),
     )
-    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    state = adf.begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = adf.with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
+    state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
+    state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
     return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
 
 
 def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
     """Whether prior means of new rows are drawn."""
     return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
+
+
+def _gaussian(run: Run) -> Posterior:
+    """The posterior of a run that a stream goes on from."""
+    if not isinstance(run.posterior, Posterior):
+        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(run.posterior).__name__}.")
+    return run.posterior
+
+
+def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters of every row's prior."""
+    return per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
 
 
 def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -439,28 +424,37 @@ class Commit(NamedTuple):
 
 def begin_again(
     spec: FitSpec,
-    begun: Begun,
-    entries: Kept,
+    first: Beginning,
     time: float,
     commit: Commit,
-    before: Reservoir | None = None,
+    fit: FitResult | None = None,
+    standing: Standing = UNKNOWN,
     coding: Mapping[str, Any] = NOTHING,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    record: dict[str, Any] | None = None,
 ) -> FitResult:
-    """Commit the result after all entries so far were fitted together."""
-    run, (standing, is_due) = begun.run, begun.standing.told()
-    begun = begun._replace(standing=standing)
-    found = result_of(begun.plan, run, spec.target, coding, earlier)
-    made = {
-        "converged": run.converged and not standing.is_doubtful,
-        "trace": without_seconds(run.trace),
-        "stream": first_stream(spec, begun, entries, time, before),
-        "diagnostics": diagnostics_of(standing, found.method, run.n_iter, begun.plan.problem.likelihood),
-    }
-    found = found.changed(**{**made, **fields})
+    """Fit the first entries of a stream together, and commit the result.
+
+    `fit` is the result so far, with this standing; `record` tells of entries that it is to forget.
+    """
+    has_main = fit is not None and fit.interactions.get("main", 0) > 0
+    plan, run, standing, kept, watched = _first_fit(spec, first, standing, has_main)
+    (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
+    if fit is not None:
+        reservoir, earlier = fit.stream.reservoir, fit.observation.facts
+        fields = {"n_batches": fit.n_batches + (record is None), "forgotten": fit.forgotten}
+        if record is not None:
+            fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
+    found = result_of(plan, run, spec.target, coding, earlier)
+    stream = first_stream(spec, plan, run, first.entries, time, reservoir)
+    found = found.changed(
+        converged=run.converged and not standing.is_doubtful,
+        trace=without_seconds(run.trace),
+        stream=stream._replace(standing=standing, kept=kept, watched=watched),
+        diagnostics=diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood),
+        **fields,
+    )
     commit.put(found)
-    warn_of_no_convergence(begun.plan, run)
+    warn_of_no_convergence(plan, run)
     if is_due:
         warn_of_no_gain(standing)
     return found

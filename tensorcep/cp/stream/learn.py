@@ -1,55 +1,42 @@
 """One batch of a stream: what learning it takes, decided and checked before anything changes, and undone if need be.
 
-It is predicted before it is learned (`outliers`), and learned no farther than it is predicted better for it
-(`learn_no_worse`); `learn_arrival` is all of it together. What a stream cannot learn is refused (`check_stream`).
+It is predicted before it is learned, and learned no farther than it is predicted better for it (`learn_no_worse`);
+`learn_arrival` is all of it together. What a stream cannot learn is refused (`check_stream`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time as clock
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_range, check_sizes, fail_value, warn_user
+from tensorcep.core.checks import check_range, check_sizes, fail_value, printable, warn_user
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
+from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.coordinates import names_of_modes
-from tensorcep.cp.inputs.side_information import (
-    lost_knowledge,
-    warn_of_new_rows,
-)
+from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
 from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
-from tensorcep.cp.stream import adf, outliers
-from tensorcep.cp.stream.adf import BatchProblem, StreamState
-from tensorcep.cp.stream.cold_start import (
-    Beginning,
-    Commit,
-    begin_again,
-    begin_with,
-    check_revisited,
-    check_stream,
-    compare_with_fit,
-    continued_stream,
-    diagnostics_of,
-    due,
-    keeps_entries,
-    without_seconds,
-)
+from tensorcep.cp.stream import adf, cold_start
+from tensorcep.cp.stream.adf import BatchProblem
+from tensorcep.cp.stream.cold_start import Beginning, Commit
+from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows
 from tensorcep.cp.stream.reservoir import (
     Kept,
     Reservoir,
@@ -60,7 +47,6 @@ from tensorcep.cp.stream.reservoir import (
     revisit,
     with_messages,
 )
-from tensorcep.cp.stream.row_priors import modes_of
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.io import Batch
 from tensorcep.entries.labels import Labels, column_names
@@ -84,21 +70,14 @@ class BatchEngine(NamedTuple):
 
 
 class BatchPlan(NamedTuple):
-    """What learning one more batch takes.
+    """What learning one more batch takes: the stream before it, the state with room for the rows that the batch brings.
 
-    Attributes
-    ----------
-    stream : Stream
-        As it is before the batch.
-    state : StreamState
-        With room for the rows that the batch brings.
-    added : tuple of dict or None
-        Per mode with labels, the rows of those that are new.
-    batch : BatchProblem
-    visit : Revisit or None
-    engine : BatchEngine
+    `added` are, per mode with labels, the rows of those that are new.
     """
 
+    spec: FitSpec
+    fit: FitResult
+    arrival: Batch
     stream: Stream
     state: StreamState
     added: tuple[dict[Any, int] | None, ...]
@@ -121,14 +100,8 @@ class BatchPlan(NamedTuple):
 class LearnedBatch(NamedTuple):
     """What a batch, with the prior that its rows had, led to.
 
-    Attributes
-    ----------
-    run : Run
-    told, too_much
-        Its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`).
-    batch : BatchProblem
-    posterior, reservoir : Posterior, Reservoir or None
-        As far as the batch is learned, and as revisited entries leave them.
+    `told` and `too_much` are its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`);
+    `posterior` and `reservoir` as far as the batch is learned, and as revisited entries leave them.
     """
 
     run: Run
@@ -139,11 +112,90 @@ class LearnedBatch(NamedTuple):
     reservoir: Reservoir | None = None
 
 
+# What is told of the entries of a batch, predicted before it was learned.
+Watch = Callable[[pd.DataFrame], Any]
+
+
+def learn_arrival(
+    spec: FitSpec, fit: FitResult | None, arrival: Batch, commit: Commit, watch: Watch | None = None
+) -> dict[str, float]:
+    """Learn one batch, commit the result, and return what `stream` reports of it.
+
+    `watch` is told of the entries of the batch when it is learned. A batch that is refused or interrupted changes
+    nothing.
+    """
+    begin_seconds = clock.perf_counter()
+    cold_start.check_stream(spec, fit)
+    scores = {"log_score": np.nan, "rmse": np.nan}
+    arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
+    if fit is None:
+        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
+        if watch is not None:
+            watch(anomaly_scores(arrival))
+    else:
+        if must_be_summed_up(fit):
+            fit = gaussian_fit(fit, spec.max_iter)
+        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
+        scores |= more
+    seconds = clock.perf_counter() - begin_seconds
+    return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
+
+
+def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
+    """Learn a first batch, without values each of which outweighs all others."""
+    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
+    if kind in OPEN:
+        out = deciding(given.values, kind == "counts")
+    arrival = without(given, out) if out.any() else given
+    coords, shape, labels = training_rows(arrival, spec.shape)
+    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
+    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
+    learned = cold_start.begin_again(spec, first, time, commit, coding=coding)
+    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
+    warn_of_outliers(given, out, size, lambda _: why)
+    return learned
+
+
+def _learn_next(
+    spec: FitSpec, fit: FitResult, arrival: Batch, watch: Watch | None, about: dict[str, Any], commit: Commit
+) -> tuple[dict[str, float], FitResult]:
+    """Learn a batch after others: its scores before it was learned, and the result."""
+    coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
+    plan = plan_batch(spec, fit, arrival)
+    batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
+    belief, likelihood = adf.belief_before(plan.state, batch), batch.problem.likelihood
+    before = adf.predictions(batch, belief, batch.rows)
+    if watch is not None:
+        seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
+        predicted = scored(FittedModel(fit, spec).likelihood_of_new, belief, batch.rows, batch.y, batch.extent)
+        scores = anomaly_scores(arrival, (*predicted, ~np.all(seen, axis=0)))
+    shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
+    out = np.zeros(len(values), dtype=bool)
+    if likelihood.observes in OPEN:
+        out = adf.outliers_of(batch, values, belief, before, fit.n_samples_seen, standing)
+        standing = standing._replace(change=adf.change_after(standing.change, out))
+        out &= standing.change < adf.CERTAIN
+    if out.all():
+        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
+        commit.put(learned)
+    else:
+        plan = plan_batch(spec, fit, without(arrival, out)) if out.any() else plan
+        learned = _learn_rest(plan, before.at(~out), standing, coding, commit)
+    if watch is not None and scores is not None:
+        watch(scores)
+    if before.variance is not None:
+        mean, sd = before.mean, np.sqrt(before.variance)
+        why = "{:.4g} with a standard deviation of {:.3g} was expected"
+        warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
+    rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
+    return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
+
+
 def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     """Decide all of learning one more batch. The stream is not changed."""
     likelihood, engine = fit.likelihood, engine_of(spec, fit)
     y = spec.target.checked(arrival.values, likelihood)
-    stream = continued_stream(spec, fit)
+    stream = cold_start.continued_stream(spec, fit)
     time = float(fit.n_batches) if arrival.time is None else check_range("time", arrival.time)
     if time < stream.state.time:
         fail_value(f"time must not go back: the last batch was at {stream.state.time:g}; got {time:g}.")
@@ -153,17 +205,17 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = adf.with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
-    state = adf.forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
+    state = with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+    state = forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
     if arrival.weights is not None:
         check_power(engine.method.name, batch.problem)
-    check_revisited(spec, arrival.extents, arrival.weights)
+    cold_start.check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
         before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
-    return BatchPlan(stream, state, added, batch, visit, engine)
+    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, engine)
 
 
 def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
@@ -189,6 +241,83 @@ def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.
     generator = np.random.PCG64(np.random.SeedSequence([seed, mode]))
     generator.advance(first * rank)
     return np.random.Generator(generator).random((last - first, rank))
+
+
+def _learn_rest(
+    plan: BatchPlan, before: Predicted, standing: Standing, coding: dict[str, Any], commit: Commit
+) -> FitResult:
+    """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
+    spec, fit, arrival = plan.spec, plan.fit, plan.arrival
+    stream, state, batch = plan.stream, plan.state, plan.batch
+    entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
+    standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
+    kept, watched = stream.kept, stream.watched
+    if kept is not None:
+        kept = kept.with_batch(entries)
+        kept = kept if cold_start.keeps_entries(spec, len(kept.values)) else None
+    if kept is not None and cold_start.due(kept, state.sizes, state.rank):
+        lost = lost_knowledge(spec.prior, fit.features, fit.series)
+        if lost is None:
+            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
+            return cold_start.begin_again(spec, first, batch.time, commit, fit, standing, coding)
+        warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
+        kept = None
+    learned = learn_no_worse(plan, before)
+    if watched is not None:
+        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
+        watched, standing = cold_start.compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
+    (standing, is_due), run = standing.told(), learned.run
+    with all_or_nothing(plan, commit):
+        for known, new in zip(stream.keys, plan.added, strict=True):
+            if known is not None and new is not None:
+                known.update(new)
+        state = adf.absorb(state, learned.batch, learned.posterior)
+        stream = stream._replace(state=state, reservoir=learned.reservoir)
+        stream = stream._replace(standing=standing, kept=kept, watched=watched)
+        unseen_mean, unseen_cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
+        found = stream_result(
+            spec,
+            fit,
+            stream,
+            observation=fit.observation.with_facts(coding),
+            shape=state.sizes,
+            n_iter=run.n_iter,
+            converged=run.converged and not standing.is_doubtful,
+            trace=cold_start.without_seconds(run.trace),
+            n_samples_seen=fit.n_samples_seen + len(batch.y),
+            n_batches=fit.n_batches + 1,
+            unseen_mean=unseen_mean,
+            unseen_cov=unseen_cov,
+            series=state.clocks if any(state.chains) else fit.series,
+            diagnostics=cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
+        )
+        commit.put(found)
+    if is_due:
+        warn_of_no_gain(standing)
+    return found
+
+
+def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
+    """Learn a batch of which this was predicted by as long a step as it bears; the stream is not changed.
+
+    Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
+    far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
+    step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
+
+    FloatingPointError where the result is not finite.
+    """
+    learned = learn_batch(plan.engine, plan.joined, plan.visit)
+    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
+    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
+    if plan.batch.problem.likelihood.observes not in OPEN:
+        return learned
+    found, step = learned, 1.0
+    for _ in range(MAX_HALVINGS):
+        if not _is_worse(plan, before, found):
+            return found
+        step *= 0.5
+        found = part_of_the_way(plan, learned, step)
+    return part_of_the_way(plan, learned, 0.0)
 
 
 def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
@@ -228,46 +357,24 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
 
 
-def learn_no_worse(plan: BatchPlan, values: np.ndarray, before: Predicted) -> LearnedBatch:
-    """Learn a batch of these values and predictions by as long a step as it bears; the stream is not changed.
-
-    Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
-    far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
-    step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
-
-    FloatingPointError where the result is not finite.
-    """
-    learned = learn_batch(plan.engine, plan.joined, plan.visit)
-    again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
-    learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
-    if plan.batch.problem.likelihood.observes not in OPEN:
-        return learned
-    found, step = learned, 1.0
-    for _ in range(MAX_HALVINGS):
-        if not _is_worse(plan.batch, values, before, found):
-            return found
-        step *= 0.5
-        found = part_of_the_way(plan, learned, step)
-    return part_of_the_way(plan, learned, 0.0)
-
-
-def _is_worse(batch: BatchProblem, values: np.ndarray, before: Predicted, found: LearnedBatch) -> bool:
+def _is_worse(plan: BatchPlan, before: Predicted, found: LearnedBatch) -> bool:
     """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
+    values = plan.arrival.values
     with np.errstate(over="ignore", invalid="ignore"):
-        after = outliers.predictions(batch, found.posterior.components(), found.batch.rows[: len(values)])
+        after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
         rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
     return not float(rise.sum()) <= 1.0
 
 
 @contextlib.contextmanager
-def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[None]:
+def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
     """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch.
 
     Rows are changed in place, since their number may be large; this keeps a copy of those of the batch, of a series of
     all; pairs of rows are made anew. An interrupt may come between the model's last step and the end of the block: the
     model says what was done.
     """
-    before = []
+    before, fit = [], commit.now()
     for k, (mode, n) in enumerate(zip(plan.state.modes, plan.state.sizes, strict=True)):
         rows: Any = slice(n) if plan.state.chain_of(k) else plan.joined.used[k]
         # numpy takes numbered rows in a third of the time that indexing needs
@@ -276,7 +383,7 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
     try:
         yield
     finally:
-        if not is_learned():
+        if commit.now() is fit:
             for mode, rows, copies in before:
                 for field, values in zip(mode, copies, strict=True):
                     field[rows] = values
@@ -286,8 +393,13 @@ def all_or_nothing(plan: BatchPlan, is_learned: Callable[[], bool]) -> Iterator[
                         known.pop(key, None)
 
 
-# What is told of the entries of a batch, predicted before it was learned.
-Watch = Callable[[pd.DataFrame], Any]
+def stream_result(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
+    """The result of a stream that has gone on; its rows are made when somebody asks for them."""
+    unseen = fields.get("unseen_mean", fit.unseen_mean), fields.get("unseen_cov", fit.unseen_cov)
+    forgotten = fit.forgotten if fit.stream is not None else ()
+    gone: dict[str, Any] = {"cells": None, "sampled": None, "kept": None, "apart": (), "diagnostics": None}
+    rows = StreamRows(stream, 1.0 - spec.forget, unseen)
+    return fit.changed(**{**gone, "forgotten": forgotten, "rows": rows, "stream": stream, **fields})
 
 
 class StreamRows:
@@ -299,7 +411,7 @@ class StreamRows:
     @cached_property
     def _made(self) -> FittedRows:
         stream = self._stream
-        posterior = adf.posterior_of(stream.state, self._keep)
+        posterior = posterior_of(stream.state, self._keep)
         if any(stream.state.chains):
             posterior = posterior._replace(mode_prior=modes_of(stream.state.chains, *self._unseen))
         labels = tuple(
@@ -309,171 +421,6 @@ class StreamRows:
         return rows_of_posterior(posterior, labels, *self._unseen)
 
     posterior, belief, labels = (property(attrgetter(f"_made.{name}")) for name in FittedRows._fields)
-
-
-def learn_arrival(
-    spec: FitSpec, fit: FitResult | None, arrival: Batch, commit: Commit, watch: Watch | None = None
-) -> dict[str, float]:
-    """Learn one batch, commit the result, and return what `stream` reports of it.
-
-    `watch` is told of the entries of the batch when it is learned. A batch that is refused or interrupted changes
-    nothing.
-    """
-    begin_seconds = clock.perf_counter()
-    check_stream(spec, fit)
-    scores = {"log_score": np.nan, "rmse": np.nan}
-    arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
-    if fit is None:
-        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
-        if watch is not None:
-            watch(outliers.anomaly_scores(arrival))
-    else:
-        if must_be_summed_up(fit):
-            fit = gaussian_fit(fit, spec.max_iter)
-        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
-        scores |= more
-    seconds = clock.perf_counter() - begin_seconds
-    return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
-
-
-def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
-    """Learn a first batch, without values each of which outweighs all others."""
-    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
-    if kind in OPEN:
-        out = deciding(given.values, kind == "counts")
-    arrival = outliers.without(given, out) if out.any() else given
-    coords, shape, labels = training_rows(arrival, spec.shape)
-    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
-    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
-    learned = begin_again(spec, begin_with(spec, first), first.entries, time, commit, coding=coding)
-    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    outliers.warn_of_outliers(given, out, size, lambda _: why)
-    return learned
-
-
-def _learn_next(
-    spec: FitSpec, fit: FitResult, arrival: Batch, watch: Watch | None, about: dict[str, Any], commit: Commit
-) -> tuple[dict[str, float], FitResult]:
-    """Learn a batch after others: its scores before it was learned, and the result."""
-    coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
-    plan = plan_batch(spec, fit, arrival)
-    batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    before, likelihood = (
-        outliers.predictions(batch, outliers.belief_before(batch), batch.rows),
-        batch.problem.likelihood,
-    )
-    if watch is not None:
-        seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
-        predicted = outliers.predicted_scores(FittedModel(fit, spec).likelihood_of_new, batch, ~np.all(seen, axis=0))
-        scores = outliers.anomaly_scores(arrival, predicted)
-    shown = standing.mixed(likelihood, values, before) if is_auto(spec.prior) else before
-    out = np.zeros(len(values), dtype=bool)
-    if likelihood.observes in OPEN:
-        out = outliers.outliers_of(batch, values, before, fit.n_samples_seen, standing)
-        standing = standing._replace(change=outliers.change_after(standing.change, out))
-        out &= standing.change < outliers.CERTAIN
-    if out.all():
-        learned = stream_result(spec, fit, plan.stream._replace(standing=standing), n_batches=fit.n_batches + 1)
-        commit.put(learned)
-    else:
-        left = outliers.without(arrival, out) if out.any() else arrival
-        plan = plan_batch(spec, fit, left) if out.any() else plan
-        learned = _learn_rest(spec, fit, left, plan, before.at(~out), standing, coding, commit)
-    if watch is not None and scores is not None:
-        watch(scores)
-    if before.variance is not None:
-        mean, sd = before.mean, np.sqrt(before.variance)
-        why = "{:.4g} with a standard deviation of {:.3g} was expected"
-        outliers.warn_of_outliers(arrival, out, np.abs(values - mean), lambda at: why.format(mean[at], sd[at]))
-    rmse = float(np.sqrt(np.average((values - shown.mean) ** 2, weights=arrival.weights)))
-    return {"log_score": float(np.average(shown.score, weights=arrival.weights)), "rmse": rmse}, learned
-
-
-def _learn_rest(
-    spec: FitSpec,
-    fit: FitResult,
-    arrival: Batch,
-    plan: BatchPlan,
-    before: Predicted,
-    standing: Standing,
-    coding: dict[str, Any],
-    commit: Commit,
-) -> FitResult:
-    """Learn a batch of which something was predicted: with all entries so far, or alone."""
-    stream, state, batch = plan.stream, plan.state, plan.batch
-    entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
-    standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
-    kept, watched = stream.kept, stream.watched
-    if kept is not None:
-        kept = kept.with_batch(entries) if keeps_entries(spec, len(kept.values) + len(entries.values)) else None
-    if kept is not None and due(kept, state.sizes, state.rank):
-        lost = lost_knowledge(spec.prior, fit.features, fit.series)
-        if lost is None:
-            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
-            begun = begin_with(spec, first, standing, fit.interactions.get("main", 0) > 0)
-            how: dict[str, Any] = {"n_batches": fit.n_batches + 1, "forgotten": fit.forgotten}
-            how |= {"coding": coding, "earlier": fit.observation.facts}
-            return begin_again(spec, begun, kept, batch.time, commit, stream.reservoir, **how)
-        warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
-        kept = None
-    learned = learn_no_worse(plan, arrival.values, before)
-    if watched is not None:
-        watched = watched.with_batch(entries._replace(score=np.fmax(before.score, LEAST_SCORE)))
-        watched, standing = compare_with_fit(spec, watched, state, plan.labels, arrival.tensor, standing)
-    return _go_on(spec, fit, plan, learned, coding, standing, {"kept": kept, "watched": watched}, commit)
-
-
-def _go_on(
-    spec: FitSpec,
-    fit: FitResult,
-    plan: BatchPlan,
-    learned: LearnedBatch,
-    coding: dict[str, Any],
-    standing: Standing,
-    held: dict[str, Any],
-    commit: Commit,
-) -> FitResult:
-    """Commit the result after one more batch was learned, the posterior so far being its prior."""
-    run, batch = learned.run, learned.batch
-    standing, is_due = standing.told()
-    before = commit.now()
-    with all_or_nothing(plan, lambda: commit.now() is not before):
-        for known, new in zip(plan.stream.keys, plan.added, strict=True):
-            if known is not None and new is not None:
-                known.update(new)
-        state = adf.absorb(plan.state, batch, learned.posterior)
-        changed: dict[str, Any] = {"state": state, "reservoir": learned.reservoir, "standing": standing, **held}
-        unseen = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
-        observation = fit.observation.with_facts(coding)
-        found = stream_result(
-            spec,
-            fit,
-            plan.stream._replace(**changed),
-            observation=observation,
-            shape=state.sizes,
-            n_iter=run.n_iter,
-            converged=run.converged and not standing.is_doubtful,
-            trace=without_seconds(run.trace),
-            n_samples_seen=fit.n_samples_seen + len(plan.batch.y),
-            n_batches=fit.n_batches + 1,
-            unseen_mean=unseen[0],
-            unseen_cov=unseen[1],
-            series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=diagnostics_of(standing, fit.method, run.n_iter, batch.problem.likelihood),
-        )
-        commit.put(found)
-    if is_due:
-        warn_of_no_gain(standing)
-    return found
-
-
-def stream_result(spec: FitSpec, fit: FitResult, stream: Stream, **fields: Any) -> FitResult:
-    """The result of a stream that has gone on; its rows are made when somebody asks for them."""
-    unseen = fields.get("unseen_mean", fit.unseen_mean), fields.get("unseen_cov", fit.unseen_cov)
-    forgotten = fit.forgotten if fit.stream is not None else ()
-    gone: dict[str, Any] = {"cells": None, "sampled": None, "kept": None, "apart": (), "diagnostics": None}
-    rows = StreamRows(stream, 1.0 - spec.forget, unseen)
-    return fit.changed(**{**gone, "forgotten": forgotten, "rows": rows, "stream": stream, **fields})
 
 
 def unseen_by_laws(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -498,3 +445,54 @@ def split_batch(fit: FitResult | None, X: Any, y: Any, modes: Any, value: Any) -
     names = [k if name is None else name for k, name in enumerate(known)]
     X, values = split_observed(names, X, y, modes, value)
     return X, None if isinstance(X, SparseTensor) and y is None else values
+
+
+def without(batch: Batch, out: np.ndarray) -> Batch:
+    """The batch without some of its entries, (N,) bool."""
+    keys = tuple(None if of is None else [of[i] for i in np.flatnonzero(~out)] for of in batch.keys)
+    weights, extents = (None if part is None else part[~out] for part in (batch.weights, batch.extents))
+    left = batch._replace(keys=keys, coords=batch.coords[~out], values=batch.values[~out])
+    return left._replace(weights=weights, extents=extents)
+
+
+def warn_of_outliers(batch: Batch, out: np.ndarray, order: np.ndarray, why: Callable[[int], str]) -> None:
+    """Warn of values of a batch that were left out, if any were, naming the first by this order and why."""
+    if not out.any():
+        return
+    place = int(np.argmax(np.where(out, order, -np.inf)))
+    each = (at if of is None else of for of, at in zip(batch.keys, batch.coords.T, strict=True))
+    cell = ", ".join(printable(str(of[place])) for of in each)
+    more = f", and {int(out.sum()) - 1} more of the batch," if out.sum() > 1 else ""
+    warn_user(
+        f"the value {batch.values[place]:g} of the cell ({cell}){more} was taken for an error and not learned: "
+        f"{why(place)}; correct it, or, if it is right, go on: values like it are learned as soon as they are common.",
+        UserWarning,
+    )
+
+
+def anomaly_scores(batch: Batch, predicted: tuple[np.ndarray, ...] | None = None) -> pd.DataFrame:
+    """The anomaly scores of the entries of a batch; of a first one, which nothing predicts, they are missing."""
+    names, n = [k if name is None else name for k, name in enumerate(batch.names)], len(batch.values)
+    keys = zip(batch.keys, batch.coords.T, strict=True)
+    frame = pd.DataFrame(dict(zip(names, (at if own is None else own for own, at in keys), strict=True)))
+    return with_scores(frame, (batch.values, *(predicted or (*np.full((5, n), np.nan), np.ones(n, dtype=bool)))))
+
+
+@contextlib.contextmanager
+def watching(scores: Any) -> Iterator[Callable[[pd.DataFrame], Any] | None]:
+    """What is called with the scores of every batch: None, what was given, or what writes them to a csv file."""
+    if scores is None or callable(scores):
+        yield scores
+        return
+    if not isinstance(scores, (str, os.PathLike)):
+        raise TypeError(f"scores must be a path or callable; got {type(scores).__name__}.")
+    with open(scores, "wb") as handle:
+        yield lambda frame: write_scores(handle, frame)
+
+
+def write_scores(handle: BinaryIO, frame: pd.DataFrame) -> None:
+    """Write the scores of a batch to an open file, with the names of the columns if they are the first there."""
+    names = [f"mode_{name}" if isinstance(name, int) else name for name in frame.columns]
+    table = frame.set_axis(names, axis=1)
+    text = table.to_csv(index=False, header=handle.tell() == 0, float_format="%.8g", lineterminator="\n")
+    handle.write(text.encode())

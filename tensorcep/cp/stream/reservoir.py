@@ -26,15 +26,13 @@ from tensorcep.cp.messages.sites import Messages
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.stream.adf import BatchProblem, StreamState, batch_of
-from tensorcep.cp.stream.row_priors import ModeRows
+from tensorcep.cp.stream.adf import BatchProblem, batch_of
+from tensorcep.cp.stream.modes import ModeRows, StreamState
 from tensorcep.kernels.slots import LANES
 from tensorcep.priors.base import moments_of
 from tensorcep.priors.features import Design
 from tensorcep.priors.fixed import FixedPrior
 
-# What entries that are kept all have, and what they may have.
-BOTH, BESIDE = ("coords", "values"), ("power", "extent", "score")
 # Keeps the draws apart from those of the prior means of new rows, which the same seed gives.
 RESERVOIR_DRAWS = (0, 1)
 # A row without the messages may be this many times as wide as the prior; beyond that the precision that is left is a
@@ -47,19 +45,10 @@ MIN_NOISE_SHARE = 1e-9
 class Kept(NamedTuple):
     """The entries of a stream that is still beginning, or by which it is held against a fit.
 
-    Attributes
-    ----------
-    coords, values : (N, K) int64, (N,) float64
-    fitted : int
-        Entries of the last joint fit, which come first, or at the last comparison with one.
-    prior : str or None
-        The prior of the stream when there is no more doubt of it.
-    power : (N,) float64 or None
-        How much each entry counts; None where all count once.
-    extent : (N,) float64 or None
-        Exposure, in the model's unit, or number of trials of each entry; None where they have none.
-    score : (N,) float64 or None
-        Of entries that are not learned again the log score of each before it was learned, 0 in the first batch.
+    `fitted` counts those of the last joint fit, which come first, or those at the last comparison with one; `prior` is
+    that of the stream when there is no more doubt of it. `power` says how much each counts (None: once), `extent` its
+    exposure, in the model's unit, or number of trials, and `score`, of entries that are not learned again, the log
+    score of each before it was learned, 0 in the first batch.
     """
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
@@ -72,16 +61,16 @@ class Kept(NamedTuple):
 
     def at(self, where: np.ndarray | slice) -> Kept:
         """Some of the entries."""
-        parts = {name: getattr(self, name) for name in (*BOTH, *BESIDE)}
-        return self._replace(**{name: part[where] for name, part in parts.items() if part is not None})
+        parts: Any = (part[where] if isinstance(part, np.ndarray) else part for part in self)
+        return Kept(*parts)
 
     def with_batch(self, new: Kept) -> Kept:
         """These entries and those of a batch; numbers beside them are 1 where only others have some."""
-        both: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(new, name)]) for name in BOTH}
-        for name in BESIDE:
-            parts = [(getattr(one, name), len(one.values)) for one in (self, new)]
-            if any(part is not None for part, _ in parts):
-                both[name] = np.concatenate([np.ones(n) if part is None else part for part, n in parts])
+        both: dict[str, Any] = {}
+        for name, *parts in zip(self._fields, self, new, strict=True):
+            if any(isinstance(part, np.ndarray) for part in parts):
+                own = zip(parts, (self, new), strict=True)
+                both[name] = np.concatenate([np.ones(len(of.values)) if part is None else part for part, of in own])
         return self._replace(**both)
 
     @property
@@ -91,19 +80,10 @@ class Kept(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """M entries and the messages that they sent.
+    """M entries, the times of the batches that they came in (`born`), and the messages that they sent.
 
-    Attributes
-    ----------
-    coords : (M, K) int64
-    y : (M,) float64
-        Values as the likelihood has them.
-    born : (M,) float64
-        Time of the batch that they came in.
-    Lam, eta : (M, K, P), (M, K, R) float64
-        Natural parameters of the message to the row of each mode, as they are part of the rows' posterior.
-    a, b : (M,) float64
-        Messages to the noise; zero for likelihoods without one.
+    `Lam` and `eta` are natural parameters of the message to the row of each mode, as they are part of the rows'
+    posterior; `a` and `b` messages to the noise, zero for likelihoods without one.
     """
 
     coords: Annotated[np.ndarray, Sized("M K", "i")]
@@ -183,18 +163,9 @@ def with_new(
 ) -> Reservoir:
     """The reservoir after the new entries of a batch; those that give way leave their messages in the posterior.
 
-    Parameters
-    ----------
-    reservoir : Reservoir
-    arrived : tuple of (n, K) int64, (n,) float64, float
-        Coordinates, values and time of the new entries: the first n of the batch.
-    permutation : (N,) int32 or int64
-        Entry of the batch that each lane holds. Its order is that of the draws, so that the order of the input does
-        not matter.
-    sent : Messages
-    seed, capacity : int
-    free : (K, R) bool, optional
-        Columns that the messages are for, where they are not for all.
+    `arrived` are coordinates (n, K), values (n,) and time of the new entries: the first n of the batch. `permutation`
+    (N,) says which entry of the batch each lane holds. Its order is that of the draws, so that the order of the input
+    does not matter. `free` (K, R) bool are the columns that the messages are for, where they are not for all.
     """
     coords, y, time = arrived
     sample, n = reservoir.sample, len(y)
@@ -219,21 +190,15 @@ class Revisit(NamedTuple):
     Attributes
     ----------
     batch : BatchProblem
-        The new entries first, then the revisited ones, whose messages the prior does not hold.
-    n : int
-        How many entries are new.
+        The `n` new entries first, then the revisited ones, whose messages the prior does not hold.
     held : (m,) int64
         Where the reservoir holds the revisited entries.
     reservoir : Reservoir
         The reservoir before the batch, at the time of the batch.
     limit : (n_rows, R) float64
         Largest variance that a row of the batch may get when messages are taken out.
-    keep : float
-        What remains of a row's information after one unit of time.
-    noise_forgets : bool
-        Whether the noise is forgotten too.
-    seed, capacity : int
-        Of the reservoir.
+    keep, noise_forgets
+        What remains of a row's information after one unit of time, and whether the noise is forgotten, too.
     """
 
     batch: BatchProblem
@@ -291,11 +256,8 @@ def revisit(
 def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
     """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
     Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, rows, chosen)
-    needed = unsound(Lam, eta, limit)[rows].any(axis=1)
-    noise = problem.noise_prior
-    if noise is not None:
-        before, noise = noise, noise_without(noise, chosen)
-        needed |= min(noise.a / before.a, noise.b / before.b) <= MIN_NOISE_SHARE
+    noise = noise_without(problem.noise_prior, chosen)
+    needed = unsound(Lam, eta, limit)[rows].any(axis=1) | (not is_left(noise, problem.noise_prior))
     start = moments_of(problem.prior.Lam, problem.prior.eta)[0]  # where the rows were with the messages
     return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
@@ -326,9 +288,8 @@ def after_revisit(
 def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | None]:
     """What the rows of the batch, and the noise, were with the messages of the entries that it revisits."""
     problem, lost = made.batch.problem, made.reservoir.sample.at(made.held).scaled(-1.0, -1.0)
-    noise = problem.noise_prior
     lines = subtracted(problem.prior.Lam, problem.prior.eta, made.rows, lost)
-    return *lines, None if noise is None else noise_without(noise, lost)
+    return *lines, noise_without(problem.noise_prior, lost)
 
 
 def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Posterior, Sample]:
@@ -341,14 +302,20 @@ def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Po
         if not needed.any():
             break
         lost = np.where(needed, 0.0, lost)
-    noise = None if posterior.noise is None else noise_without(posterior.noise, part)
     left = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
-    return posterior._replace(Lam=Lam, eta=eta, noise=noise), left
+    return posterior._replace(Lam=Lam, eta=eta, noise=noise_without(posterior.noise, part)), left
 
 
-def noise_without(noise: GammaNoise, sample: Sample) -> GammaNoise:
-    """A noise without the messages of a sample."""
+def noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
+    """A noise, if there is one, without the messages of a sample."""
+    if noise is None:
+        return None
     return GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
+
+
+def is_left(noise: GammaNoise | None, before: GammaNoise | None) -> bool:
+    """Whether enough is left of a noise, if there is one."""
+    return noise is None or before is None or min(noise.a / before.a, noise.b / before.b) > MIN_NOISE_SHARE
 
 
 def subtracted(Lam: np.ndarray, eta: np.ndarray, rows: np.ndarray, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
@@ -387,12 +354,12 @@ def without_entries(
     sample = reservoir.sample
     lost, left = sample.at(gone), sample.at(~gone)
     found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
-    noise = state.noise
-    if noise is not None:
-        rest = noise_without(noise, lost)
-        noise = rest if min(rest.a / noise.a, rest.b / noise.b) > MIN_NOISE_SHARE else state.noise_prior
-    dispersion = None if whole else state.dispersion
-    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
+    noise = noise_without(state.noise, lost)
+    state = state._replace(
+        modes=tuple(mode for mode, _ in found),
+        noise=noise if is_left(noise, state.noise) else state.noise_prior,
+        dispersion=None if whole else state.dispersion,
+    )
     reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
     return state, reservoir, sum(reset for _, reset in found)
 
@@ -442,22 +409,9 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
 class Stream(NamedTuple):
     """What a model that learns from a stream keeps beside its parameters.
 
-    Attributes
-    ----------
-    keys : tuple of dict or None
-        Per mode with labels, the row of each label.
-    names : tuple
-        The names of the modes, None where they have none.
-    seed : int
-        Of the prior means of new rows.
-    uniform : bool
-        Whether prior means are drawn (prior_mean="uniform"); otherwise new rows get the mode's average prior.
-    reservoir : Reservoir or None
-        Past entries that are learned again, where that was asked for.
-    standing, kept : Standing, Kept or None
-        How well the stream predicts, and its entries while it is beginning.
-    watched : Kept or None
-        Entries by which the stream is held against a fit.
+    `keys` has per mode with labels the row of each label. Prior means of new rows are drawn if that is `uniform`
+    (prior_mean="uniform"), by the `seed`; otherwise they are the mode's average. `standing` says how well the stream
+    predicts, `kept` are its entries while it is beginning, `watched` those by which it is held against a fit.
     """
 
     state: StreamState

@@ -26,134 +26,29 @@ from tensorcep.cp.inputs.coordinates import (
     rows_of_column,
 )
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
+from tensorcep.cp.stream import cold_start
 from tensorcep.cp.stream.adf import absorb
-from tensorcep.cp.stream.cold_start import (
-    Beginning,
-    Commit,
-    begin_again,
-    begin_with,
-    check_stream,
-    leaves_choice,
-    without_seconds,
-)
+from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.learn import engine_of, learn_batch, stream_result
-from tensorcep.cp.stream.reservoir import Stream, revisit, without_entries, without_rows
+from tensorcep.cp.stream.reservoir import Kept, Stream, revisit, without_entries, without_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.graph import Net
 
-# Which entries are gone, (n,) bool, by their coordinates (n, K).
-GoneOf = Callable[[np.ndarray], np.ndarray]
-
-
-def forget_in_stream(
-    model: FittedModel, gone_of: GoneOf, said: dict[str, Any], dropped: Dropped | None, partly: bool, commit: Commit
-) -> None:
-    """Take entries, and rows of a mode, out of a stream, and commit the result.
-
-    Refused where the stream does not hold every entry and `partly` is not set, or nothing is to be forgotten or left.
-    """
-    fit, spec = model
-    check_stream(spec, fit)
-    stream: Stream = fit.stream
-    if stream.reservoir is not None and not leaves_choice(spec):  # it has messages that can be divided out
-        stream = stream._replace(kept=None)
-    coords, n = _held(stream), int(fit.n_samples_seen)
-    gone, whole = gone_of(coords), len(coords) == n
-    if not whole and not partly:
-        fail_value(
-            f"the stream holds {len(coords)} of the {n} entries that it learned, and what the others said cannot be "
-            "told apart: set revisit= to their number before the first batch, pass the entries as data=, from which "
-            "the model is fitted again, or partly=True to forget only as far as the stream reaches."
-        )
-    if not gone.any() and dropped is None:
-        fail_value(f"none of these cells is among the {len(coords)} entries that the stream holds; nothing forgotten.")
-    if whole and gone.all():
-        fail_value("these are all entries of the stream; there must be one left.")
-    record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
-    if stream.kept is not None:
-        _fit_rest(model, stream, gone, dropped, record, commit)
-    else:
-        commit.put(_divide_out(model, stream, gone, dropped, whole, record))
-
-
-def _held(stream: Stream) -> np.ndarray:
-    """The coordinates of the entries that a stream holds."""
-    if stream.kept is not None:
-        return stream.kept.coords
-    if stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
-        known = next((own for own in stream.state.clocks if own is not None), None)
-        what = "Features" if known is None else word_of(known)
-        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
-    if stream.reservoir is None:
-        fail_value(
-            "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
-            "messages, or pass the entries as data=, from which the model is fitted again."
-        )
-    return stream.reservoir.sample.coords
-
-
-def _fit_rest(
-    model: FittedModel,
-    stream: Stream,
-    gone: np.ndarray,
-    dropped: Dropped | None,
-    record: dict[str, Any],
-    commit: Commit,
-) -> None:
-    """Fit the entries that are left of a stream that is beginning, as it would."""
-    (fit, spec), held = model, stream.kept
-    lost = lost_knowledge(spec.prior, fit.features, fit.series)
-    if lost is not None:
-        fail_value(lost)
-    if held is None:
-        raise TypeError("the stream keeps no entries")
-    kept, (shape, labels) = held.at(~gone), rows_left(fit, dropped)
-    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
-    rate = fit.observation.facts.get("_sampled_rate")
-    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
-    first = Beginning(kept, shape, labels, source)
-    begun = begin_with(spec, first, stream.standing, fit.interactions.get("main", 0) > 0)
-    record |= {"how": "fitted again", "sweeps": begun.run.n_iter}
-    how: dict[str, Any] = {"earlier": fit.observation.facts, "n_batches": fit.n_batches}
-    how["forgotten"] = (*fit.forgotten, record)
-    begin_again(spec, begun, kept, stream.state.time, commit, stream.reservoir, **how)
-
-
-def _divide_out(
-    model: FittedModel, stream: Stream, gone: np.ndarray, dropped: Dropped | None, whole: bool, record: dict[str, Any]
-) -> FitResult:
-    """The result with messages divided out, and what is left of the reservoir learned again."""
-    fit, spec = model
-    held: Any = stream.reservoir
-    keep, engine, likelihood = 1.0 - spec.forget, engine_of(spec, fit), fit.likelihood
-    state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
-    stream = stream._replace(state=state, reservoir=reservoir, watched=None)
-    if dropped is not None:
-        stream = without_rows(stream, *dropped)
-    state, held, n_iter = stream.state, stream.reservoir, 0
-    left = held.sample
-    how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}
-    fields: dict[str, Any] = {}
-    if len(left.y):
-        visit = revisit(state, held, left.coords[:0], left.y[:0], likelihood=likelihood, **how)
-        stream = stream._replace(reservoir=visit.reservoir)
-    if len(left.y) and len(visit.held):
-        learned = learn_batch(engine, visit.batch, visit)
-        run, n_iter = learned.run, learned.run.n_iter
-        state = absorb(state, visit.batch, learned.posterior)
-        stream = stream._replace(state=state, reservoir=learned.reservoir)
-        fields = {"converged": run.converged, "n_iter": n_iter, "trace": without_seconds(run.trace)}
-    record |= {"how": "messages divided out", "sweeps": n_iter, "rows_reset": reset}
-    fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
-    return stream_result(spec, fit, stream, **fields)
-
 
 def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
     """Remove entries, by their cells, from a fit or a stream, and commit the result."""
+    labels, names = model.fit.labels, names_of(model.fit.labels)
 
     def gone_of(coords: np.ndarray) -> np.ndarray:
-        modes, cells = _named_cells(model, X)
+        table = as_frame(X)
+        if not isinstance(table, pd.DataFrame):
+            return lines_among(coords, coords_to_predict(table, labels))
+        modes = [j for j, name in enumerate(names) if name in table.columns]
+        if not modes:
+            columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
+            fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
+        cells = np.stack([rows_of_column(labels, j, table[names[j]]) for j in modes], axis=1)
         return lines_among(coords[:, modes], cells)
 
     _forget(model, gone_of, {"rows": {}}, None, data, y, partly, commit)
@@ -185,7 +80,7 @@ def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, par
 
 def _forget(
     model: FittedModel,
-    gone_of: GoneOf,
+    gone_of: Callable[[np.ndarray], np.ndarray],
     said: dict[str, Any],
     dropped: Dropped | None,
     data: Any,
@@ -193,24 +88,94 @@ def _forget(
     partly: bool,
     commit: Commit,
 ) -> None:
-    """Remove entries, and rows of a mode, from a stream, which has its own entries, or from a fit."""
-    is_stream = model.fit.stream is not None and data is None
-    if check_flag("partly", partly) and not is_stream:
+    """Remove entries, which `gone_of` tells by their coordinates, and rows of a mode, and commit the result.
+
+    A stream has its own entries. Refused where it does not hold every one and `partly` is not set, or nothing is to be
+    forgotten or left.
+    """
+    (fit, spec), stream = model, model.fit.stream if data is None else None
+    if check_flag("partly", partly) and stream is None:
         fail_value("partly=True is for streams without data=; leave it out.")
-    if is_stream:
-        forget_in_stream(model, gone_of, said, dropped, partly, commit)
-    else:
+    if stream is None:
         held = entries_of_fit(model, data, y)
         refit_without(model, held, gone_of(held.coords), said, dropped, commit.put)
+        return
+    cold_start.check_stream(spec, fit)
+    if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
+        stream = stream._replace(kept=None)
+    coords, n = _held(stream), int(fit.n_samples_seen)
+    gone, whole = gone_of(coords), len(coords) == n
+    if not whole and not partly:
+        fail_value(
+            f"the stream holds {len(coords)} of the {n} entries that it learned, and what the others said cannot be "
+            "told apart: set revisit= to their number before the first batch, pass the entries as data=, from which "
+            "the model is fitted again, or partly=True to forget only as far as the stream reaches."
+        )
+    if not gone.any() and dropped is None:
+        fail_value(f"none of these cells is among the {len(coords)} entries that the stream holds; nothing forgotten.")
+    if whole and gone.all():
+        fail_value("these are all entries of the stream; there must be one left.")
+    record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
+    if stream.kept is not None:
+        _fit_rest(model, stream, stream.kept.at(~gone), dropped, record, commit)
+    else:
+        commit.put(_divide_out(model, stream, gone, dropped, whole, record))
 
 
-def _named_cells(model: FittedModel, X: Any) -> tuple[list[int], np.ndarray]:
-    """The modes that cells are named by, and their rows there."""
-    table, names = as_frame(X), names_of(model.fit.labels)
-    if not isinstance(table, pd.DataFrame):
-        return list(range(len(names))), coords_to_predict(table, model.fit.labels)
-    modes = [j for j, name in enumerate(names) if name in table.columns]
-    if not modes:
-        columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
-        fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
-    return modes, np.stack([rows_of_column(model.fit.labels, j, table[names[j]]) for j in modes], axis=1)
+def _held(stream: Stream) -> np.ndarray:
+    """The coordinates of the entries that a stream holds."""
+    if stream.kept is not None:
+        return stream.kept.coords
+    if stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
+        known = next((own for own in stream.state.clocks if own is not None), None)
+        what = "Features" if known is None else word_of(known)
+        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
+    if stream.reservoir is None:
+        fail_value(
+            "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
+            "messages, or pass the entries as data=, from which the model is fitted again."
+        )
+    return stream.reservoir.sample.coords
+
+
+def _fit_rest(
+    model: FittedModel, stream: Stream, kept: Kept, dropped: Dropped | None, record: dict[str, Any], commit: Commit
+) -> None:
+    """Fit the entries that are left of a stream that is beginning, as it would."""
+    fit, spec = model
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
+    if lost is not None:
+        fail_value(lost)
+    shape, labels = rows_left(fit, dropped)
+    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
+    rate = fit.observation.facts.get("_sampled_rate")
+    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
+    first = Beginning(kept, shape, labels, source)
+    cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
+
+
+def _divide_out(
+    model: FittedModel, stream: Stream, gone: np.ndarray, dropped: Dropped | None, whole: bool, record: dict[str, Any]
+) -> FitResult:
+    """The result with messages divided out, and what is left of the reservoir learned again."""
+    held: Any = stream.reservoir
+    (fit, spec), fields = model, dict[str, Any]()
+    keep, engine = 1.0 - spec.forget, engine_of(spec, fit)
+    state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
+    stream = stream._replace(state=state, reservoir=reservoir, watched=None)
+    if dropped is not None:
+        stream = without_rows(stream, *dropped)
+    state, held = stream.state, stream.reservoir
+    left = held.sample
+    how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}
+    if len(left.y):
+        visit = revisit(state, held, left.coords[:0], left.y[:0], likelihood=fit.likelihood, **how)
+        stream = stream._replace(reservoir=visit.reservoir)
+        if len(visit.held):
+            learned = learn_batch(engine, visit.batch, visit)
+            run, state = learned.run, absorb(state, visit.batch, learned.posterior)
+            stream = stream._replace(state=state, reservoir=learned.reservoir)
+            fields = {"converged": run.converged, "n_iter": run.n_iter, "trace": cold_start.without_seconds(run.trace)}
+    record |= {"how": "messages divided out", "sweeps": fields.get("n_iter", 0), "rows_reset": reset}
+    fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
+    return stream_result(spec, fit, stream, **fields)

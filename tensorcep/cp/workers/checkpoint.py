@@ -13,14 +13,14 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tensorcep import __version__
 from tensorcep.core.arrays import on_scratch
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.core.cluster import TIMEOUT, Cluster, checked_client, dask_module
+from tensorcep.core.cluster import TIMEOUT, Cluster, dask_module
 from tensorcep.core.executor import Executor, ThreadExecutor
 from tensorcep.core.loop import StoredRun, Sweep, hosted_by
 from tensorcep.core.persist.archive import read_archive, write_archive
@@ -238,26 +238,30 @@ def _print_of(plan: Plan) -> str:
     return found.hexdigest()
 
 
-class OnWorkers(NamedTuple):
-    """How a fit is spread over workers; see `tensorcep.distributed.fit`."""
-
-    client: Any = None
-    checkpoint: str | os.PathLike[str] | None = None
-    every: int = EVERY
-    n_parts: int | None = None
-    timeout: float = TIMEOUT
-
-
-def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **rest: Any) -> Any:
+def fit_on_workers(
+    model: Any,
+    X: Any,
+    y: Any,
+    strict: bool,
+    client: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = EVERY,
+    n_parts: int | None = None,
+    timeout: float = TIMEOUT,
+    **rest: Any,
+) -> Any:
     """Fit a model as ``model.fit(X, y, **rest)`` does; unless `strict`, here if workers cannot.
 
-    A table of Dask is read by the workers.
+    A table of Dask is read by the workers. How the fit is spread: see `tensorcep.distributed.fit`.
     """
-    cluster = Cluster(_active_client() if how.client is None else how.client, how.timeout)
-    every = check_int("every", how.every)
-    n_parts = how.n_parts if how.n_parts is None else check_int("n_parts", how.n_parts)
-    with _folders(how.checkpoint) as (parts, runs):
-        _check_seen(cluster, parts)
+    cluster = Cluster(_active_client() if client is None else client, timeout)
+    every = check_int("every", every)
+    n_parts = None if n_parts is None else check_int("n_parts", n_parts)
+    with _folders(checkpoint) as (parts, runs):
+        seen = cluster.client.run(os.path.isdir, str(parts))
+        blind = [worker for worker, sees in seen.items() if not sees]
+        if blind:
+            fail_value(f"worker {blind[0]} does not see '{parts}'; give checkpoint=, a folder that all workers see.")
         if is_of(X, "dask"):
             value = rest.get("value", UNSAID)
             named = value is not UNSAID and value is not None
@@ -272,9 +276,8 @@ def fit_on_workers(model: Any, X: Any, y: Any, how: OnWorkers, strict: bool, **r
 
 def _active_client() -> Any:
     """The client of Dask that is active."""
-    dask = dask_module("a fit on workers")
     try:
-        return checked_client(dask.get_client())
+        return dask_module("a fit on workers").get_client()
     except ValueError:
         fail_value("there is no active Dask client; make one, or give client=.")
 
@@ -292,11 +295,3 @@ def _folders(checkpoint: str | os.PathLike[str] | None) -> Iterator[tuple[Path, 
     parts = folder / "entries"
     parts.mkdir(parents=True, exist_ok=True)
     yield parts, folder
-
-
-def _check_seen(cluster: Cluster, folder: Path) -> None:
-    """Refuse a folder that workers do not see."""
-    seen = cluster.client.run(os.path.isdir, str(folder))
-    blind = [worker for worker, sees in seen.items() if not sees]
-    if blind:
-        fail_value(f"worker {blind[0]} does not see '{folder}'; give checkpoint=, a folder that all workers see.")

@@ -166,21 +166,21 @@ class ClusterExecutor:
         shares = shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
         numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
         tasks = _work_of(work, named, scratch, {name for one in changed for name in one.of})
-        files = RowFiles(self._cache.desk)
-        made = [self._cache.coming(source, mode, files) for source in changed]
+        widths = [sum(map(math.prod, shapes.values())) for shapes in (tasks.made, tasks.told)]
+        files, apart = RowFiles(self._cache.desk), widths[1] >= widths[0]
+        made = [BroadcastRows(source, own, self._cluster, files) for source in changed]
 
         def call(i: int, *given: Any) -> Call:
-            paths = (files.new_path(), self._cache.desk.new_path())
+            paths = (files.new_path(), self._cache.desk.new_path())[: 1 + apart]
             return shares[i], tasks, *given, numbers[i], lines, sizes, paths
 
         running = self._cache.begin_tasks(pass_over_rows, reading, len(shares), call, f"rows-of-mode-{mode}", at)
         futures = running.futures
-        if self._cache.desk.folder is None and _size(tasks.told) >= _size(tasks.made):
+        if self._cache.desk.folder is None and apart:
             futures = self._cluster.after(rows_alone, futures) or None
         for one in made:
             self._cache.follow(one, mode, futures)
-        arrays = {name: value_of(named, name) for name in written}
-        pending = Pending(running, made, arrays, named["offset"])
+        pending = Pending(running, made, {name: value_of(named, name) for name in written}, named["offset"])
         if work.later:
             waiting.append(pending)
             return
@@ -197,8 +197,8 @@ class ClusterExecutor:
         for piece in self._cache.end_tasks(running):
             for name, given in (piece.arrays | piece.told).items():
                 put(given, arrays[name][offset + piece.first : offset + piece.first + piece.n])
-                self._cluster.received += given.nbytes
-            self._cache.discard(sorted({one.path for one in piece.told.values() if isinstance(one, SharedArray)}))
+            paths = [{one.path for one in given.values() if isinstance(one, SharedArray)} for given in piece[1:]]
+            self._cache.discard(sorted(paths[1] - paths[0]))  # others need what is with the rows
         for one in made:
             one.know()
             if running.again:  # what follows was given what was lost
@@ -211,7 +211,6 @@ class ClusterExecutor:
         broadcast = self._blocks.get((what, mode))
         if broadcast is None or not np.array_equal(broadcast.value, array):
             broadcast = self._blocks[what, mode] = self._cluster.put(array.copy())
-            self._cluster.sent += array.nbytes
         return broadcast
 
     def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
@@ -227,11 +226,7 @@ class ClusterExecutor:
         """Numbers of the entries of a range that differ from those of the pass before."""
         if not work.changing:
             return None
-        start = named["by_row"].start
-        places = slice(int(start[own.start + one.first]), int(start[own.start + one.last]))
-        numbers = tuple(_packed(_of_places(value_of(named, name), places, named)) for name in work.changing)
-        self._cluster.sent += sum(array.nbytes for array in numbers if isinstance(array, np.ndarray))
-        return self._cluster.put(numbers)
+        return self._cluster.put(_numbers_of(work.changing, own.start + one.first, own.start + one.last, named))
 
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
         """Put what a kernel would give of these packed rows in place, if workers have told it."""
@@ -263,7 +258,6 @@ class ClusterExecutor:
             for name, array in zip(tasks.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
                 np.copyto(named[name][slice(*one)], array, where=where)
-                self._cluster.received += array.nbytes
 
     def _cut(self, name: str, where: tuple[int, int], array: np.ndarray, stays: bool) -> Broadcast | float:
         """The range of an array as tasks take it; that of one that stays the same is sent once."""
@@ -273,7 +267,6 @@ class ClusterExecutor:
         part = _packed(array[slice(*where)])
         if isinstance(part, float):
             return part
-        self._cluster.sent += part.nbytes
         broadcast = self._cluster.put(part)
         if stays:
             self._entries[key] = (array, broadcast)
@@ -298,20 +291,16 @@ class ClusterExecutor:
         found: list[ChunkReport] = [one for share in told for one in share]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
             for name, part in zip(work.sums, one.sums, strict=True):
-                self._take(value_of(named, name), c, part, chunk, work.modes)
+                array = value_of(named, name)
+                if array.ndim < 3:
+                    array[c] = part
+                    continue
+                for k, rows in zip(work.modes, part, strict=True):  # those without entries in the chunk have sums of 0
+                    array[c, self._cache.rows_of(k)] = 0.0
+                    array[c, slice(*chunk.rows[k])] = rows
         if stored is not None:
             versions = tuple(one.versions for one in found)
             self._sites.move(named[work.keeps], stored._replace(latest=stored.latest + 1, versions=versions))
-
-    def _take(self, array: np.ndarray, c: int, part: Any, chunk: Chunk, modes: Sequence[int]) -> None:
-        """Put the sums of a chunk in place; those of rows that it has no entries of are 0."""
-        if array.ndim < 3:
-            array[c] = part
-            return
-        for k, rows in zip(modes, part, strict=True):
-            array[c, self._cache.rows_of(k)] = 0.0
-            array[c, slice(*chunk.rows[k])] = rows
-            self._cluster.received += rows.nbytes
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:
         """The chunks of the entries, which are written when they are first needed."""
@@ -345,20 +334,10 @@ def _work_of(work: Pass, named: dict[str, Any], scratch: Any, shared_rows: Colle
             record[name] = shipped(value._replace(**blank | fields))
         else:
             record[name] = shipped(value)
-    return Work(
-        kernel=work.kernel,
-        record=record,
-        scratch=scratch.make if isinstance(scratch, Rooms) else tuple if scratch is None else scratch,
-        reads=work.reads,
-        lines=work.lines,
-        numbers=(*work.entries, *work.changing),
-        changes=work.changes,
-        modes=tuple(work.modes),
-        made={name: shape for name, shape in shapes.items() if name in shared_rows},
-        told={name: shape for name, shape in shapes.items() if name not in shared_rows},
-        keeps=work.keeps,
-        sums=work.sums,
-    )
+    make: Any = scratch.make if isinstance(scratch, Rooms) else scratch or tuple
+    made = {name: shape for name, shape in shapes.items() if name in shared_rows}
+    told = {name: shape for name, shape in shapes.items() if name not in shared_rows}
+    return Work(work._replace(modes=tuple(work.modes), also=None), record, make, made, told)
 
 
 def ranges_of_mode(
@@ -368,13 +347,23 @@ def ranges_of_mode(
     by_row, ranges = named["by_row"], []
     for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], n_parts).tolist()):
         start = by_row.start[own.start + first : own.start + last + 1]
-        places = slice(int(start[0]), int(start[-1]))
-        numbers = [_packed(_of_places(value_of(named, name), places, named)) for name in stay]
+        numbers = _numbers_of(stay, own.start + first, own.start + last, named)
         value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
-        part = RowPartition(start - start[0], by_row.others[places], value)
+        part = RowPartition(start - start[0], by_row.others[start[0] : start[-1]], value)
         said = tuple(None if one is value else one for one in numbers) if stay else None
         ranges.append(Range(write_part(folder, part), first, last, said))
     return ranges
+
+
+def _numbers_of(names: Sequence[str], first: int, last: int, named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Numbers of the entries of the packed rows first:last, in their order.
+
+    They are so from the place `base` on, or, without one, in the lanes.
+    """
+    by_row, base = named["by_row"], named.get("base")
+    a, b = int(by_row.start[first]), int(by_row.start[last])
+    places = by_row.entry[a:b] if base is None else slice(a - base, b - base)
+    return tuple(_packed(value_of(named, name)[places]) for name in names)
 
 
 def _beginning(work: Pass, named: dict[str, Any]) -> Beginning:
@@ -403,22 +392,10 @@ def _digests(work: Pass, first: int, last: int, values: Mapping[str, np.ndarray]
     return digests_of(one if len(one) == 1 else one[first:last] for one in arrays)
 
 
-def _of_places(array: np.ndarray, places: slice, named: Mapping[str, Any]) -> np.ndarray:
-    """Numbers of entries in the order of the rows: from `base` on as they are, or by their places in the lanes."""
-    if "base" not in named:
-        return array[named["by_row"].entry[places]]
-    return array[places.start - named["base"] : places.stop - named["base"]]
-
-
 def _packed(array: np.ndarray) -> np.ndarray | float:
     """Numbers, or the one that all of them are."""
     alike = len(array) and (array.strides[0] == 0 or (array == array.flat[0]).all())
     return float(array.flat[0]) if alike and array.dtype == np.float64 else array
-
-
-def _size(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Numbers in a line of some arrays."""
-    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def blocks_of(n_blocks: int, n_parts: int) -> list[tuple[int, int]]:

@@ -22,7 +22,6 @@ from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.core.persist.archive import atomic_write
 from tensorcep.kernels.slots import LANES
 
-Record = TypeVar("Record", bound=tuple[Any, ...])
 Item = TypeVar("Item")
 
 # A range has about so many entries, and each mode so many ranges, if it is not said.
@@ -109,13 +108,26 @@ _OPEN: dict[str, Any] = {}
 _LOCK = threading.Lock()
 
 
-def open_part(path: str, kind: type[Record]) -> Record:
+def open_part(path: str, kind: Any) -> Any:
     """A record of this type, mapped into memory; a process that opens it first finds if it is damaged (ValueError)."""
     with _LOCK:
-        if path not in _OPEN:
-            _OPEN[path] = _opened(path, kind)
-        found: Record = _OPEN[path]
-        return found
+        part = _OPEN.get(path)
+        if part is not None:
+            return part
+        hint = "remove the folder, and fit again"
+        try:
+            sums = json.loads(Path(path, "sums.json").read_bytes())
+            # copies on writing: arrays that must not be written are of another type, for which kernels compile again
+            arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in kind._fields}
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"the entries in '{path}' cannot be read ({reason_of(error)}); {hint}.") from None
+        part = kind(**{name: np.asarray(array) for name, array in arrays.items()})
+        damaged = [name for name, array in part._asdict().items() if sums.get(name) != _sum(array)]
+        if damaged:
+            file = os.path.join(path, damaged[0])
+            fail_value(f"the entries in '{file}.npy' are damaged (another checksum); {hint}.")
+        _OPEN[path] = part
+        return part
 
 
 def close_part(path: str) -> None:
@@ -128,18 +140,3 @@ def close_part(path: str) -> None:
             mapped = mapped.base
         if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def _opened(path: str, kind: Any) -> Any:
-    hint = "remove the folder, and fit again"
-    try:
-        sums = json.loads(Path(path, "sums.json").read_bytes())
-        # copies on writing: arrays that must not be written are of another type, for which kernels compile again
-        arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in kind._fields}
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"the entries in '{path}' cannot be read ({reason_of(error)}); {hint}.") from None
-    part = kind(**{name: np.asarray(array) for name, array in arrays.items()})
-    damaged = [name for name, array in part._asdict().items() if sums.get(name) != _sum(array)]
-    if damaged:
-        fail_value(f"the entries in '{os.path.join(path, damaged[0])}.npy' are damaged (another checksum); {hint}.")
-    return part

@@ -322,10 +322,6 @@ class RowCache:
             rows |= {(source.kind, k): known[k] for k in modes}
         return Reading(tuple(sources), rows)
 
-    def coming(self, source: RowSource, mode: int, files: RowFiles) -> BroadcastRows:
-        """Rows of a mode that tasks are going to make; they are here as soon as they are known."""
-        return BroadcastRows(source, self.rows_of(mode), self._cluster, files)
-
     def follow(self, made: BroadcastRows, mode: int, futures: list[Any] | None) -> None:
         """From now on the rows of a mode are those that these tasks make."""
         made.future, self._rows[made.source.kind][mode] = futures, made
@@ -347,7 +343,7 @@ class RowCache:
             return call(i, told._replace(gone=tuple(gone[i::n])), blocks, store)
 
         calls = [given(i, False) for i in range(n)]
-        running = self._cluster.begin(function, calls, what, where=where, whole=partial(given, whole=True))
+        running = TaskBatch(self._cluster, function, calls, what, where=where, whole=partial(given, whole=True))
         self._begun.add(running)
         for worker in where:
             if worker is not None:  # its tasks have been given what they read

@@ -10,7 +10,8 @@ import numpy as np
 
 from tensorcep.core.cluster import TaskReport
 from tensorcep.core.compile import ADDRESSES, Address, address_of
-from tensorcep.core.shared_memory import Sheet
+from tensorcep.core.executor import Pass
+from tensorcep.core.shared_memory import Payload, Sheet
 from tensorcep.cp.model.entries import Entries, EntriesByRow
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, close_part, open_part
 from tensorcep.cp.workers.row_cache import Piece, RowInputs, Store, pieces
@@ -28,25 +29,26 @@ class Blank(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the tasks of a pass have in common: see `tensorcep.core.executor.Pass`.
+    """What the tasks of a pass have in common.
 
-    `record` are the kernel's arguments in order, None for those that every task has of its own; `numbers` those of
-    entries, which stay or change. What it writes are shapes of lines: of what is `made` of rows that other tasks read,
-    and of what else is `told`.
+    `record` are the kernel's arguments in order, None for those that every task has of its own. `made` and `told` are
+    shapes of lines of what it writes: of rows that other tasks read, and of what the client alone needs.
     """
 
-    kernel: Callable[..., None]
+    of: Pass
     record: dict[str, Any]
     scratch: Callable[[], tuple[Any, ...]]
-    reads: tuple[str, ...]
-    lines: tuple[str, ...]
-    numbers: tuple[str, ...]
-    changes: tuple[str, ...]
-    modes: tuple[int, ...]
     made: dict[str, tuple[int, ...]]
     told: dict[str, tuple[int, ...]]
-    keeps: str
-    sums: tuple[str, ...]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Numbers of entries, which stay or change."""
+        return (*self.of.entries, *self.of.changing)
+
+    def arguments(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The kernel's arguments as they came, with these for those that a task has of its own."""
+        return with_values({name: arrived(value) for name, value in self.record.items()}, values)
 
 
 def value_of(record: Mapping[str, Any], name: str) -> Any:
@@ -112,43 +114,42 @@ def pass_over_rows(
     numbers: Sequence[Any],
     lines: list[np.ndarray],
     sizes: np.ndarray | None,
-    paths: tuple[str | None, str | None],
+    paths: tuple[str | None, ...],
 ) -> Piece:
     """New rows of ranges that follow each other.
 
     Lines are for all rows of the mode, or one. `sizes` says how many entries of each row count, the first ones; None:
-    all. Rows are left at the first of the paths, what else is told of them at the second.
+    all. What is made is left at the first of the paths, what else is told at the second, or with it if there is none.
     """
-    first, n, groups = ranges[0].first, ranges[-1].last - ranges[0].first, (work.made, work.told)
-    shapes, offset, scratch = work.made | work.told, inputs.first[work.modes[0]], work.scratch()
-    most = BYTES_AT_A_TIME // (8 * sum(math.prod(shape) for shape in shapes.values())) // LANES * LANES
-    most = max(LANES, most)
+    first, n, shapes = ranges[0].first, ranges[-1].last - ranges[0].first, work.made | work.told
+    groups = (work.made, work.told) if len(paths) == 2 else (shapes,)
+    offset, scratch = inputs.first[work.of.modes[0]], work.scratch()
+    most = max(LANES, BYTES_AT_A_TIME // (8 * sum(map(math.prod, shapes.values()))) // LANES * LANES)
     room = {name: np.empty((min(n, most), *shape)) for name, shape in shapes.items()}
     sheets = [Sheet(path, [(n, *own[name]) for name in own]) for path, own in zip(paths, groups, strict=True)]
     try:
         with store.reading(inputs, blocks) as read:
-            sources, before = read[: len(work.reads)], dict(zip(work.changes, read[len(work.reads) :], strict=True))
-            values = dict(zip((*work.reads, *work.lines), (*sources, *map(np.array, lines)), strict=True))
-            record = with_values(_arrived(work), values)
+            n_read = len(work.of.reads)
+            before = dict(zip(work.of.changes, read[n_read:], strict=True))
+            values = dict(zip((*work.of.reads, *work.of.lines), (*read[:n_read], *map(np.array, lines)), strict=True))
+            record = work.arguments(values)
             for where, given in zip(ranges, numbers, strict=True):
                 for a, b, entries in _entries_of(where, given, work, sizes, most):
                     own = {name: array[: b - a] for name, array in room.items()}
                     for name, rows in before.items():
                         own[name][...] = rows[offset + a : offset + b]
-                    work.kernel(0, 1, *with_values(record, entries | own).values(), *scratch)
+                    work.of.kernel(0, 1, *with_values(record, entries | own).values(), *scratch)
                     for sheet, names in zip(sheets, groups, strict=True):
                         for i, name in enumerate(names):
                             sheet.put(i, a - first, own[name])
                 close_part(where.path)
-        made, told = (dict(zip(names, sheet.done(), strict=True)) for names, sheet in zip(groups, sheets, strict=True))
-        return Piece(first, made, told)
+        found: dict[str, Payload] = {}
+        for sheet, names in zip(sheets, groups, strict=True):
+            found |= zip(names, sheet.done(), strict=True)
+        return Piece(first, {name: found[name] for name in work.made}, {name: found[name] for name in work.told})
     finally:
         for sheet in sheets:
             sheet.drop()
-
-
-def _arrived(work: Work) -> dict[str, Any]:
-    return {name: arrived(value) for name, value in work.record.items()}
 
 
 def _entries_of(
@@ -188,15 +189,15 @@ def pass_over_blocks(
     """What the kernel writes of the blocks from one to before the other; what it leaves as it was is no number."""
     first, last = where
     with store.reading(inputs, blocks) as read:
-        values = dict(zip(work.reads, read, strict=True))
+        values = dict(zip(work.of.reads, read, strict=True))
         for name, given in zip(work.numbers, numbers, strict=True):
             shape, kind = ((LANES,), np.float64) if isinstance(given, float) else (given.shape[1:], given.dtype)
             values[name] = np.empty((last, *shape), kind)
             values[name][first:] = given
         results = {name: np.empty((last, *shape)) for name, shape in work.told.items()}
-        for name in work.changes:
+        for name in work.of.changes:
             results[name][first:] = np.nan
-        work.kernel(first, last, *with_values(_arrived(work), values | results).values(), *work.scratch())
+        work.of.kernel(first, last, *work.arguments(values | results).values(), *work.scratch())
     return [array[first:].copy() for array in results.values()]
 
 
@@ -231,15 +232,18 @@ def pass_over_chunks(
     scratch, found = work.scratch(), []
     with store.reading(inputs, blocks) as read:
         for n, chunk in enumerate(chunks):
-            record = with_values(_arrived(work), dict(zip(work.reads, read, strict=True)))
+            record = work.arguments(dict(zip(work.of.reads, read, strict=True)))
             record["entries"] = entries = _entries_in(chunk, inputs.first)
             if memory is not None:
-                record[work.keeps] = memory.take(chunk.number, places[n], entries)
-            work.kernel(0, 1, *record.values(), *scratch)
-            sums = [_sums_of(value_of(record, name), chunk, work.modes) for name in work.sums]
+                record[work.of.keeps] = memory.take(chunk.number, places[n], entries)
+            work.of.kernel(0, 1, *record.values(), *scratch)
+            sums: list[Any] = [value_of(record, name)[0] for name in work.of.sums]
+            for i, whole in enumerate(sums):
+                if whole.ndim > 1:  # of rows
+                    sums[i] = [whole[slice(*chunk.rows[k])].copy() for k in work.of.modes]
             versions: tuple[Version, ...] = ()
             if memory is not None:
-                versions = memory.write(chunk.number, places[n], record[work.keeps], work.modes)
+                versions = memory.write(chunk.number, places[n], record[work.of.keeps], work.of.modes)
             found.append(ChunkReport(sums, versions))
     return found
 
@@ -251,7 +255,3 @@ def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
     return Entries(
         part.rows, part.y, part.weight, bounds, none, np.array(first, dtype=np.int64), part.known, part.theta
     )
-
-
-def _sums_of(array: np.ndarray, chunk: Chunk, modes: tuple[int, ...]) -> Any:
-    return array[0] if array.ndim < 3 else [array[0, slice(*chunk.rows[k])].copy() for k in modes]

@@ -10,7 +10,7 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.core.packing import offsets
-from tensorcep.cp.stream import adf
+from tensorcep.cp.stream.modes import posterior_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 PARTS = [slice(a, a + 150) for a in range(0, 600, 150)]
@@ -48,7 +48,7 @@ def test_revisit_keeps_the_posterior_the_prior_times_the_messages(name, params):
     assert len(sample.y) == 600
     assert model.n_revisited_ + model.n_revisits_skipped_ == 150 + 300 + 450
     assert model.n_revisits_skipped_ == 0
-    posterior = adf.posterior_of(state, 1.0 - model.forget)
+    posterior = posterior_of(state, 1.0 - model.forget)
     rows = sample.coords + offsets(posterior.shape)[:-1]
     for field in ("Lam", "eta"):
         known = np.concatenate([getattr(mode, f"prior_{field}") for mode in state.modes])

@@ -15,6 +15,7 @@ from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import engine_of
+from tensorcep.cp.stream.modes import begin, posterior_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 MODES = ["a", "b", "c"]
@@ -51,13 +52,13 @@ def replayed(model):
     state, sample = model._result.stream.state, model._result.stream.reservoir.sample
     Lam, eta = (np.concatenate([getattr(mode, f"prior_{name}") for mode in state.modes]) for name in ("Lam", "eta"))
     nothing = Posterior(state.sizes, state.rank, Lam, eta, state.noise_prior, np.zeros(len(eta), dtype=bool))
-    fresh = adf.begin(nothing, Lam, eta, state.noise_prior, 0.0)
+    fresh = begin(nothing, Lam, eta, state.noise_prior, 0.0)
     record = model._result.likelihood
     batch = adf.batch_of(fresh, sample.coords, sample.y, record, keep=1.0, time=0.0, seed=0)
     batch = batch._replace(problem=batch.problem._replace(start=rows_at(model, batch)))
     settings = engine_of(model._spec(), model._result).settings
     result = learn(get_method("cep", record), batch.problem, settings, max_iter=300, tol=1e-9)
-    return adf.posterior_of(adf.absorb(fresh, batch, result.posterior), 1.0)
+    return posterior_of(adf.absorb(fresh, batch, result.posterior), 1.0)
 
 
 def rows_at(model, batch):

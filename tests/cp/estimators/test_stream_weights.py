@@ -15,6 +15,7 @@ from tensorcep.cp.methods import get_method
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
+from tensorcep.cp.stream.modes import begin, posterior_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import VMP
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -30,13 +31,13 @@ def test_a_power_of_a_gaussian_is_that_multiple_of_its_precision(method):
     y = known @ np.array([1.0, -0.5]) + 0.5 * rng.standard_normal(9)
     noise, record = GammaNoise(4e14, 1e14), get_likelihood("gaussian")
     Lam, eta = natural_prior(Prior([np.array([0.3, -0.2]), known], [1.0, 1e16]), (1, 9), 2)
-    state = adf.begin(Posterior((1, 9), 2, Lam, eta, noise, np.zeros(10, dtype=bool)), Lam, eta, noise, 0.0)
+    state = begin(Posterior((1, 9), 2, Lam, eta, noise, np.zeros(10, dtype=bool)), Lam, eta, noise, 0.0)
     coords = np.stack([np.zeros(9, dtype=np.int64), np.arange(9)], axis=1)
     for part in (slice(0, 4), slice(4, 9)):
         batch = adf.batch_of(state, coords[part], y[part], record, keep=1.0, time=0.0, seed=0, power=w[part])
         result = learn(get_method(method, record), batch.problem, settings_of(method), max_iter=100, tol=1e-12)
         state = adf.absorb(state, batch, result.posterior)
-    found = adf.posterior_of(state, 1.0)
+    found = posterior_of(state, 1.0)
     np.testing.assert_allclose(unpack(found.Lam[:1], 2)[0], np.eye(2) + 4.0 * (known.T * w) @ known, rtol=1e-9)
     np.testing.assert_allclose(found.eta[0], [0.3, -0.2] + 4.0 * known.T @ (w * y), rtol=1e-9)
 

@@ -14,6 +14,7 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import uniform_means
+from tensorcep.cp.stream.modes import begin, posterior_of, with_rows
 from tensorcep.cp.stream.reservoir import StoredStream, Stream, stored_stream, stream_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -25,7 +26,7 @@ def begun(shape, R, prior, noise=None):
     """A state before any entry: the posterior is the prior."""
     Lam, eta = natural_prior(prior, shape, R)
     nothing = adf.Posterior(shape, R, Lam, eta, noise, np.zeros(sum(shape), dtype=bool))
-    return adf.begin(nothing, Lam, eta, noise, 0.0)
+    return begin(nothing, Lam, eta, noise, 0.0)
 
 
 def learned(state, coords, y, likelihood="probit", keep=1.0, time=0.0, **options):
@@ -53,7 +54,7 @@ def test_adf_is_exact_where_one_row_is_unknown():
     state = begun((1, 8), 2, prior, noise)
     for part in (slice(0, 3), slice(3, 8)):
         state, _ = learned(state, coords[part], y[part], "gaussian")
-    posterior = adf.posterior_of(state, 1.0)
+    posterior = posterior_of(state, 1.0)
     np.testing.assert_allclose(unpack(posterior.Lam[0], 2), np.eye(2) + 4.0 * known.T @ known, rtol=1e-5)
     np.testing.assert_allclose(posterior.eta[0], [0.3, -0.2] + 4.0 * known.T @ y, rtol=1e-4)
 
@@ -62,7 +63,7 @@ def test_adf_one_label_gives_the_tilted_moments():
     """One probit entry whose other row is known: mean and variance of the row as Minka's eqs 49-51 have them."""
     state = begun((1, 1), 1, Prior([0.4, 1.0], [0.5, 1e14]))
     state, _ = learned(state, np.zeros((1, 2), dtype=np.int64), np.array([1.0]))
-    posterior = adf.posterior_of(state, 1.0)
+    posterior = posterior_of(state, 1.0)
     m, v = 0.4, 2.0
     z = m / np.sqrt(1.0 + v)
     r = norm.pdf(z) / norm.cdf(z)
@@ -77,7 +78,7 @@ def test_adf_first_batch_equals_cep_on_that_batch(rng):
     problem = build(coords, y, (6, 5, 4), 2, "probit", PRIOR)
     options = settings_of("cep", damping=0.3, positive=False)
     whole = run(get_method("cep", problem.likelihood), problem, options, **HOW).posterior
-    posterior = adf.posterior_of(state, 1.0)
+    posterior = posterior_of(state, 1.0)
     np.testing.assert_allclose(posterior.Lam, whole.Lam, rtol=0, atol=1e-8)
     np.testing.assert_allclose(posterior.eta, whole.eta, rtol=0, atol=1e-8)
     np.testing.assert_array_equal(posterior.seen, whole.seen)
@@ -107,13 +108,13 @@ def test_adf_does_not_depend_on_the_size_of_the_tensor_or_the_order_in_the_batch
 def test_adf_grown_rows_have_their_prior_and_old_rows_stay(rng):
     coords, y = random_batch(rng)
     state, _ = learned(begun((6, 5, 4), 2, PRIOR), coords, y)
-    before = adf.posterior_of(state, 1.0)
+    before = posterior_of(state, 1.0)
 
     def prior_of(k, first, last):
         return np.full((last - first, 3), k + 1.0), np.arange(first, last)[:, None] + np.zeros(2)
 
-    grown = adf.with_rows(state, (6, 9, 40), prior_of)
-    posterior = adf.posterior_of(grown, 1.0)
+    grown = with_rows(state, (6, 9, 40), prior_of)
+    posterior = posterior_of(grown, 1.0)
     assert posterior.shape == (6, 9, 40)
     np.testing.assert_array_equal(posterior.Lam[:11], before.Lam[:11])
     np.testing.assert_array_equal(posterior.Lam[11:15], 2.0)
@@ -133,13 +134,13 @@ def test_adf_forgetting_is_a_power_of_the_posterior_between_prior_and_posterior(
     """A row untouched for t units keeps keep^t of what it knew, whether its discount is taken at once or in steps."""
     coords, y = random_batch(rng)
     start = begun((6, 5, 4), 2, PRIOR)
-    prior = adf.posterior_of(start, 1.0)
+    prior = posterior_of(start, 1.0)
     state, _ = learned(start, coords, y, keep=0.9)
-    known = adf.posterior_of(state, 0.9)
-    later = adf.posterior_of(state._replace(time=5.0), 0.9)
+    known = posterior_of(state, 0.9)
+    later = posterior_of(state._replace(time=5.0), 0.9)
     np.testing.assert_allclose(later.Lam - prior.Lam, 0.9**5 * (known.Lam - prior.Lam), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(later.eta - prior.eta, 0.9**5 * (known.eta - prior.eta), rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(adf.posterior_of(state._replace(time=5.0), 1.0).Lam, known.Lam)
+    np.testing.assert_array_equal(posterior_of(state._replace(time=5.0), 1.0).Lam, known.Lam)
     # a row that the next batch touches starts from the same
     batch = adf.batch_of(state, coords[:1], y[:1], get_likelihood("probit"), keep=0.9, time=5.0, seed=0)
     i = coords[0, 0]

@@ -13,14 +13,17 @@ from helpers.problems import settings_of
 
 import tensorcep as tc
 from tensorcep.cp.fitted.model import FittedRows
+from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.stream import cold_start, row_priors
-from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
+from tensorcep.cp.stream import cold_start
+from tensorcep.cp.stream.adf import absorb, batch_of, learn, prior_by_other_rows
 from tensorcep.cp.stream.learn import learn_arrival
+from tensorcep.cp.stream.modes import ModeRows, PairRows, StreamState, forecast, rows_together, with_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors.coupled import Chain
 from tensorcep.priors.deviations import moments
 from tensorcep.priors.features import Mode
 from tensorcep.priors.series import Series, clock
@@ -40,21 +43,21 @@ class Toy:
     """A stream of one column that is known in both modes, the second one a series, along which rows deviate."""
 
     def __init__(self, monkeypatch, rng):
-        monkeypatch.setattr(row_priors.Chain, "after", lambda known, *_: known)
+        monkeypatch.setattr(Chain, "after", lambda known, *_: known)
         self.rng, self.times, self.u = rng, np.array(FIRST), rng.standard_normal(5)
         of = clock(Series(), Mode("t", Labels(self.times), len(FIRST)))
         one = np.ones(1)
-        chain = row_priors.Chain(one > 0, 0 * one, one, 1.0, one, KNOWN * one, 0 * one, np.zeros((0, 1)))
+        chain = Chain(one > 0, 0 * one, one, 1.0, one, KNOWN * one, 0 * one, np.zeros((0, 1)))
         n = len(FIRST)
-        nothing = row_priors.Natural(np.zeros((n, 1)), np.zeros((n, 1)))
-        along = row_priors.rows_together(chain, of, nothing)
+        nothing = Natural(np.zeros((n, 1)), np.zeros((n, 1)))
+        along = rows_together(chain, of, nothing)
         row = np.full((3, 1), KNOWN), KNOWN * self.u[:3, None]
         modes = tuple(
-            row_priors.ModeRows(*(part.copy() for part in (*rows, *rows)), np.zeros(m, dtype=bool), np.zeros(m))
+            ModeRows(*(part.copy() for part in (*rows, *rows)), np.zeros(m, dtype=bool), np.zeros(m))
             for m, rows in ((3, row), (n, along))
         )
         none = [np.zeros(0) for _ in range(4)]
-        pairs = row_priors.PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
+        pairs = PairRows((0, 1), *np.zeros((2, 0), dtype=np.int64), *none, 1.0, 1.0, PRECISION, LENGTH)
         noise = GammaNoise(1e14, 1e14 / TAU)
         both = {"chains": (None, chain), "clocks": (None, of), "pairs": pairs}
         self.state = StreamState(1, (3, n), modes, noise, noise, 0.0, **both)
@@ -148,7 +151,7 @@ def test_law_of_deviations_is_learned_on_from_all_pairs(rng):
     rows, along = (part.ravel() for part in np.indices((n, m)))
     drawn = np.linalg.cholesky(kernel(times, times)) @ rng.standard_normal((m, n))
     told = np.full(n * m, 1e4), 1e4 * drawn.T.ravel()
-    pairs = row_priors.PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
+    pairs = PairRows((0, 1), rows, along, told[0] + 1.0, told[1], *told, 1.0, 1.0, 5.0, 1.0)
     known, own = pairs.chain, pairs.clock(of)
     for _ in range(5):
         known = known.after(own, np.ones(n * m, dtype=bool), *pairs.told)
@@ -244,7 +247,7 @@ def test_first_batch_with_local_is_the_fit(data, method):
     X = cells(pd.concat([data.train, data.gaps, data.ahead]))
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     pairs = one._result.stream.state.pairs
-    again = row_priors.rows_together(pairs.chain, pairs.clock(one._result.stream.state.clocks[1]), pairs.told)
+    again = rows_together(pairs.chain, pairs.clock(one._result.stream.state.clocks[1]), pairs.told)
     mean = again.eta[:, 0] / again.Lam[:, 0], pairs.eta / pairs.Lam
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 

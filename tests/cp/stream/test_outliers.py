@@ -12,7 +12,7 @@ from helpers.cases import each
 from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor, simulate_cp
-from tensorcep.cp.stream.outliers import CERTAIN, change_after
+from tensorcep.cp.stream.adf import CERTAIN, change_after
 from tensorcep.cp.targets.base import deciding, outweighing
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

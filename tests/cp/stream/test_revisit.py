@@ -10,6 +10,7 @@ from tensorcep.cp.methods import get_method
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
+from tensorcep.cp.stream.modes import begin, posterior_of
 from tensorcep.cp.stream.reservoir import Sample, after_revisit, empty_reservoir, revisit, slots_of_new
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -21,7 +22,7 @@ def begun(shape, R, prior, noise=None):
     """A state before any entry: the posterior is the prior."""
     Lam, eta = natural_prior(prior, shape, R)
     nothing = adf.Posterior(shape, R, Lam, eta, noise, np.zeros(sum(shape), dtype=bool))
-    return adf.begin(nothing, Lam, eta, noise, 0.0)
+    return begin(nothing, Lam, eta, noise, 0.0)
 
 
 def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1.0, time=0.0):
@@ -51,7 +52,7 @@ def test_revisit_leaves_a_conjugate_posterior_as_it_is(keep, capacity):
         states.append(state)
     assert reservoir.revisited == (3 + 3 if capacity == 3 else 4 + 6)
     assert reservoir.skipped == 0
-    plain, again = (adf.posterior_of(state, keep) for state in states)
+    plain, again = (posterior_of(state, keep) for state in states)
     np.testing.assert_allclose(again.Lam[0], plain.Lam[0], rtol=1e-9)
     np.testing.assert_allclose(again.eta[0], plain.eta[0], rtol=1e-9)
     np.testing.assert_allclose(again.noise, plain.noise, rtol=1e-9)
@@ -69,14 +70,14 @@ def problem_with_a_heavy_message():
 
 def test_revisit_skips_and_counts_entries_without_which_a_row_is_no_gaussian():
     state, reservoir = problem_with_a_heavy_message()
-    before = adf.posterior_of(state, 1.0)
+    before = posterior_of(state, 1.0)
     how = {"keep": 1.0, "time": 1.0, "seed": 5, "likelihood": get_likelihood("probit")}
     made = revisit(state, reservoir, np.array([[2, 2]]), np.ones(1), capacity=2, **how)
     np.testing.assert_array_equal(made.held, [1])
     assert (made.reservoir.revisited, made.reservoir.skipped) == (1, 1)
     np.testing.assert_array_equal(made.batch.used[0], [1, 2])
     state, after = learned(state, reservoir, np.array([[2, 2]]), np.ones(1), 2, "probit", time=1.0)
-    np.testing.assert_array_equal(adf.posterior_of(state, 1.0).Lam[0], before.Lam[0])
+    np.testing.assert_array_equal(posterior_of(state, 1.0).Lam[0], before.Lam[0])
     assert after.skipped == 1
 
 

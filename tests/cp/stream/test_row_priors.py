@@ -9,12 +9,14 @@ from helpers.coupled import process_covariance
 from helpers.problems import settings_of
 
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.stream import row_priors
-from tensorcep.cp.stream.adf import StreamState, absorb, batch_of, forecast, learn, prior_by_other_rows, with_rows
+from tensorcep.cp.stream.adf import absorb, batch_of, learn, prior_by_other_rows
+from tensorcep.cp.stream.modes import ModeRows, StreamState, forecast, rows_together, with_messages, with_rows
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.priors.coupled import Chain
 from tensorcep.priors.features import Mode
 from tensorcep.priors.series import Series, clock
 
@@ -34,9 +36,7 @@ def chain_for(of, rng, free):
     D = int(free.sum())
     season = rng.standard_normal((len(of.phases) if of.seasonal else 0, D))
     length = np.array([1000.0 if of.kind == "rw" else 4.0, 0.0][:D])
-    return row_priors.Chain(
-        free, np.zeros(D), np.ones(D), 1.0, rng.standard_normal(D), 0.5 + rng.random(D), length, season
-    )
+    return Chain(free, np.zeros(D), np.ones(D), 1.0, rng.standard_normal(D), 0.5 + rng.random(D), length, season)
 
 
 def dense(known, of, Lam, eta):
@@ -67,10 +67,10 @@ class Toy:
         Lam, eta = np.zeros((4, 6)), KNOWN * self.z
         Lam[:, [0, 2, 5]] = KNOWN
         self.sites = np.zeros((n, 2, 2)), np.zeros((n, 2))
-        first = row_priors.rows_together(chain, self.clock, row_priors.Natural(np.zeros((n, 6)), np.zeros((n, 3))))
+        first = rows_together(chain, self.clock, Natural(np.zeros((n, 6)), np.zeros((n, 3))))
         modes = (
-            row_priors.ModeRows(*first, *(part.copy() for part in first), np.zeros(n, dtype=bool), np.zeros(n)),
-            row_priors.ModeRows(Lam, eta, Lam.copy(), eta.copy(), np.ones(4, dtype=bool), np.zeros(4)),
+            ModeRows(*first, *(part.copy() for part in first), np.zeros(n, dtype=bool), np.zeros(n)),
+            ModeRows(Lam, eta, Lam.copy(), eta.copy(), np.ones(4, dtype=bool), np.zeros(4)),
         )
         noise = GammaNoise(1e14, 1e14 / TAU)
         none, of = (None,), (self.clock, None)
@@ -113,7 +113,7 @@ class Toy:
 @each("name", CASES)
 def test_rows_after_batches_are_those_of_a_dense_process(monkeypatch, name, rng):
     """Of known other modes entries are Gaussian in the rows: however they come, all at once or in any order."""
-    monkeypatch.setattr(row_priors.Chain, "after", lambda known, *_: known)
+    monkeypatch.setattr(Chain, "after", lambda known, *_: known)
     toy = Toy(CASES[name], rng)
     for rows in ([0, 1, 2, 3, 4], [6, 5], [7], [8, 9, 2], [11, 10, 12]):
         toy.learn(rows)
@@ -180,8 +180,8 @@ def test_of_messages_that_no_gaussian_has_a_share_counts(size, share, rng):
     precision = unpack(mode.Lam[:4], 3)[:, toy.free][:, :, toy.free]
     Lam = np.zeros((4, 3, 3))
     Lam[:, 0, 0] = -size * precision[:, 0, 0] / np.linalg.cond(precision)
-    more = row_priors.Natural(pack(Lam), np.ones((4, 3)) * toy.free)
-    told, whole = row_priors.with_messages(known, of, sites, rows, more)
+    more = Natural(pack(Lam), np.ones((4, 3)) * toy.free)
+    told, whole = with_messages(known, of, sites, rows, more)
     assert (np.linalg.eigvalsh(unpack(whole.Lam, 3)) > 0.0).all()
     found = (told.Lam[rows] - sites.Lam[rows])[:, 0] / more.Lam[:, 0]
     np.testing.assert_allclose(found, share, atol=1e-6)

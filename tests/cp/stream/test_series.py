@@ -12,7 +12,8 @@ from helpers.cases import each
 
 import tensorcep as tc
 from tensorcep.core.packing import unpack
-from tensorcep.cp.stream import cold_start, learn, row_priors
+from tensorcep.cp.stream import cold_start
+from tensorcep.cp.stream.modes import rows_together
 
 HOW = {"rank": 1, "interactions": "main+cp", "random_state": 0, "max_iter": 60, "tol": 1e-4}
 
@@ -59,7 +60,7 @@ def test_first_batch_is_the_fit(sales, method):
     np.testing.assert_allclose(one.predict(X), fit.predict(X), rtol=1e-9)
     np.testing.assert_allclose(one.predict(X, return_std=True)[1], fit.predict(X, return_std=True)[1], rtol=1e-3)
     known, state = one._result.stream.state.chains[1], one._result.stream.state
-    again = row_priors.rows_together(known, state.clocks[1], state.modes[1].sites(state.sizes[1]))
+    again = rows_together(known, state.clocks[1], state.modes[1].sites(state.sizes[1]))
     mean = [np.linalg.solve(unpack(x.Lam, 1), x.eta[..., None]) for x in (again, state.modes[1])]
     np.testing.assert_allclose(*mean, atol=0.02 * np.std(mean[1]))  # one length in place of the expected one
 
@@ -96,7 +97,7 @@ def test_entries_of_earlier_days_are_smoothed_back(sales, monkeypatch):
     day = sales.days[30]
     before, sd = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     new = pd.DataFrame({"shop": [f"s{i}" for i in range(12)], "day": sales.days[31]})
-    monkeypatch.setattr(learn, "due", lambda *_: False)  # a joint fit would learn the levels of shops anew
+    monkeypatch.setattr(cold_start, "due", lambda *_: False)  # a joint fit would learn the levels of shops anew
     model.partial_fit(new, model.predict(new) + 0.3)
     after, sd_after = model.predict(pd.DataFrame({"shop": ["s0"], "day": [day]}), return_std=True)
     assert before != after

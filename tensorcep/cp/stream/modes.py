@@ -1,4 +1,4 @@
-"""Rows of a mode in a stream, and their priors that batches teach: by features, along a series, on a graph.
+"""What a stream knows: rows of every mode, and their priors that batches teach, by features, series and graphs.
 
 **Features.** The law of the map from features to prior means, given the rows, needs sums over the rows with entries
 alone (`priors.regression`). A batch takes what its rows said before out of them and puts what they say now in, so that
@@ -17,18 +17,19 @@ with what the others of its rows were told, since in between they count as indep
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.packing import offsets, pack, row_dims, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fit.deviations import expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
 from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations
@@ -38,6 +39,8 @@ from tensorcep.priors.normal_wishart import Expected
 from tensorcep.priors.regression import MapOfFeatures, map_of_fit
 from tensorcep.priors.series import Clock
 
+# Room for rows is made in steps of this factor, so that growing costs no more than the rows themselves.
+GROWTH = 1.5
 # Shares of messages that are tried, until all rows together are a Gaussian.
 SHARES = (1.0, 0.5, 0.25, 0.0)
 
@@ -45,16 +48,8 @@ SHARES = (1.0, 0.5, 0.25, 0.0)
 class ModeRows(NamedTuple):
     """Rows of one mode, with room for more; those in use come first.
 
-    Attributes
-    ----------
-    Lam, eta : (room, P), (room, R)
-        Natural parameters of the posterior at the time it was last updated.
-    prior_Lam, prior_eta : (room, P), (room, R)
-        Natural parameters of the prior that forgetting returns to; of a series or a graph what the other rows say.
-    seen : (room,) bool
-        Whether an entry has touched the row.
-    time : (room,) float64
-        Time of the last update.
+    Natural parameters are of the posterior at the `time` of each row's last update, and of the prior that forgetting
+    returns to; of a series or a graph that is what the other rows say. `seen` are rows that an entry has touched.
     """
 
     Lam: Annotated[np.ndarray, Sized("room P")]
@@ -114,44 +109,35 @@ def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.nda
 
 
 def first_map(
-    design: Design, expected: Expected, k: int, free: np.ndarray, prior: ModePrior, mode: ModeRows, n: int
+    design: Design, expected: Expected, k: int, free: np.ndarray, prior: ModePrior, mode: ModeRows
 ) -> MapOfFeatures:
     """The map of mode k that a fit has found, whose free columns are `free` (R,) bool.
 
-    The first n rows of the mode are changed in place: each gets the prior that its features give it.
+    The rows of the mode are changed in place: each gets the prior that its features give it.
     """
-    rows, seen = np.arange(n), mode.seen[:n]
-    before = expected.mean[k], expected.scale[k], expected.strength
-    found = ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
+    seen, before = mode.seen, (expected.mean[k], expected.scale[k], expected.strength)
+    rows, found = np.arange(len(seen)), ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
     known = map_of_fit(free, before, found, design.n_features)
-    known = known.with_rows(design.at(rows[seen]), (mode.Lam[:n][seen], mode.eta[:n][seen]), None).with_root()
-    mode.prior_Lam[:n], mode.prior_eta[:n] = prior_of_features(known, design, rows, seen)
-    mode.Lam[:n][~seen], mode.eta[:n][~seen] = mode.prior_Lam[:n][~seen], mode.prior_eta[:n][~seen]
+    known = known.with_rows(design.at(rows[seen]), (mode.Lam[seen], mode.eta[seen]), None).with_root()
+    mode.prior_Lam[:], mode.prior_eta[:] = prior_of_features(known, design, rows, seen)
+    mode.Lam[~seen], mode.eta[~seen] = mode.prior_Lam[~seen], mode.prior_eta[~seen]
     return known
 
 
 def first_chain(
-    clock: Known,
-    expected: Expected,
-    k: int,
-    free: np.ndarray,
-    prior: ModePrior,
-    mode: ModeRows,
-    n: int,
-    own: RowSites | None,
+    clock: Known, expected: Expected, k: int, free: np.ndarray, prior: ModePrior, mode: ModeRows, own: RowSites | None
 ) -> Chain:
     """What a fit has found of mode k, whose free columns are `free` (R,) bool; `own` is what its entries say of rows.
 
-    The prior of the first n rows of the mode is changed in place.
+    The prior of the rows of the mode is changed in place.
     """
     if own is not None:
-        mode.prior_Lam[:n], mode.prior_eta[:n] = mode.Lam[:n], mode.eta[:n]
         said = in_all(Natural(own.Lam, own.eta), free, 0.0)
+        mode.prior_Lam[:], mode.prior_eta[:] = mode.Lam, mode.eta
         mode.prior_Lam[own.place] -= said.Lam
         mode.prior_eta[own.place] -= said.eta
     else:  # rows that were not learned together
-        unseen = ~mode.seen[:n]
-        mode.prior_Lam[:n][unseen], mode.prior_eta[:n][unseen] = mode.Lam[:n][unseen], mode.eta[:n][unseen]
+        mode.prior_Lam[~mode.seen], mode.prior_eta[~mode.seen] = mode.Lam[~mode.seen], mode.eta[~mode.seen]
     drift, D = prior.drifts[k] if prior.drifts else None, int(free.sum())
     phases = len(clock.phases) if isinstance(clock, Clock) and clock.seasonal else 0
     return Chain(
@@ -269,13 +255,9 @@ class PairRows(NamedTuple):
     Attributes
     ----------
     modes : (int, int)
-        The mode whose rows deviate, and the one that is a series.
-    row, along : (p,) int64
-        The rows of both modes.
-    Lam, eta : (p,) float64
-        Natural parameters of the posterior.
-    told_Lam, told_eta : (p,) float64
-        Of them what the entries say.
+        The mode whose rows deviate, and the one that is a series; `row` and `along` are rows of both.
+    Lam, eta, told_Lam, told_eta : (p,) float64
+        Natural parameters of the posterior, and of them what the entries say.
     width, weight : float
         The standard deviation that was expected, and how many times as much as by default that counts.
     precision, length : float
@@ -347,18 +329,20 @@ class PairRows(NamedTuple):
         row, along = (coords[:, k] for k in self.modes)
         return np.asarray(order[np.searchsorted(key[order], row * n + along)])
 
-    def prior_by_other_rows(self, clock: Clock, used: np.ndarray, new: Natural, before: Natural) -> Natural | None:
-        """The prior of the pairs of a batch, `before`, with what those of one row tell of each other, if any.
-
-        `new` is what the batch said of them.
-        """
+    def prior_by_other_rows(
+        self, clock: Clock, used: np.ndarray, problem: Problem, posterior: Posterior
+    ) -> tuple[Natural, bool]:
+        """The prior of the pairs of a batch with what those of one row tell of each other, and whether any do."""
+        n = sum(problem.shape[:-1])
+        before = Natural(problem.prior.Lam[n:, -1:], problem.prior.eta[n:, -1:])
         if len(np.unique(self.row[used])) == len(used):
-            return None
-        return prior_by_others(self.chain, self.clock(clock), self.told, used, new, before)
+            return before, False
+        new = messages_to_pairs(problem, posterior)
+        return prior_by_others(self.chain, self.clock(clock), self.told, used, new, before), True
 
-    def after(self, clock: Clock, used: np.ndarray, new: Natural) -> PairRows:
-        """The pairs after a batch that said this of those used."""
-        seen = np.ones(len(self.row), dtype=bool)
+    def after(self, clock: Clock, used: np.ndarray, problem: Problem, posterior: Posterior) -> PairRows:
+        """The pairs after a batch of those used."""
+        seen, new = np.ones(len(self.row), dtype=bool), messages_to_pairs(problem, posterior)
         known, told, rows = smooth(self.chain, self.clock(clock), self.told, used, new, seen)
         Lam, eta, told_Lam, told_eta = (part[:, 0].copy() for part in (*rows, *told))
         precision, length = float(known.precision[0]), float(known.length[0])
@@ -409,8 +393,8 @@ def with_pairs(rows: Natural, pairs: Natural) -> Natural:
     return Natural(*(np.concatenate(parts) for parts in both))
 
 
-def without_pairs(lines: Natural, n: int) -> Natural:
-    """The first n rows in all columns but the last, in which they are 1."""
+def without_pairs(lines: Any, n: int) -> Natural:
+    """The first n rows of a prior or a posterior in all columns but the last, in which they are 1."""
     R = lines.eta.shape[1] - 1
     P = R * (R + 1) // 2
     return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])
@@ -422,3 +406,150 @@ def messages_to_pairs(problem: Problem, posterior: Posterior) -> Natural:
     Lam, P = posterior.Lam[n:] - before.Lam[n:], R * (R + 1) // 2
     eta = posterior.eta[n:, -1:] - before.eta[n:, -1:]
     return Natural(Lam[:, -1:], eta - Lam[:, P:-1].sum(axis=1, keepdims=True))
+
+
+# All modes together, with what is known of the noise and a dispersion.
+
+
+class StreamState(NamedTuple):
+    """What is known after the batches so far, the last of which was at `time`.
+
+    `sizes` are the rows in use of each mode; the noise has its first prior beside it. `maps` say per mode what is known
+    of the map from its features, `designs`, to prior means, `chains` what is known of it as a series along its axis, of
+    `clocks`: of such modes `ModeRows` have as prior what the other rows say. Files hold features and axes with the
+    model. `pairs` are of rows that deviate along the axis of another mode.
+    """
+
+    rank: int
+    sizes: tuple[int, ...]
+    modes: tuple[ModeRows, ...]
+    noise: GammaNoise | None
+    noise_prior: GammaNoise | None
+    time: float
+    dispersion: Dispersion | None = None
+    maps: tuple[MapOfFeatures | None, ...] = ()
+    designs: tuple[Any, ...] = ()
+    chains: tuple[Chain | None, ...] = ()
+    clocks: tuple[Any, ...] = ()
+    pairs: PairRows | None = None
+
+    def dims(self) -> dict[str, int]:
+        """The sizes of its arrays, which must have room for the rows in use."""
+        if any(len(mode.seen) < n for mode, n in zip(self.modes, self.sizes, strict=True)):
+            raise ValueError("the arrays of the stream do not fit its shape")
+        return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
+
+    def chain_of(self, k: int) -> Chain | None:
+        """What is known of mode k as a series; None where it is none."""
+        return self.chains[k] if self.chains else None
+
+    @property
+    def clock_of_pairs(self) -> Any:
+        """The axis along which rows deviate; None where they do not."""
+        return None if self.pairs is None else self.clocks[self.pairs.modes[1]]
+
+    def rows_at(self, k: int, rows: np.ndarray, keep: float, time: float) -> Natural:
+        """Some rows of mode k at a time, with the prior that their features give them by now."""
+        known, mode = self.maps[k] if self.maps else None, self.modes[k]
+        return mode.at(rows, keep, time, None if known is None else prior_now(known, self.designs[k], mode, rows))
+
+
+def begin(
+    posterior: Posterior, prior_Lam: np.ndarray, prior_eta: np.ndarray, noise_prior: GammaNoise | None, time: float
+) -> StreamState:
+    """The state after a first batch, of which the packed posterior and prior are given."""
+    packed = (posterior.Lam, posterior.eta, prior_Lam, prior_eta, posterior.seen, np.full(len(prior_eta), time))
+    first = offsets(posterior.shape)
+    modes = tuple(ModeRows(*(array[a:b].copy() for array in packed)) for a, b in itertools.pairwise(first))
+    return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
+
+
+def with_laws(
+    state: StreamState,
+    posterior: Posterior,
+    expected: Expected | None,
+    free: np.ndarray,
+    designs: tuple[Design | None, ...],
+    clocks: Sequence[Any],
+) -> StreamState:
+    """The state that goes on with the laws of a fit's rows: of features, of series and graphs, and of deviations.
+
+    `free` (K, R) bool are its free columns. The rows of such modes are changed in place.
+    """
+    prior, of = posterior.mode_prior, posterior.deviations
+    if prior is not None and expected is not None and any(prior.slopes):
+        maps = tuple(
+            None if design is None or not own.any() else first_map(design, expected, k, own, prior, mode)
+            for k, (design, own, mode) in enumerate(zip(designs, free, state.modes, strict=True))
+        )
+        state = state._replace(maps=maps, designs=designs)
+    if prior is not None and expected is not None and any(clock is not None for clock in clocks):
+        sites = posterior.sites or (None,) * len(clocks)
+        chains = tuple(
+            None if clock is None or not own.any() else first_chain(clock, expected, k, own, prior, mode, sites[k])
+            for k, (clock, own, mode) in enumerate(zip(clocks, free, state.modes, strict=True))
+        )
+        state = state._replace(chains=chains, clocks=tuple(clocks))
+    if of is None:
+        return state
+    return state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
+
+
+def with_rows(
+    state: StreamState, sizes: Sequence[int], prior_of: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
+) -> StreamState:
+    """The state with at least `sizes[k]` rows of mode k; ``prior_of(k, first, last)`` is the prior of new rows."""
+    modes, sizes = list(state.modes), tuple(max(int(n), old) for n, old in zip(sizes, state.sizes, strict=True))
+    for k, (old, new) in enumerate(zip(state.sizes, sizes, strict=True)):
+        if new == old:
+            continue
+        if new > len(modes[k].seen):
+            room = max(new, int(GROWTH * old))
+            larger = ModeRows(*(np.zeros((room, *array.shape[1:]), dtype=array.dtype) for array in modes[k]))
+            for array, before in zip(larger, modes[k], strict=True):
+                array[:old] = before[:old]
+            modes[k] = larger
+        Lam, eta = prior_of(k, old, new)
+        for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
+            array[old:new] = value
+    return state._replace(modes=tuple(modes), sizes=sizes)
+
+
+def forecast(
+    state: StreamState,
+    before: Sequence[int],
+    coords: np.ndarray,
+    labels: Sequence[Sequence[Any] | None],
+    names: Sequence[Any],
+) -> StreamState:
+    """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others.
+
+    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
+    errors call the modes by `names`.
+
+    A new row without a place on the axis of its mode is refused.
+    """
+    clocks, chains = list(state.clocks), list(state.chains)
+    for k, known in enumerate(state.chains):
+        first, n = before[k], state.sizes[k]
+        if known is not None and n > first:
+            new = known, clocks[k], state.modes[k], first, n, labels[k], names[k]
+            chains[k], clocks[k] = with_new_rows(*new)
+    state = state._replace(clocks=tuple(clocks), chains=tuple(chains))
+    return state if state.pairs is None else state._replace(pairs=state.pairs.with_new(state.clock_of_pairs, coords))
+
+
+def posterior_of(state: StreamState, keep: float) -> Posterior:
+    """The posterior of all rows at the time of the last batch, packed."""
+    parts = [state.rows_at(k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
+    Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Posterior(
+        shape=state.sizes,
+        rank=state.rank,
+        Lam=Lam,
+        eta=eta,
+        noise=state.noise,
+        seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
+        dispersion=state.dispersion,
+        deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
+    )
