@@ -174,6 +174,10 @@ class Mode(NamedTuple):
     labels: Labels | None
     size: int
 
+    def name_of(self, row: int) -> Any:
+        """The label, or the number, of a row."""
+        return row if self.labels is None else self.labels.index[row : row + 1].tolist()[0]
+
 
 class Columns(NamedTuple):
     """Features of some rows: a matrix, dense or sparse, and the names of its columns."""
@@ -225,20 +229,15 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tup
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))
 
 
-def name_of_row(mode: Mode, which: np.ndarray) -> Any:
-    """The label, or the number, of the first of some rows (n,) bool."""
-    row = int(np.argmax(which))
-    return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
-
-
 def warn_of_rows_without(mode: Mode, described: np.ndarray, seen: np.ndarray) -> None:
     """Say how many rows with entries, (n,) bool, have no features, and beside which others have some."""
     lacking, others = seen & ~described, described & ~seen
     if lacking.any():
         text = f"{lacking.sum()} of {seen.sum()} rows with entries of mode {mode.name!r} have no features, such as "
-        text += f"{name_of_row(mode, lacking)!r}, and the prior of an average row"
+        text += f"{mode.name_of(int(np.argmax(lacking)))!r}, and the prior of an average row"
         if others.any():
-            text += f"; {others.sum()} rows with features have no entries, such as {name_of_row(mode, others)!r}"
+            name = mode.name_of(int(np.argmax(others)))
+            text += f"; {others.sum()} rows with features have no entries, such as {name!r}"
         warn_user(f"{text}; where they should have some, labels must be spelled alike.", UserWarning)
 
 

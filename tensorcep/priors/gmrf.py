@@ -13,9 +13,10 @@ from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
-from tensorcep.priors.ou_process import SHAPE, Chained, SeriesSums
+from tensorcep.priors.ou_process import SHAPE, Chained, SeriesSums, laws_of_mode
 from tensorcep.priors.solvers.chain import Marginals
 from tensorcep.priors.solvers.sparse import (
+    NOT_POSITIVE,
     EliminationOrder,
     factor,
     inverted,
@@ -128,18 +129,16 @@ class Field(NamedTuple):
         All rows at once at the parameters `modes`, each column at one length; `told` as `Bonds.marginals` was, of the
         first columns, or None.
         """
-        drift: Any = modes.drifts[k]
-        net, R = self.clock, len(drift.length)
+        net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
         out[self.place] = False
-        scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
+        scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - law.length), axis=0)].T  # (N, R)
         Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
         if told is not None:
             P, D = told[0].shape[1], told[1].shape[1]
             Lam[self.place, :P] = told[0]
             eta[self.place, :D] += told[1]
-        law = FieldLaw(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
-        found = moments_of_all(net, self.whole, law, Lam, eta)
+        found = moments_of_all(net, self.whole, law, scale, Lam, eta)
         return found.mean[out], found.cov[out]
 
 
@@ -210,7 +209,7 @@ def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Margin
     whole: Any = ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
     scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
-    return moments_of_all(clock, whole, FieldLaw(law.mean, law.precision, law.length, scale), Lam, eta)
+    return moments_of_all(clock, whole, law, scale, Lam, eta)
 
 
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -246,7 +245,6 @@ def lengths_of(net: Net) -> np.ndarray:
 MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 # Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
 TOL, MOST_STEPS = 1e-12, 20_000
-NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."
 
 
 class Bonds(NamedTuple):
@@ -299,26 +297,20 @@ class Bonds(NamedTuple):
         return found._replace(told=(Lam, eta))
 
 
-class FieldLaw(NamedTuple):
-    """The law of all rows of a graph: mean, precision and length (D,) of each column, and its S (N, D)."""
-
-    mean: np.ndarray
-    precision: np.ndarray
-    length: np.ndarray
-    scale: np.ndarray
-
-
-def moments_of_all(net: Net, whole: EliminationOrder, law: FieldLaw, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+def moments_of_all(
+    net: Net, whole: EliminationOrder, law: Any, scale: np.ndarray, Lam: np.ndarray, eta: np.ndarray
+) -> Marginals:
     """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
+
+    `law` has the mean, the precision and the length of each column, `scale` is S (N, D).
 
     Raises
     ------
     FloatingPointError
         If the joint precision is not positive definite.
     """
-    scale, length = law.scale, law.length
-    own = law.precision * scale**2 * (1.0 + length**2 * net.matrix.sum(axis=1)[:, None])
-    weight, field = law.precision * length**2 * net.weight[:, None], law.precision * scale**2
+    own = law.precision * scale**2 * (1.0 + law.length**2 * net.matrix.sum(axis=1)[:, None])
+    weight, field = law.precision * law.length**2 * net.weight[:, None], law.precision * scale**2
     for one, other in ((net.left, net.right), (net.right, net.left)):
         np.add.at(field, one, weight * scale[one] * (scale[one] - scale[other]))
     between = weight * scale[net.left] * scale[net.right]
@@ -422,11 +414,14 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Remaini
     """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
     L, n = len(multiples), net.n
     if seen.all():
-        each = multiples[:, None] * net.weight
-        return Remaining(np.arange(n), net.left, net.right, np.ones((L, n)), each, [])
+        weight = multiples[:, None] * net.weight
+        return Remaining(np.arange(n), net.left, net.right, np.ones((L, n)), weight, [])
     _, part = connected_components(net.matrix, directed=False)
     known = np.isin(part, part[seen])
-    rest, near = np.ones((n, L)), _neighbours(net, multiples)
+    rest = np.ones((n, L))
+    near: list[dict[int, np.ndarray]] = [{} for _ in range(n)]  # the weights (L,) of the edges of each row
+    for a, b, each in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
+        near[a][b] = near[b][a] = each * multiples
     none = np.zeros(0, dtype=np.int64), np.zeros((0, L)), np.ones(L)
     steps: list[Any] = [(row, *none) for row in np.flatnonzero(~known).tolist()]
     heap = [(len(near[row]), row) for row in np.flatnonzero(known & ~seen).tolist()]
@@ -443,15 +438,11 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Remaini
         for other in steps[-1][1].tolist():
             if not seen[other]:
                 heapq.heappush(heap, (len(near[other]), other))
-    return _left(is_left, near, rest, steps)
-
-
-def _neighbours(net: Net, multiples: np.ndarray) -> list[dict[int, np.ndarray]]:
-    """The weights (L,) of the edges of each row, by neighbour."""
-    near: list[dict[int, np.ndarray]] = [{} for _ in range(net.n)]
-    for a, b, weight in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
-        near[a][b] = near[b][a] = weight * multiples
-    return near
+    place, number = np.flatnonzero(is_left), np.cumsum(is_left) - 1
+    edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
+    weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
+    left, right = number[np.array(edges, dtype=np.int64).reshape(-1, 2)].T.copy()
+    return Remaining(place, left, right, rest[place].T.copy(), np.ascontiguousarray(weight), steps)
 
 
 def _step(
@@ -472,18 +463,6 @@ def _step(
     return row, np.array(others, dtype=np.int64), weights, pivot
 
 
-def _left(is_left: np.ndarray, near: list[dict[int, np.ndarray]], rest: np.ndarray, steps: list[Any]) -> Remaining:
-    """What is left, in arrays."""
-    place, L = np.flatnonzero(is_left), rest.shape[1]
-    number = np.cumsum(is_left) - 1
-    edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
-    weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
-    ends = number[np.array(edges, dtype=np.int64).reshape(-1, 2)]
-    return Remaining(
-        place, ends[:, 0].copy(), ends[:, 1].copy(), rest[place].T.copy(), np.ascontiguousarray(weight), steps
-    )
-
-
 def gaps_of(left: Remaining, scale: np.ndarray) -> Gaps:
     """The rows that were integrated out, x = y / scale (L, N)."""
     L, steps = len(scale), left.steps
@@ -493,13 +472,7 @@ def gaps_of(left: Remaining, scale: np.ndarray) -> Gaps:
     share = [(weights / pivot).T * scale[:, others] / scale[:, [one]] for one, others, weights, pivot in steps]
     spread = [1.0 / (step[3] * scale[:, step[0]] ** 2) for step in steps]
     alone = [np.where(len(step[1]) == 0, 1.0, own) for step, own in zip(steps, spread, strict=True)]
-    return Gaps(
-        row,
-        start,
-        other,
-        np.concatenate([np.zeros((L, 0)), *share], axis=1),
-        np.array(alone).reshape(-1, L).T,
-    )
+    return Gaps(row, start, other, np.concatenate([np.zeros((L, 0)), *share], axis=1), np.array(alone).reshape(-1, L).T)
 
 
 def draw_gaps(gaps: Gaps, rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:

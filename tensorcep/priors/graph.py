@@ -13,7 +13,7 @@ from scipy import sparse
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
 from tensorcep.entries.convert import stored_cells
-from tensorcep.priors.features import Mode, name_of_row, rows_of_index
+from tensorcep.priors.features import Mode, rows_of_index
 
 # A larger weight, in medians, leaves nothing of the others in float64.
 MOST_WEIGHT = 1e12
@@ -115,7 +115,7 @@ def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
         If the edges are not such as `Graph` takes, or do not fit the mode.
     """
     what = f"Graph of mode {mode.name!r}"
-    if _is_matrix(graph.edges):
+    if sparse.issparse(graph.edges) or isinstance(graph.edges, np.ndarray):
         a, b, weight, mode = _of_matrix(graph, mode, what)
     else:
         if graph.labels is not None:
@@ -130,11 +130,6 @@ def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
         a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in (found.a, found.b))
         weight = found.weight
     return _checked(a, b, weight, mode, what), mode
-
-
-def _is_matrix(edges: Any) -> bool:
-    """Whether edges are those of a matrix."""
-    return sparse.issparse(edges) or isinstance(edges, np.ndarray)
 
 
 def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Mode]:
@@ -215,16 +210,13 @@ def _weights(weights: Any, what: str) -> np.ndarray:
 
 def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what: str) -> Net:
     """The graph of these edges, each once."""
-
-    def name(row: int) -> Any:
-        return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
-
     if not (weight >= 0.0).all():
         bad = float(weight[~(weight >= 0.0)][0])
         fail_value(f"{what} must have weights above 0; got {bad:g}; rows that differ cannot be said to be apart.")
     a, b, weight = a[weight > 0.0], b[weight > 0.0], weight[weight > 0.0]
     if (a == b).any():
-        fail_value(f"{what} must have edges between two rows; got one from {name(int(a[a == b][0]))!r} to itself.")
+        name = mode.name_of(int(a[a == b][0]))
+        fail_value(f"{what} must have edges between two rows; got one from {name!r} to itself.")
     if not len(a):
         fail_value(f"{what} must have an edge; got none; leave it out.")
     pairs, first, which = np.unique(
@@ -233,13 +225,13 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
     once = weight[first]
     apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
     if apart.any():
-        ends = [name(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
+        ends = [mode.name_of(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
         fail_value(f"{what} must give every edge one weight; got two for {ends[0]!r} and {ends[1]!r}.")
     left, right = (np.ascontiguousarray(pairs[:, i], dtype=np.int64) for i in (0, 1))
     with np.errstate(over="ignore"):
         once = once / float(np.median(once))
     if once.max() > MOST_WEIGHT or once.min() == 0.0:
-        ends = [name(int(end[np.argmax(once)])) for end in (left, right)]
+        ends = [mode.name_of(int(end[np.argmax(once)])) for end in (left, right)]
         fail_value(
             f"{what} must have weights of at most {MOST_WEIGHT:g} times their median; got weights from "
             f"{weight.min():g} to {weight.max():g}, the largest between {ends[0]!r} and {ends[1]!r}; rescale them, or "
@@ -264,8 +256,8 @@ def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
     if not shown.any():
         return
     text = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r} have no entries, such as "
-    text += f"{name_of_row(mode, shown)!r}"
+    text += f"{mode.name_of(int(np.argmax(shown)))!r}"
     if lacking.any():
         text += f", and {lacking.sum()} of {seen.sum()} rows with entries no edge, such as "
-        text += f"{name_of_row(mode, lacking)!r}"
+        text += f"{mode.name_of(int(np.argmax(lacking)))!r}"
     warn_user(f"{text}; where the same row is meant, labels must be spelled alike.", UserWarning)

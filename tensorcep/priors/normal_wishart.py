@@ -21,14 +21,11 @@ from tensorcep.priors.base import Coupled, ModeParameters
 CHUNK = 32
 
 
-def scatter_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean (D,) of n > 0 vectors (n, D), and the sum of the outer products of what they differ from it by."""
-    mean, gram = sums_of(rows)
-    return mean, gram[: len(mean), : len(mean)]
-
-
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of n vectors, the sum in a larger array; without any, what is to be the mean and zeros."""
+    """The mean (D,) of n vectors (n, D), and the sum of the outer products of what they differ from it by.
+
+    The sum is (D, D) of a larger array; without any vector the mean is to be set, and the sum is zeros.
+    """
     D = rows.shape[1]
     S = padded(D)
     mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
@@ -177,8 +174,8 @@ class NormalWishartLaw(NamedTuple):
         """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
         n, D = len(mean), len(self.centre)
         free = np.flatnonzero(self.free)
-        average, scatter = scatter_of(mean[:, free]) if n else (self.centre, np.zeros((D, D)))
-        rows = self.weight * MEAN_ROWS
+        average, gram = sums_of(mean[:, free])
+        average, scatter, rows = average if n else self.centre, gram[:D, :D], self.weight * MEAN_ROWS
         scatter = scatter + rows * n / (rows + n) * np.outer(average - self.centre, average - self.centre)
         if cov is not None:
             scatter += cov[np.ix_(free, free)]

@@ -290,28 +290,6 @@ def marginals_back(V, y, between, mean, cov, cross):
 NO_COUPLING = 1e-50
 
 
-class Blocks(NamedTuple):
-    """A chain of m blocks: the arguments of `eliminate`.
-
-    Attributes
-    ----------
-    Lam, eta : (m, P), (m, D) float64
-        What entries say at precision 1, packed.
-    precision : float
-    own, field : (m, D) float64
-        The diagonal of the precision beside it, and the natural mean.
-    between : (m - 1, D) float64
-        Couplings.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    precision: float
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
-
-
 class Marginals(NamedTuple):
     """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
 
@@ -365,7 +343,7 @@ class Links(NamedTuple):
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
-        draw_back(V, y, blocks.between, key, out)
+        draw_back(V, y, blocks[-1], key, out)
         return _unfold(out, len(self.own)) if self.of.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
@@ -378,8 +356,8 @@ class Links(NamedTuple):
         """
         blocks = _blocks(self, Lam, eta, precision)
         V, y, log_det = _eliminate_all(blocks)
-        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
-        marginals_back(V, y, blocks.between, mean, cov, cross)
+        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
+        marginals_back(V, y, blocks[-1], mean, cov, cross)
         found = Marginals(mean, cov, cross, log_det)
         return _of_circle(found, self) if self.of.closed else found
 
@@ -406,8 +384,9 @@ class PiecewiseDraw:
         return out
 
 
-def _eliminate_all(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
-    V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
+def _eliminate_all(blocks: tuple[Any, ...], overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+    Lam, eta = blocks[:2]
+    V, y = Lam if overwrite else np.empty_like(Lam), np.empty_like(eta)
     return V, y, _check_log_det(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
 
 
@@ -418,14 +397,13 @@ def _check_log_det(log_det: float) -> float:
     return float(log_det)
 
 
-def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> Blocks:
-    """The joint precision and natural mean of the rows."""
+def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> tuple[Any, ...]:
+    """The joint precision and natural mean of the rows, as `eliminate` takes them: Lam, eta, ..., between."""
     n, D = prior.own.shape
     Lam, eta = Lam[:, : D * (D + 1) // 2], eta[:, :D]
     if not prior.of.closed:
-        parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
-        Lam, eta, *rest = parts
-        return Blocks(Lam, eta, float(precision), *rest)
+        Lam, eta, *rest = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
+        return Lam, eta, float(precision), *rest
     Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)
     Lam[:, at] += prior.own
     between = prior.between
@@ -447,7 +425,7 @@ def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
     return used, np.where(used, closing, 0.0)
 
 
-def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
+def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> tuple[Any, ...]:
     """Blocks of two rows each of an even number of rows on a circle."""
     (n, D), m = eta.shape, len(eta) // 2
     whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
@@ -458,7 +436,7 @@ def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
     coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
     nothing = np.zeros((m, 2 * D))
     natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
-    return Blocks(pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled))
+    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
 
 
 def _unfold(blocks: np.ndarray, n: int) -> np.ndarray:

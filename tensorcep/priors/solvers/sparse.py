@@ -242,27 +242,6 @@ def _factorise(Lam, t, D):
     return True
 
 
-@block_kernel
-def _solve_lower(Lam, t, D, x):
-    """x = L^-1 x."""
-    for i in range(D):
-        row = i * (i + 1) // 2
-        total = x[i]
-        for j in range(i):
-            total -= Lam[t, row + j] * x[j]
-        x[i] = total / Lam[t, row + i]
-
-
-@block_kernel
-def _solve_upper(Lam, t, D, x):
-    """x = L^-T x."""
-    for i in range(D - 1, -1, -1):
-        row = i * (i + 1) // 2
-        x[i] /= Lam[t, row + i]
-        for j in range(i):
-            x[j] -= Lam[t, row + j] * x[i]
-
-
 @kernel
 def perturb(Lam, rest, left, right, between, scale, key, out):
     """Add noise to out (n, D) whose covariance is the precision of the rows; whether all its parts are positive.
@@ -318,16 +297,22 @@ def _times(Lam, left, right, between, x, out):
 
 @block_kernel
 def _precondition(roots, r, z, x):
-    """z = the inverses of the blocks times r; gives the product of both."""
+    """z = the inverses of the blocks times r, by their packed factors L; gives the product of both."""
     n, D = r.shape
     total = 0.0
     for i in range(n):
-        for a in range(D):
-            x[a] = r[i, a]
-        _solve_lower(roots, i, D, x)
+        for a in range(D):  # x = L^-1 r
+            row, rest = a * (a + 1) // 2, r[i, a]
+            for b in range(a):
+                rest -= roots[i, row + b] * x[b]
+            x[a] = rest / roots[i, row + a]
         for a in range(D):
             total += x[a] * x[a]
-        _solve_upper(roots, i, D, x)
+        for a in range(D - 1, -1, -1):  # x = L^-T x
+            row = a * (a + 1) // 2
+            x[a] /= roots[i, row + a]
+            for b in range(a):
+                x[b] -= roots[i, row + b] * x[a]
         for a in range(D):
             z[i, a] = x[a]
     return total
@@ -369,6 +354,8 @@ def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
         rz = new
     return -1
 
+
+NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."
 
 # The order in which the rows of a graph are eliminated, and its Cholesky factors, numbers or blocks of them.
 #
@@ -452,7 +439,7 @@ def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -
     L[order.at[:, None], every, every] = -between
     log_det = float(factorise_blocks(order.start, order.rows, blocks, L))
     if not np.isfinite(log_det):
-        raise FloatingPointError("the precision of the rows of a graph is not positive definite; use a tighter prior.")
+        raise FloatingPointError(NOT_POSITIVE)
     return SparseFactor(order, blocks, L, log_det)
 
 
