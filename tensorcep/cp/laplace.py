@@ -112,26 +112,23 @@ ROUNDING = 1e-12
 
 
 @inlined
-def _gradient(k, columns, K, R, w, at, z):
-    """Slots z = the elementwise product of the rows `trial` of the other modes; of their free columns, if not all."""
-    if columns.z.shape[2] > 0:
-        table_products(columns.z[k], w, z)
-        return
-    first = 1 if k == 0 else 0
-    copy(w, z, at.trial + first * R, R)
-    for j in range(first + 1, K):
-        if j != k:
-            multiply(w, z, z, at.trial + j * R, R)
-
-
-@inlined
 def _gradients(columns, K, R, w, at):
-    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m."""
+    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m.
+
+    z_k is the elementwise product of the rows of the other modes; of their free columns, if not all are.
+    """
     copy(w, at.V, at.zero, 1)
     copy(w, at.f_cavity, at.f, 1)
     for k in range(K):
         z = at.z + k * R
-        _gradient(k, columns, K, R, w, at, z)
+        if columns.z.shape[2] > 0:
+            table_products(columns.z[k], w, z)
+        else:
+            first = 1 if k == 0 else 0
+            copy(w, z, at.trial + first * R, R)
+            for j in range(first + 1, K):
+                if j != k:
+                    multiply(w, z, z, at.trial + j * R, R)
         symmetric_times_vector(w, at.S + k * (R * (R + 1) // 2), z, at.Sz + k * R, R)
         dot(w, at.v + k, z, at.Sz + k * R, R)
         subtract(w, at.t, at.m + k * R, at.u + k * R, R)

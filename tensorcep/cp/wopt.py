@@ -28,7 +28,7 @@ from tensorcep.cp.posterior.belief import PointEstimate
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
-from tensorcep.priors.base import for_kernel
+from tensorcep.priors.base import for_kernel, per_row
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
@@ -111,12 +111,8 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     laws = tuple(one.first_law() for one in parameters)
     if problem.noise_prior is not None:
         laws = _laws(parameters, laws, problem, f, executor)
-    by_row, cells, units = (
-        entries_by_row(problem.entries),
-        cells_of(problem.entries, problem.rank),
-        _units(problem, options, penalty),
-    )
-    return WOPTState(factors, free, by_row, cells, penalty, units, f, parameters, laws)
+    by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
+    return WOPTState(factors, free, by_row, cells, penalty, _units(problem, options, penalty), f, parameters, laws)
 
 
 def _laws(
@@ -149,21 +145,15 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
     diagonal = np.einsum("nii->ni", matrix)
     if np.count_nonzero(matrix) > np.count_nonzero(diagonal):
         return Penalty(noise, prior_mean, problem.prior.Lam)
-    return Penalty(noise, prior_mean, problem.prior.Lam, _of_rows(diagonal, problem))
-
-
-def _of_rows(values: np.ndarray, problem: Problem) -> np.ndarray:
-    """Values of the prior, (n, R), for all rows: those of a mode once for each of its rows."""
-    return np.repeat(values, problem.shape, axis=0) if len(values) == len(problem.shape) else values
+    return Penalty(noise, prior_mean, problem.prior.Lam, per_row(diagonal, problem.shape))
 
 
 def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> SearchUnits:
     """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
     if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
         return SearchUnits(1.0, 1.0)
-    return SearchUnits(
-        penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem)
-    )
+    deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
+    return SearchUnits(penalty.weight, per_row(deviation, problem.shape))
 
 
 def loss_and_gradient(

@@ -129,17 +129,6 @@ def _rule() -> QuantileRule:
     return QuantileRule(node, weight, upto @ np.linalg.inv(basis))
 
 
-def _log_likelihood(record: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log p(y | f) for (n,) observations at (n, q) values of f."""
-    wide = [np.repeat(a, f.shape[1]) for a in (y, theta)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if record.loglik is None:
-            found = record.logpdf(wide[0], f.ravel(), 0.0, wide[1])
-        else:
-            found = log_density(record.loglik, wide[0], f.ravel(), wide[1])[0]
-    return found.reshape(f.shape)
-
-
 class Tilted(NamedTuple):
     """Cavities N(m, v), each (n,), and the likelihoods that tilt them."""
 
@@ -155,7 +144,13 @@ class Tilted(NamedTuple):
 
     def log_density(self, f: np.ndarray) -> np.ndarray:
         """Logarithm of likelihood times cavity without its constant, at (n, q) values."""
-        return _log_likelihood(self.record, self.y, f, self.theta) - 0.5 * (f - self.m[:, None]) ** 2 / self.v[:, None]
+        record, (y, theta) = self.record, (np.repeat(a, f.shape[1]) for a in (self.y, self.theta))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if record.loglik is None:
+                found = record.logpdf(y, f.ravel(), 0.0, theta)
+            else:
+                found = log_density(record.loglik, y, f.ravel(), theta)[0]
+        return found.reshape(f.shape) - 0.5 * (f - self.m[:, None]) ** 2 / self.v[:, None]
 
 
 def _span(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

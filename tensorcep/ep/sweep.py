@@ -16,29 +16,10 @@ from tensorcep.ep.projections import Tilted, power_tilted, project
 from tensorcep.ep.sites import Sites, cavity, damp, log_integral, site_change, site_from_tilted
 from tensorcep.likelihoods.base import Likelihood
 
-# Where parallel EP starts: the sites of Laplace's approximation, near the mode of the posterior.
-
-# Steps towards the mode, and the relative change of the objective that ends them: a start need not be exact.
+# Steps towards the mode of the posterior, where parallel EP starts, and the relative change of the objective that ends
+# them: a start need not be exact.
 MAX_STEPS = 50
 TOL = 1e-5
-
-
-def sites_at_mode(record: Likelihood, y: np.ndarray, theta: np.ndarray, design: DesignRows) -> Sites:
-    """Gaussians in f of the log likelihood's slope and curvature near the mode of u; flat where it is not concave."""
-    offset, rows = design.offset, design.rows if design.rough is None else design.rough
-    value, d1, d2 = np.empty((3, y.size))
-
-    def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
-        record.loglik(y, offset + rows @ u.astype(rows.dtype), theta, value, d1, d2)
-        return float(0.5 * (u @ u) - value.sum()), np.asarray(u - rows.T @ d1.astype(rows.dtype))
-
-    options = {"maxiter": MAX_STEPS, "ftol": TOL}
-    u = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options).x
-    f = offset + design.rows @ u
-    record.loglik(y, f, theta, value, d1, d2)
-    tau = np.maximum(-d2, 0.0)
-    return Sites(tau, d1 + tau * f, np.zeros(y.size))
-
 
 # Terms of Gaussian EP that are likelihoods of the package: rank 1, swept by compiled kernels.
 
@@ -125,10 +106,26 @@ class CompiledTerm(Terms):
         self.work = self.work._replace(h=np.empty(design.rows.shape[1]))
 
     def sites_at_mode(self) -> Sites | None:
-        """Return sites that are right near the mode of the posterior; None for a likelihood without slopes."""
-        if self.record.loglik is None:
+        """Sites of Laplace's approximation, near the mode of the posterior; None for a likelihood without slopes.
+
+        They are Gaussians in f of the log likelihood's slope and curvature there; flat where it is not concave.
+        """
+        record, y, theta, design = self.record, self.term.y, self.term.theta, self._design
+        if record.loglik is None:
             return None
-        return sites_at_mode(self.record, self.term.y, self.term.theta, self._design)
+        offset, rows = design.offset, design.rows if design.rough is None else design.rough
+        value, d1, d2 = np.empty((3, y.size))
+
+        def loss(u: np.ndarray) -> tuple[float, np.ndarray]:
+            record.loglik(y, offset + rows @ u.astype(rows.dtype), theta, value, d1, d2)
+            return float(0.5 * (u @ u) - value.sum()), np.asarray(u - rows.T @ d1.astype(rows.dtype))
+
+        options = {"maxiter": MAX_STEPS, "ftol": TOL}
+        u = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options).x
+        f = offset + design.rows @ u
+        record.loglik(y, f, theta, value, d1, d2)
+        tau = np.maximum(-d2, 0.0)
+        return Sites(tau, d1 + tau * f, np.zeros(y.size))
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
@@ -247,7 +244,15 @@ def cavities(first, last, f, s, term, old, work):
 
 @kernel
 def renew(first, last, f, s, term, old, new, damping, work):
-    """Write the damped new sites first..last from the cavities and the moments in `work`; see `propose`."""
+    """Write the damped new sites first..last from the cavities and the moments in `work`.
+
+    `f` and `s` are mean and variance of each latent value under the posterior. Returns the largest undamped change and
+    the number of sites left as they were, because the cavity or the new posterior would not be a Gaussian. With a power
+    P, (cavity x term^P) gives the site to the power P. For P < 1 the whole step may then leave no Gaussian; the
+    fraction P of it is the new posterior itself, which is one.
+
+    Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
+    """
     power, worst, skipped = term.power, 0.0, 0
     for j in range(last - first):
         i = first + j
@@ -265,21 +270,6 @@ def renew(first, last, f, s, term, old, new, damping, work):
         new.nu[i] = damp(old.nu[i], old.nu[i] + dnu, damping)
         new.logc[i] = (logz - log_integral(m, v, power * new.tau[i], power * new.nu[i])) / power
     return worst, skipped
-
-
-@kernel
-def propose(first, last, f, s, term, old, new, damping, work):
-    """Write the damped new sites first..last, given mean f and variance s of each latent value under the posterior.
-
-    Returns the largest undamped change and the number of sites left as they were, because the cavity or the new
-    posterior would not be a Gaussian. With a power P, (cavity x term^P) gives the site to the power P. For P < 1 the
-    whole step may then leave no Gaussian; the fraction P of it is the new posterior itself, which is one.
-
-    Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
-    """
-    cavities(first, last, f, s, term, old, work)
-    block_moments(term, first, last, work)
-    return renew(first, last, f, s, term, old, new, damping, work)
 
 
 @kernel
@@ -304,7 +294,9 @@ def sequential_sweep(rows, term, sites, mean, cov, damping, work):
         for at in range(rows.start[i], rows.start[i + 1]):
             s[0] += rows.value[at] * h[rows.column[at]]
         tau, nu = sites.tau[i], sites.nu[i]
-        change, left_out = propose(i, i + 1, f, s, term, sites, sites, damping, work)
+        cavities(i, i + 1, f, s, term, sites, work)
+        block_moments(term, i, i + 1, work)
+        change, left_out = renew(i, i + 1, f, s, term, sites, sites, damping, work)
         worst, skipped = max(worst, change), skipped + left_out
         dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
         if dtau == 0.0 and dnu == 0.0:

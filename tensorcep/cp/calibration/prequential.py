@@ -178,7 +178,10 @@ class Standing(NamedTuple):
         found = found._replace(n=n, gain=total, square=square)
         if predicted is not None:
             found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
-        return found._with_shares(gain) if likelihood.observes == "labels" else found
+        if likelihood.observes != "labels":
+            return found
+        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
+        return found._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
 
     def _after_weighted(
         self,
@@ -198,11 +201,6 @@ class Standing(NamedTuple):
         total = before + float(each.sum())
         mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
         return judged._replace(mean=mean, extent=total)
-
-    def _with_shares(self, gain: np.ndarray) -> Standing:
-        """The standing after labels of which the model's predictions gained so much in log score."""
-        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
-        return self._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
 
     @property
     def share(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorcep.core.compile import block_kernel, call_tilted, inlined
+from tensorcep.core.compile import block_kernel, call_tilted
 from tensorcep.cp.cep.update import counted_spread, natural_mean
 from tensorcep.kernels.lanes import add_outer, site_precision, symmetric_times_vector, trace_product
 from tensorcep.kernels.slots import LANES, axpy, dot, scale, subtract
@@ -131,20 +131,15 @@ def second_order(tilted, positive, w, at, S, m, R):
     add_outer(w, at.A, at.z, at.grad_beta, at.A, R)
 
 
-@inlined
-def tilted_message(S, m, vt, R, w, at):
-    """What turns the cavity (m, S) into the mean m + S g and covariance S - S A S; S = V'V, vt as `invert_triangle`.
+@block_kernel
+def second_order_message(tilted, positive, S, m, vt, R, w, at):
+    """The message to the row of the cavity S and m, to second order: S = V'V, vt as `invert_triangle`.
 
-    Since the cavity has Lam m = eta, the message is T = A (I - S A)^-1 and eta = g + T (m + S g).
+    It turns the cavity into the mean m + S g and covariance S - S A S. Since the cavity has Lam m = eta, the message is
+    T = A (I - S A)^-1 and eta = g + T (m + S g).
     """
+    second_order(tilted, positive, w, at, S, m, R)
     site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
     symmetric_times_vector(w, S, at.g, at.t, R)
     axpy(w, at.t, at.t, m, R, at.one)
     natural_mean(R, w, at)
-
-
-@block_kernel
-def second_order_message(tilted, positive, S, m, vt, R, w, at):
-    """The message to the row of the cavity S and m, with vt as `invert_triangle`, to second order."""
-    second_order(tilted, positive, w, at, S, m, R)
-    tilted_message(S, m, vt, R, w, at)

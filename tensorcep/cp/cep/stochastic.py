@@ -46,9 +46,11 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
     if not rule.from_posterior and problem.noise_prior is not None and n > 0:
         a, b = problem.noise_prior
         noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
-    if closed:
-        return (factors_of(others, average, modes, problem, executor),), noise
-    return (others, cavity, average), noise
+    if not closed:
+        return (others, cavity, average), noise
+    tables = [_of_mode(k, others, problem, executor) for k in range(*modes)]
+    second, mean = tables[0] if len(tables) == 1 else (np.concatenate(t, axis=1) for t in zip(*tables, strict=True))
+    return (Factors(second, mean, others.good, average.Lam, average.eta),), noise
 
 
 def in_closed_form(rule: Rule) -> bool:
@@ -170,15 +172,6 @@ class Factors(NamedTuple):
     good: np.ndarray
     Lam: np.ndarray
     eta: np.ndarray
-
-
-def factors_of(
-    others: RowState, average: RowState, modes: tuple[int, int], problem: Problem, executor: Executor
-) -> Factors:
-    """The factors for messages to the modes ``modes[0]:modes[1]``; `others` has the moments of the free columns."""
-    tables = [_of_mode(k, others, problem, executor) for k in range(*modes)]
-    second, mean = tables[0] if len(tables) == 1 else (np.concatenate(t, axis=1) for t in zip(*tables, strict=True))
-    return Factors(second, mean, others.good, average.Lam, average.eta)
 
 
 @functools.lru_cache(maxsize=4)

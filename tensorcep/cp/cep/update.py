@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.compile import (
-    block_kernel,
-    call_clamped,
-    call_first,
-    call_second,
-    call_tilted,
-    inlined,
-)
+from tensorcep.core.compile import block_kernel, call_clamped, call_first, call_second, call_tilted, inlined
 from tensorcep.core.executor import Pass
 from tensorcep.cp.messages.cavities import (
     PASS_SUMS,
@@ -137,7 +130,7 @@ class Rule(NamedTuple):
 #     mean m + S z alpha,    covariance S - S z z' S beta,    (alpha, beta) tilted moments at f ~ N(z'm + c, z'Sz);
 #
 # their expectation over z is taken to first or second order and written as a mean m + S g and a covariance S - S A S,
-# and the message is what turns the cavity into those (`first_order_message`; `second_order.tilted_message`).
+# and the message is what turns the cavity into those (`first_order_message`; `second_order_message`).
 #
 # One pass visits every entry of its chunks, block by block: (a) moments of the K rows of each entry, on lanes; (b) the
 # likelihood's tilted moments, through its address; (c) new messages, damped, and their sums per row, on lanes

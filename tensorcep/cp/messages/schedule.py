@@ -21,7 +21,6 @@ from tensorcep.cp.messages.sites import (
     with_noise_messages,
 )
 from tensorcep.cp.model.columns import all_covariances, all_means
-from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, shared_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import coupled_moments, natural_again, refresh_rows, rows_together, train_score
@@ -30,7 +29,6 @@ from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import EntryStats
 from tensorcep.priors.base import (
-    Conditional,
     LearnedPrior,
     conditional_of_modes,
     for_kernel,
@@ -119,32 +117,21 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         for k, q in enumerate(chained)
     )
     state = state._replace(hyper=hyper._replace(now=new, joint=joint))
-    for k in range(len(shape)):
-        if not problem.is_fixed(k):
-            state = _moved(state, now, k, problem)
+    for k in range(len(shape)):  # at their new prior, with the same messages
+        own = slice(*_rows_of((k, k + 1), problem))
+        if problem.is_fixed(k):
+            continue
+        if joint[k] is None:
+            rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(now.Lam, k, shape)
+            rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(now.eta, k, shape)
+        else:
+            rows.Lam[own] -= of_mode(now.Lam, k, shape)
+            rows.eta[own] -= of_mode(now.eta, k, shape)
+            state = with_joint_rows(state, k, own)
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(hyper=state.hyper._replace(max_variance=MAX_VARIANCE_RATIO * widest))
     return state, shrink(state, problem, 0, len(rows.eta), executor)
-
-
-def _moved(state: MessageState, before: Conditional, k: int, problem: Problem) -> MessageState:
-    """The rows of mode k at their new prior, with the same messages."""
-    rows, new, shape = state.rows, state.hyper.now, problem.shape
-    own = slice(*problem.entries.offsets[k : k + 2].tolist())
-    if state.hyper.joint[k] is None:
-        rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(before.Lam, k, shape)
-        rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(before.eta, k, shape)
-        return state
-    rows.Lam[own] -= of_mode(before.Lam, k, shape)
-    rows.eta[own] -= of_mode(before.eta, k, shape)
-    return with_joint_rows(state, k, own)
-
-
-def told_by_entries(state: MessageState, own: slice) -> None:
-    """Take the prior of coupled rows off: what is left is what their messages say."""
-    state.rows.Lam[own] -= state.hyper.now.Lam[own]
-    state.rows.eta[own] -= state.hyper.now.eta[own]
 
 
 def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
@@ -155,9 +142,8 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     FloatingPointError
         If the joint precision is not positive definite.
     """
-    rows, hyper, prior, joint = state.rows, state.hyper, state.hyper.now, state.hyper.joint[k]
-    if joint is None:
-        raise TypeError(f"the rows of mode {k} do not depend on each other")
+    rows, hyper, prior = state.rows, state.hyper, state.hyper.now
+    joint: Any = hyper.joint[k]
     Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
@@ -215,7 +201,11 @@ def sweep(
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
             continue  # the pass of the last mode tells the noise as well
         rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
-        _run(state, modes, rows, noise, entries, work, executor)
+        own = state.own
+        record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
+        own.rooms.start()
+        executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
+        own.cavities.after(modes)
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
@@ -240,23 +230,6 @@ def sweep(
     return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
 
 
-def _run(
-    state: MessageState,
-    modes: tuple[int, int],
-    rows: tuple[Any, ...],
-    noise: tuple[float, float],
-    entries: Entries,
-    work: Pass,
-    executor: Executor,
-) -> None:
-    """New messages to these modes, and their sums per row."""
-    own = state.own
-    record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
-    own.rooms.start()
-    executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
-    own.cavities.after(modes)
-
-
 def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
     """The packed rows of the modes, from one to the other."""
     return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])
@@ -271,14 +244,15 @@ def _updated(
     for k in range(*modes):
         if problem.is_fixed(k):
             continue
-        own, together = _rows_of((k, k + 1), problem), state.hyper.joint[k] is not None
+        own, together = slice(*_rows_of((k, k + 1), problem)), state.hyper.joint[k] is not None
         lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
-        if together:
-            told_by_entries(state, slice(*own))
+        if together:  # what is left without their prior is what messages say
+            rows.Lam[own] -= prior.Lam[own]
+            rows.eta[own] -= prior.eta[own]
             lines = [np.zeros((1, line.shape[1])) for line in lines]
-        executor.run(add_sums, *own, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
+        executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
         if together:
-            state = with_joint_rows(state, k, slice(*own))
+            state = with_joint_rows(state, k, own)
     refresh_rows(rows, first, last, executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state

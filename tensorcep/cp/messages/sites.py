@@ -100,21 +100,19 @@ def total_of(each: float, problem: Problem) -> float:
 
 def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executor: Executor) -> Messages:
     """The first messages, with no blocks unless they are stored here."""
-    n_blocks, K, _ = problem.entries.rows.shape
+    (n_blocks, K, _), R = problem.entries.rows.shape, problem.rank
     n_blocks = 0 if executor.keeps_state or not stored else n_blocks
-    messages = no_messages(n_blocks, K, problem.rank, dtype, problem.noise_prior is not None)
+    to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
+    messages = Messages(
+        Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
+        eta=lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype)),
+        a=np.zeros(to_noise),
+        b=np.zeros(to_noise),
+    )
     if stored:
         entries = problem.weighted_entries
         executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
     return messages
-
-
-def no_messages(n_blocks: int, K: int, R: int, dtype: str, to_noise: bool) -> Messages:
-    """Messages that are all zero."""
-    Lam = lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype))
-    eta = lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype))
-    to_noises = (n_blocks, LANES) if to_noise else (0, 0)
-    return Messages(Lam, eta, np.zeros(to_noises), np.zeros(to_noises))
 
 
 def send_first(first: int, last: int, entries: Entries, what: First, messages: Messages) -> None:
@@ -274,13 +272,6 @@ class MessageState(NamedTuple):
         return self._replace(own=self.own._replace(**changes))
 
 
-def first_cavities(n_blocks: int, K: int, R: int) -> Cavities:
-    """Room for the moments of every entry, if it is little; nothing is known yet."""
-    slots = R * (R + 1) // 2 + R + 1
-    kept = n_blocks if bytes_of_cavities(LANES * n_blocks, K, R) else 0
-    return Cavities(lane_zeros((kept, K, slots, LANES)), np.zeros(K))
-
-
 def first_state(
     problem: Problem,
     executor: Executor,
@@ -305,8 +296,8 @@ def first_state(
     first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
     messages = sent_first(in_free, first, dtype, stored, executor)
     rows = rows_at_prior(in_free)
-    R, keeps = in_free.rank, keeps_cavities and not executor.keeps_state
-    n_kept = len(in_free.entries.rows) if keeps else 0
+    (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
+    keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
     if precision:
         rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
     if in_free.start is not None:
@@ -316,17 +307,17 @@ def first_state(
     refresh_rows(rows, 0, len(rows.good), executor)
     parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
     laws = tuple(one.first_law(n) for one in parameters)
-    modes = (None,) * len(problem.shape)
+    modes = (None,) * K
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
     exchange = Exchange(
         prior=in_free.prior,
         parameters=parameters,
         messages=messages,
         sums=sums,
-        cavities=first_cavities(n_kept, len(in_free.shape), R),
+        cavities=Cavities(lane_zeros((n_blocks if keeps else 0, K, R * (R + 1) // 2 + R + 1, LANES)), np.zeros(K)),
         columns=columns,
         rule=rule,
-        rooms=Rooms(partial(work_array, slots(len(in_free.shape), R))),
+        rooms=Rooms(partial(work_array, slots(K, R))),
         f=latent_values(rows.mean, problem, executor),
         pace=pace,
     )
