@@ -197,12 +197,11 @@ def _latent_of_trial(columns, K, R, w, at):
         dot(w, at.f_at, at.t, at.trial, R)
         offset_mean(0, columns, w, at)
         axpy(w, at.f_at, at.f_at, at.offset, 1, at.one)
-        axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
-        return
-    copy(w, at.t, at.trial, R)
-    for k in range(1, K - 1):
-        multiply(w, at.t, at.t, at.trial + k * R, R)
-    dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
+    else:
+        copy(w, at.t, at.trial, R)
+        for k in range(1, K - 1):
+            multiply(w, at.t, at.t, at.trial + k * R, R)
+        dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
     axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
 
 
@@ -350,13 +349,7 @@ LAPLACE_PASS = Pass(
 
 
 def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:
-    """Messages that say nothing, and rows at the starting means with the prior's precision.
-
-    Raises
-    ------
-    ValueError
-        If the damping is adaptive.
-    """
+    """Messages that say nothing, and rows at the starting means with the prior's precision."""
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
     rule = Rule(

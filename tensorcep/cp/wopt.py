@@ -51,19 +51,6 @@ class Penalty(NamedTuple):
     diagonal: np.ndarray | None = None
 
 
-class SearchUnits(NamedTuple):
-    """What the search divides by, so that it takes the same way whatever the units of the values are.
-
-    Attributes
-    ----------
-    loss : float
-    factors : (n_rows, R) or float
-    """
-
-    loss: float
-    factors: Any
-
-
 class WOPTState(NamedTuple):
     """The factors (n_rows, R) and what the search needs.
 
@@ -71,8 +58,9 @@ class WOPTState(NamedTuple):
     ----------
     factors, free : (n_rows, R)
         Values, and which of them are sought: free columns of rows with entries.
-    units : SearchUnits
-        In which the search sees them.
+    units : tuple
+        What the search divides loss and factors, (n_rows, R) or a number, by, so that it takes the same way whatever
+        the units of the values are.
     f : (n_blocks, LANES)
         Latent values of the entries.
     parameters, laws : tuple
@@ -86,7 +74,7 @@ class WOPTState(NamedTuple):
     by_row: EntriesByRow
     cells: PackedCells
     penalty: Penalty
-    units: SearchUnits
+    units: tuple[float, Any]
     f: np.ndarray
     parameters: tuple[Parameter[Any], ...]
     laws: tuple[Any, ...]
@@ -148,12 +136,12 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
     return Penalty(noise, prior_mean, problem.prior.Lam, per_row(diagonal, problem.shape))
 
 
-def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> SearchUnits:
+def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> tuple[float, Any]:
     """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
     if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
-        return SearchUnits(1.0, 1.0)
+        return 1.0, 1.0
     deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
-    return SearchUnits(penalty.weight, per_row(deviation, problem.shape))
+    return penalty.weight, per_row(deviation, problem.shape)
 
 
 def loss_and_gradient(
@@ -196,7 +184,7 @@ def loss_and_gradient(
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
     factors, free, gain = state.factors.copy(), state.free, 0.0
-    unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
+    unit, units = state.units[0], np.broadcast_to(state.units[1], free.shape)[free]
     gaussian, (theta, _) = problem.noise_prior is not None, shared_arguments(state.parameters, state.laws)
     theta = problem.likelihood.default_theta if gaussian else theta
     losses: list[float] = []

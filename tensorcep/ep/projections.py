@@ -138,9 +138,9 @@ class Tilted(NamedTuple):
     m: np.ndarray
     v: np.ndarray
 
-    def part(self, rows: slice) -> Tilted:
+    def part(self, which: slice | np.ndarray) -> Tilted:
         """Some of them."""
-        return Tilted(self.record, self.y[rows], self.theta[rows], self.m[rows], self.v[rows])
+        return Tilted(self.record, *(part[which] for part in self[1:]))
 
     def log_density(self, f: np.ndarray) -> np.ndarray:
         """Logarithm of likelihood times cavity without its constant, at (n, q) values."""
@@ -259,8 +259,7 @@ def deviations_by_table(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> 
     ratio = 1.0 + np.einsum("nk,nk->n", sides[0] @ _probit_table(), sides[1])
     result = ratio * np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 0.0))
     if not inside.all():
-        outside = Tilted(tilted.record, *(a[~inside] for a in tilted[1:]))
-        result[~inside] = standard_deviations(outside, alpha[~inside], beta[~inside])
+        result[~inside] = standard_deviations(tilted.part(~inside), alpha[~inside], beta[~inside])
     return np.asarray(result)
 
 
@@ -270,7 +269,7 @@ RULES = {"quadrature": standard_deviations, "table": deviations_by_table}
 def project(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray, rule: str = "quadrature") -> np.ndarray:
     """beta such that the variance v (1 - v beta) is that of the nearest Gaussian; cavities with v <= 0 keep theirs."""
     good = (tilted.v > 0.0) & np.isfinite(alpha) & (tilted.v * beta < 1.0)
-    some = Tilted(tilted.record, *(a[good] for a in tilted[1:]))
+    some = tilted.part(good)
     sd = RULES[rule](some, alpha[good], beta[good])
     result = beta.copy()
     result[good] = (1.0 - sd * sd / some.v) / some.v

@@ -160,12 +160,7 @@ class Chain(NamedTuple):
 
         Rows of which they say nothing are forecast. Where columns are independent of each other by approximation, what
         the others say of each column by itself stands beside what entries say: no more of a batch's messages can be
-        taken off.
-
-        Raises
-        ------
-        FloatingPointError
-            If the joint precision is not positive definite.
+        taken off. FloatingPointError is raised where the joint precision is not positive definite.
         """
         told, eta = self.in_free(Lam, eta)
         if isinstance(clock, Net):

@@ -143,12 +143,7 @@ class Field(NamedTuple):
 
 
 def check_graph(net: Net, name: Any) -> None:
-    """Refuse a graph whose factors would take too long.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a graph whose factors would take too long."""
     if ordered(net.n, net.left, net.right, MOST_WORK) is None:
         fail_value(
             f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
@@ -303,11 +298,6 @@ def moments_of_all(
     """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
 
     `law` has the mean, the precision and the length of each column, `scale` is S (N, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
     """
     own = law.precision * scale**2 * (1.0 + law.length**2 * net.matrix.sum(axis=1)[:, None])
     weight, field = law.precision * law.length**2 * net.weight[:, None], law.precision * scale**2

@@ -97,38 +97,22 @@ class Net(NamedTuple):
         return sparse.csr_array((np.tile(self.weight, 2), both), shape=(self.n, self.n))
 
 
-class Edges(NamedTuple):
-    """Ends and weights, (E,) each, of rows; `nodes` are labels of all rows that a graph names."""
-
-    a: Any
-    b: Any
-    weight: np.ndarray
-    nodes: Any
-
-
 def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
-    """The graph of a mode, and the mode with the rows that it names beside those with entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the edges are not such as `Graph` takes, or do not fit the mode.
-    """
+    """The graph of a mode, and the mode with the rows that it names beside those with entries."""
     what = f"Graph of mode {mode.name!r}"
     if sparse.issparse(graph.edges) or isinstance(graph.edges, np.ndarray):
         a, b, weight, mode = _of_matrix(graph, mode, what)
     else:
         if graph.labels is not None:
             fail_value(f"labels of the {what} are those of the lines of a matrix; edges name their rows themselves.")
-        found = _of_edges(graph.edges, what)
+        *ends, weight, nodes = _of_edges(graph.edges, what)
         try:
-            index = pd.Index(pd.unique(np.asarray(found.nodes)), tupleize_cols=False)
+            index = pd.Index(pd.unique(np.asarray(nodes)), tupleize_cols=False)
         except TypeError as error:  # of lists and sets, which no row is named by
             fail_value(f"edges of the {what} must hold labels, such as numbers, text or dates ({error}).")
         index = index if index.dtype != object else index.infer_objects()
         rows, mode = rows_of_index(index, mode, what)
-        a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in (found.a, found.b))
-        weight = found.weight
+        a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in ends)
     return _checked(a, b, weight, mode, what), mode
 
 
@@ -159,8 +143,8 @@ def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndar
     return rows[matrix.row[used]], rows[matrix.col[used]], np.asarray(matrix.data[used], dtype=np.float64), mode
 
 
-def _of_edges(edges: Any, what: str) -> Edges:
-    """The edges of a table, of tuples, or of a networkx graph."""
+def _of_edges(edges: Any, what: str) -> tuple[Any, Any, np.ndarray, Any]:
+    """Ends and weights, (E,) each, of a table, of tuples, or of a networkx graph, and all labels that it names."""
     if hasattr(edges, "nodes") and hasattr(edges, "edges"):
         if edges.is_directed():
             fail_value(f"{what} must have no directions; got a directed graph; use its to_undirected().")
@@ -173,20 +157,20 @@ def _of_edges(edges: Any, what: str) -> Edges:
         a, b = (edges.iloc[:, i].astype(object) for i in (0, 1))
         if a.isna().any() or b.isna().any():
             fail_value(f"{what} must have labels at both ends of its edges; got a missing one.")
-        return Edges(a, b, weight, pd.concat([a, b]))
+        return a, b, weight, pd.concat([a, b])
     if not isinstance(edges, Sequence) or isinstance(edges, str):
         fail_value(f"{what} must be {TAKEN}; got {type(edges).__name__}.")
     return _of_tuples(list(edges), [], what)
 
 
-def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> Edges:
-    """Edges of pairs and triples, and nodes beside theirs."""
+def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> tuple[Any, Any, np.ndarray, Any]:
+    """The same of pairs and triples, and of nodes beside theirs."""
     for edge in edges:
         if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
     a, b = (_objects([edge[i] for edge in edges]) for i in (0, 1))
     weight = _weights([edge[2] if len(edge) == 3 else 1.0 for edge in edges], what)
-    return Edges(a, b, weight, np.concatenate([a, b, _objects(nodes)]))
+    return a, b, weight, np.concatenate([a, b, _objects(nodes)])
 
 
 def _objects(labels: list[Any]) -> np.ndarray:

@@ -129,8 +129,11 @@ class Axis(NamedTuple):
 
     def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
         """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
-        moments, J = kernel_moments(rows, variance, cross), self.near.shape[1]
-        (square, near, between), linear = neighbour_sums(moments, self.which, self.phase, self.n_phases, J)
+        J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
+        square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
+        linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
+        moments = kernel_moments(rows, variance, cross)
+        neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
         squares: np.ndarray = self.own[:, None] * square[0]
         squares = squares + self.near @ near - 2.0 * (self.between @ between)
         return SeriesSums(squares, times_k(self, *linear))
@@ -211,24 +214,18 @@ def _with_tables(begun: Axis) -> Axis:
         for side in begun.pairs:
             own[side] += near
         log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
-    gram = times_k(begun, *_counts(begun))  # (L, P, P)
+    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (begun.phase[end] for end in begun.pairs)
+    counts, (near, between) = np.diag(np.bincount(begun.phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
+        np.add.at(near, (begun.which, one, one), 1.0)
+        np.add.at(between, (begun.which, one, other), 1.0)
+    gram = times_k(begun, counts, near, between)  # (L, P, P)
     totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
     if not begun.clock.seasonal:
         return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
     values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
     values = np.maximum(values, 0.0)
     return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
-
-
-def _counts(of: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sums of `neighbour_sums`, of rows that are 1 in the column of their phase and 0 in others."""
-    P, J, (left, right) = of.n_phases, of.near.shape[1], (of.phase[end] for end in of.pairs)
-    own = np.diag(np.bincount(of.phase, minlength=P).astype(np.float64))
-    near, between = np.zeros((2, J, P, P))
-    for one, other in ((left, right), (right, left)):
-        np.add.at(near, (of.which, one, one), 1.0)
-        np.add.at(between, (of.which, one, other), 1.0)
-    return own, near, between
 
 
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
@@ -263,20 +260,14 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
     return Links(Line(rows[order], closed), own, field, between)
 
 
-def folded(n: int) -> np.ndarray:
-    """The places of a circle's rows in an order in which neighbours are at most two apart."""
-    order = np.empty(n, dtype=np.int64)
-    order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
-    return order
-
-
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
     """The solution (n, D) of each column's system, and the log determinants of their matrices, (D,).
 
     These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
     """
-    n, D = own.shape
-    order = folded(n) if closed else np.arange(n)
+    (n, D), order = own.shape, np.arange(len(own))
+    if closed:  # an order in which neighbours are at most two apart
+        order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
     place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
     place[order] = np.arange(n)
     bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)

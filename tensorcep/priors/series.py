@@ -164,13 +164,7 @@ class Clock(NamedTuple):
 
 
 def clock(series: Series, mode: Mode) -> Clock:
-    """The axis of a mode.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter of the series is not allowed, or the labels have no order.
-    """
+    """The axis of a mode."""
     what = f"Series of mode {mode.name!r}"
     check_choice(f"kind of the {what}", series.kind, KINDS)
     check_flag(f"cyclic of the {what}", series.cyclic)

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
+from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, ConstantLaw, evidence_of_shares, mean_share
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.likelihoods.base import Likelihood
 
@@ -85,10 +85,7 @@ def _log_mass(
     """
     of_trials = likelihood.extent == "trials"
     f = np.log(max(mean, 1e-300)) - (np.log(max(1.0 - mean, TINY)) if of_trials else np.log(theta))
-    m, thetas, none = np.full(len(values), f), np.full(len(values), theta), np.zeros(len(values))
-    if extent is not None:
-        m, thetas = likelihood.at(m, thetas, extent)
-    return likelihood.logpdf(values, m, none, thetas)
+    return ConstantLaw(f, theta).logpdf(likelihood, values, extent)
 
 
 class Standing(NamedTuple):
@@ -195,7 +192,7 @@ class Standing(NamedTuple):
         before = self.extent or float(self.seen)
         told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
         own = None if extent is None else extent[told]
-        said = None if predicted is None else Predicted(predicted.mean[told], predicted.score[told])
+        said = None if predicted is None else predicted.at(told)
         judged = self.after(likelihood, values[told], said, own) if told.any() else self
         each = weight * (1.0 if extent is None else extent)
         total = before + float(each.sum())

@@ -43,13 +43,7 @@ NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
-    """Messages that say nothing, and rows at the starting means with the prior's precision.
-
-    Raises
-    ------
-    ValueError
-        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
-    """
+    """Messages that say nothing, and rows at the starting means with the prior's precision."""
     stored, likelihood, entries = options.messages == "full", problem.likelihood, problem.entries
     censored = likelihood.censored and bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any())
     side = likelihood.side if censored else 0.0

@@ -135,13 +135,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
 
 
 def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
-    """The rows of mode k, which hold what their messages say, at their joint posterior; the others at their prior.
-
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
-    """
+    """The rows of mode k, which hold what their messages say, at their joint posterior; the others at their prior."""
     rows, hyper, prior = state.rows, state.hyper, state.hyper.now
     joint: Any = hyper.joint[k]
     Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()

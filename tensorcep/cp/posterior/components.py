@@ -228,12 +228,8 @@ class Components(NamedTuple):
 def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
     """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
 
-    Of such a row a posterior that learned a prior knows more than `unseen` says.
-
-    Raises
-    ------
-    FloatingPointError
-        If the precision of a row is not positive definite (a damaged posterior; the methods guard against it).
+    Of such a row a posterior that learned a prior knows more than `unseen` says. FloatingPointError is raised where the
+    precision of a row is not positive definite (a damaged posterior; the methods guard against it).
     """
     n, R = members[0].eta.shape
     more = 0 if unseen is None else unseen.mean.shape[1]

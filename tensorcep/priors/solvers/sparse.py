@@ -63,25 +63,6 @@ def rows_of_factor(indptr, indices, parent, start):
     return rows
 
 
-@block_kernel
-def _root(A, j, D):
-    """The Cholesky factor of A[j] in place, 0 above the diagonal; whether it is positive definite."""
-    for a in range(D):
-        for b in range(a + 1):
-            total = A[j, a, b]
-            for c in range(b):
-                total -= A[j, a, c] * A[j, b, c]
-            if a > b:
-                A[j, a, b] = total / A[j, b, b]
-            elif total > 0.0:
-                A[j, a, a] = math.sqrt(total)
-            else:
-                return False
-        for b in range(a + 1, D):
-            A[j, a, b] = 0.0
-    return True
-
-
 @kernel
 def factorise_blocks(start, rows, diagonal, L):
     """Factorise in place the precision whose lower blocks are `diagonal` (n, D, D) and L; gives its log determinant.
@@ -91,8 +72,19 @@ def factorise_blocks(start, rows, diagonal, L):
     n, D = diagonal.shape[0], diagonal.shape[1]
     log_det = 0.0
     for j in range(n):
-        if not _root(diagonal, j, D):
-            return np.nan
+        for a in range(D):  # C, the factor of the block on the diagonal, 0 above its own
+            for b in range(a + 1):
+                total = diagonal[j, a, b]
+                for c in range(b):
+                    total -= diagonal[j, a, c] * diagonal[j, b, c]
+                if a > b:
+                    diagonal[j, a, b] = total / diagonal[j, b, b]
+                elif total > 0.0:
+                    diagonal[j, a, a] = math.sqrt(total)
+                else:
+                    return np.nan
+            for b in range(a + 1, D):
+                diagonal[j, a, b] = 0.0
         for a in range(D):
             log_det += 2.0 * math.log(diagonal[j, a, a])
         for p in range(start[j], start[j + 1]):  # L_p C^-T
@@ -426,13 +418,7 @@ def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -> SparseFactor:
-    """The factor of the precision of blocks (n, D, D), of which the lower triangles count, and less edges (E, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If it is not positive definite.
-    """
+    """The factor of the precision of blocks (n, D, D), of which the lower triangles count, and less edges (E, D)."""
     n, D = diagonal.shape[:2]
     blocks, L, every = np.empty((n, D, D)), np.zeros((len(order.rows), D, D)), np.arange(D)
     blocks[order.place] = diagonal
