@@ -32,8 +32,7 @@ from tensorcep.cp.messages.cavities import (
     store_noise,
     table_products,
 )
-from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
+from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.columns import Places
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing

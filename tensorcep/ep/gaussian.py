@@ -20,9 +20,8 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.ep.linear_gaussian import DesignRows, Gaussian, design_of, gaussian_of
-from tensorcep.ep.rank_k import FunctionTerm
 from tensorcep.ep.sites import Sites
-from tensorcep.ep.sweep import CompiledTerm
+from tensorcep.ep.sweep import CompiledTerm, FunctionTerm
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 

@@ -22,7 +22,6 @@ from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
-from tensorcep.cp.cep.second_order import second_order_message
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
     CEP_PASS,
@@ -31,10 +30,10 @@ from tensorcep.cp.cep.update import (
     likelihood_message,
     places_of_modes,
     products_with_clamped,
+    second_order_message,
 )
 from tensorcep.cp.messages.cavities import ProductSlots, product_slots
-from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
+from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 

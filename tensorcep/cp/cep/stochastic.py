@@ -11,8 +11,7 @@ from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
-from tensorcep.cp.messages.schedule import GivenRows
-from tensorcep.cp.messages.sites import MessageState
+from tensorcep.cp.messages.engine import GivenRows, MessageState
 from tensorcep.cp.model.columns import Orders, encode_columns, order_of, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum

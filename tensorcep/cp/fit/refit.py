@@ -20,7 +20,7 @@ from tensorcep.cp.fitted.from_draws import MOST_LEFT, GaussianSummary, laws_of, 
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
-from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, with_noise_messages
+from tensorcep.cp.messages.engine import Messages, MessageState, latent_values, with_noise_messages
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows

@@ -26,7 +26,7 @@ from tensorcep.core.loop import AnyMethod, Run, Sweep, run
 from tensorcep.core.packing import offsets, row_dims
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.fitted.predict import latent
-from tensorcep.cp.messages.sites import Messages
+from tensorcep.cp.messages.engine import Messages
 from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after
 from tensorcep.cp.model.problem import Problem, with_powers
