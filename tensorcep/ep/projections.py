@@ -113,20 +113,13 @@ CHUNK = 512
 K_RANGE, LOG_S_RANGE, TABLE_SIZE = 8.0, 2.0, (48, 28)
 
 
-class QuantileRule(NamedTuple):
-    """Nodes on [-1, 1] with weights, and the matrix of the integrals from -1 up to each node."""
-
-    node: np.ndarray
-    weight: np.ndarray
-    below: np.ndarray
-
-
 @cache
-def _rule() -> QuantileRule:
+def _rule() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes on [-1, 1] with weights, and the matrix of the integrals from -1 up to each node."""
     node, weight = legendre.leggauss(NODES)
     basis = legendre.legvander(node, NODES - 1)
     upto = np.stack([legendre.legval(node, legendre.legint(row, lbnd=-1)) for row in np.eye(NODES)], axis=1)
-    return QuantileRule(node, weight, upto @ np.linalg.inv(basis))
+    return node, weight, upto @ np.linalg.inv(basis)
 
 
 class Tilted(NamedTuple):
@@ -197,21 +190,21 @@ def _edges(tilted: Tilted, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    rule, n = _rule(), len(mean)
+    (node, weight, upto), n = _rule(), len(mean)
     edges = _edges(tilted, *_span(tilted, mean, sd))
     half = 0.5 * np.diff(edges, axis=1)
-    f = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * rule.node
+    f = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * node
     value = tilted.log_density(f.reshape(n, -1))
     density = np.exp(value - value.max(axis=1, keepdims=True)).reshape(f.shape) * half[:, :, None]
-    mass = density @ rule.weight
+    mass = density @ weight
     left = np.cumsum(mass, axis=1) - mass
     right = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1] - mass
-    below = density @ rule.below.T
+    below = density @ upto.T
     total = mass.sum(axis=1)[:, None, None]
     lower, upper = (left[:, :, None] + below) / total, (right + mass)[:, :, None] - below
     quantile = ndtri(np.clip(np.minimum(lower, upper / total), np.finfo(np.float64).tiny, 0.5))
     height = INV_SQRT_2PI * np.exp(-0.5 * quantile * quantile)
-    return np.asarray(((height @ rule.weight) * half).sum(axis=1))
+    return np.asarray(((height @ weight) * half).sum(axis=1))
 
 
 def standard_deviations(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:

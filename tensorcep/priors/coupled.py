@@ -270,16 +270,16 @@ def fill_gaps(
 
 def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
     """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
-    if of is None or not len(of.gaps.row):
+    if of is None or not of.gaps:
         return
-    C, n, R = kept[0].shape
+    (C, n, R), drawn = kept[0].shape, [gap.row for gap in of.gaps]
     some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
     for first in range(0, len(kept), some):
         part = kept[first : first + some]
         laws = laws_of(np.concatenate(lines[first : first + some]))
         rows = np.concatenate(part).astype(np.float64)
         which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
+        noise = rng.standard_normal((len(rows), len(of.gaps), R)) / np.sqrt(laws.precision)[:, None]
         draw_gaps(of.gaps, rows, which, laws.mean, noise)
         for i, of_draw in enumerate(part):
-            of_draw[:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]
+            of_draw[:, drawn] = rows[i * C : (i + 1) * C, drawn]

@@ -127,8 +127,11 @@ class Axis(NamedTuple):
         mean, log_det = solved(prior.own, prior.between, prior.field, self.closed)
         return Chained(prior, log_det, mean)
 
-    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
-        """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
+    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Sums over rows (n, D), in order, with variances (n, D) and covariances of neighbours (E, D), at each length.
+
+        x'Kx, (L, D), and K times the rows, summed over each phase, (L, P, D).
+        """
         J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
@@ -136,7 +139,7 @@ class Axis(NamedTuple):
         neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
         squares: np.ndarray = self.own[:, None] * square[0]
         squares = squares + self.near @ near - 2.0 * (self.between @ between)
-        return SeriesSums(squares, times_k(self, *linear))
+        return squares, times_k(self, *linear)
 
     def unseen(
         self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
@@ -300,21 +303,6 @@ class Chained(NamedTuple):
 # draw from it, and mean-field methods have it as a factor, exactly.
 
 
-class SeriesSums(NamedTuple):
-    """Sums over the rows of a mode less the centre of their level, in D columns.
-
-    Attributes
-    ----------
-    squares : (L, D)
-        x'Kx for each length.
-    in_phase : (L, P, D)
-        K times the rows, summed over each phase.
-    """
-
-    squares: np.ndarray
-    in_phase: np.ndarray
-
-
 class SeriesTable(NamedTuple):
     """The posterior of a mode's parameters given length (L) and strength (S), in D columns.
 
@@ -348,12 +336,16 @@ class SeriesTable(NamedTuple):
         return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
 
 
-def table(of: Any, found: SeriesSums, rate: np.ndarray) -> SeriesTable:
-    """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
+def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> SeriesTable:
+    """The posterior given the sums of `of`, a series or a graph, over rows less the centre of their level.
+
+    `rate` (D,) is that of the Gamma prior of lam.
+    """
+    squares, in_phase = sums
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
-    whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)
-    square = found.squares - level**2 / whole[:, None]
-    rest = found.in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
+    whole, level = of.gram.sum(axis=1) + of.mean_rows, in_phase.sum(axis=1)
+    square = squares - level**2 / whole[:, None]
+    rest = in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
     season = of.vectors.swapaxes(1, 2) @ rest if P else np.zeros((L, 0, rest.shape[2]))
     kept = of.values[:, None, :] + of.strengths[:, None]  # (L, S, P)
     square = square[:, None] - np.einsum("lsp,lpd->lsd", 1.0 / kept, season**2)

@@ -268,8 +268,8 @@ PRIORS = (
     Mutant(
         "prior-graph-scale",
         "tensorcep/priors/gmrf.py",
-        "return np.sqrt(variance), found.log_det + float(np.log(variance).sum())",
-        "return np.sqrt(variance), found.log_det",
+        "log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())",
+        "log_det[i] = np.sqrt(variance), found.log_det",
         "The determinant of a graph's prior is that before all rows vary alike.",
         "tests/priors/test_graph.py",
         "dense or closed",

@@ -35,8 +35,15 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.own.rule
-    average, cavity = _average(state, problem)
+    rows, rule, prior = state.rows, state.own.rule, state.hyper.now
+    Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
+    counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
+    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
+    for part in average[:2]:
+        part /= counts
+    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
+    cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
         if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):
@@ -55,19 +62,6 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 def in_closed_form(rule: Rule) -> bool:
     """Whether messages are in closed form, for `closed_chunks`: those of real values to first order."""
     return rule.gaussian and rule.order == 1
-
-
-def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
-    """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.hyper.now
-    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
-    Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
-    counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
-    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
-    for part in average[:2]:
-        part /= counts
-    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
-    return average, RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
 
 
 @inlined

@@ -57,6 +57,7 @@ from tensorcep.priors.solvers.chain import Marginals
 
 # Blocks of entries on scratch that are counted at a time.
 BLOCKS = 1 << 12
+FirstMessage = tuple[float, float, float]  # its precision, and the (a, b) of that to the noise
 
 
 class Messages(NamedTuple):
@@ -76,14 +77,6 @@ class Messages(NamedTuple):
     b: np.ndarray
 
 
-class First(NamedTuple):
-    """Messages that say nothing yet: their precision, and the (a, b) of those to the noise."""
-
-    precision: float
-    a: float
-    b: float
-
-
 class MessageSums(NamedTuple):
     """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
 
@@ -97,13 +90,13 @@ class MessageSums(NamedTuple):
     counts: np.ndarray
 
 
-def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> First:
-    """What every entry sends first."""
+def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> FirstMessage:
+    """What every entry sends first, which says nothing yet."""
     if problem.noise_prior is None:
-        return First(precision, 0.0, 0.0)
+        return precision, 0.0, 0.0
     y, weights = problem.entries.y, problem.weights
     mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
-    return First(precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))))
+    return precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny)))
 
 
 def total_of(each: float, problem: Problem) -> float:
@@ -115,7 +108,7 @@ def total_of(each: float, problem: Problem) -> float:
     return float(part.sum())
 
 
-def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executor: Executor) -> Messages:
+def sent_first(problem: Problem, first: FirstMessage, dtype: str, stored: bool, executor: Executor) -> Messages:
     """The first messages, with no blocks unless they are stored here."""
     (n_blocks, K, _), R = problem.entries.rows.shape, problem.rank
     n_blocks = 0 if executor.keeps_state or not stored else n_blocks
@@ -132,14 +125,15 @@ def sent_first(problem: Problem, first: First, dtype: str, stored: bool, executo
     return messages
 
 
-def send_first(first: int, last: int, entries: Entries, what: First, messages: Messages) -> None:
+def send_first(first: int, last: int, entries: Entries, what: FirstMessage, messages: Messages) -> None:
     """Have the entries of the chunks first:last send their first messages, in place."""
     own = slice(entries.chunk_start[first], entries.chunk_start[last])
     part = np.minimum(entries.weight[own], 1.0)
-    if what.precision:
-        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = what.precision * part[:, None, None]
+    precision, a, b = what
+    if precision:
+        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = precision * part[:, None, None]
     if len(messages.a):
-        messages.a[own], messages.b[own] = what.a * part, what.b * part
+        messages.a[own], messages.b[own] = a * part, b * part
 
 
 FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messages",))
@@ -341,7 +335,7 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in (first.a, first.b))),
+        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in first[1:])),
         own=exchange,
         sweeps=0,
     )
