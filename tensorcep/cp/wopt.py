@@ -99,8 +99,12 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     laws = tuple(one.first_law() for one in parameters)
     if problem.noise_prior is not None:
         laws = _laws(parameters, laws, problem, f, executor)
+    units: tuple[float, Any] = 1.0, 1.0  # variance of real values, deviations of the prior; with a ridge in numbers 1
+    if isinstance(options.ridge, str) and problem.noise_prior is not None and penalty.weight > 0.0:
+        deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
+        units = penalty.weight, per_row(deviation, problem.shape)
     by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
-    return WOPTState(factors, free, by_row, cells, penalty, _units(problem, options, penalty), f, parameters, laws)
+    return WOPTState(factors, free, by_row, cells, penalty, units, f, parameters, laws)
 
 
 def _laws(
@@ -134,14 +138,6 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
     if np.count_nonzero(matrix) > np.count_nonzero(diagonal):
         return Penalty(noise, prior_mean, problem.prior.Lam)
     return Penalty(noise, prior_mean, problem.prior.Lam, per_row(diagonal, problem.shape))
-
-
-def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> tuple[float, Any]:
-    """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
-    if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
-        return 1.0, 1.0
-    deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
-    return penalty.weight, per_row(deviation, problem.shape)
 
 
 def loss_and_gradient(

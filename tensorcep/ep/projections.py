@@ -132,7 +132,6 @@ class Tilted(NamedTuple):
     v: np.ndarray
 
     def part(self, which: slice | np.ndarray) -> Tilted:
-        """Some of them."""
         return Tilted(self.record, *(part[which] for part in self[1:]))
 
     def log_density(self, f: np.ndarray) -> np.ndarray:

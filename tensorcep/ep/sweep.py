@@ -400,8 +400,12 @@ class FunctionTerm:
         if least < LEAST_PRECISION:
             dtau, dnu = min(power, 1.0) * dtau, min(power, 1.0) * dnu
         new_tau, new_nu = tau + (1.0 - damping) * dtau, nu + (1.0 - damping) * dnu
-        scale = (logz - _log_integral(m, v, power * new_tau, power * new_nu)) / power
-        return _Block(new_tau, new_nu, scale, change, False)
+        # log of the integral of N(f; m, v) exp(nu'f - f'tau f / 2)
+        t, n = power * new_tau, power * new_nu
+        pull, grown = n - t @ m, eye + v @ t
+        quadratic = pull @ np.linalg.solve(grown, v @ pull)
+        integral = float(n @ m - 0.5 * m @ t @ m + 0.5 * quadratic - 0.5 * np.linalg.slogdet(grown)[1])
+        return _Block(new_tau, new_nu, (logz - integral) / power, change, False)
 
     def _moments(self, i: int, m: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         if not self._vector:
@@ -422,13 +426,6 @@ def _symmetric(a: np.ndarray) -> np.ndarray:
 
 def _is_positive(a: np.ndarray) -> bool:
     return bool(np.isfinite(a).all() and np.linalg.eigvalsh(a)[0] > 0.0)
-
-
-def _log_integral(m: np.ndarray, v: np.ndarray, tau: np.ndarray, nu: np.ndarray) -> float:
-    """Log of the integral of N(f; m, v) exp(nu'f - f'tau f / 2)."""
-    pull, grown = nu - tau @ m, np.eye(len(m)) + v @ tau
-    quadratic = pull @ np.linalg.solve(grown, v @ pull)
-    return float(nu @ m - 0.5 * m @ tau @ m + 0.5 * quadratic - 0.5 * np.linalg.slogdet(grown)[1])
 
 
 def _change(f: np.ndarray, s: np.ndarray, dtau: np.ndarray, dnu: np.ndarray) -> tuple[float, float]:

@@ -91,7 +91,6 @@ class CoupledLaw(NamedTuple):
         return self._at(best, known.a / known.b.reshape(-1, D)[best, np.arange(D)], known)
 
     def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
-        """Draw the parameters given draws of the rows with entries."""
         of, D = self.of, len(self.centre)
         known = table(of, of.sums(rows[as_slice(of.order)][:, self.free] - self.centre), self.rate)
         total = np.cumsum(known.shares.reshape(-1, D), axis=0)
@@ -101,7 +100,6 @@ class CoupledLaw(NamedTuple):
         return self._at(best, scale, known, noise)
 
     def bound(self, q: PosteriorOfDrift) -> float:
-        """What learning adds to a lower bound that takes the expected prior of the rows."""
         return q.bound
 
     def _at(

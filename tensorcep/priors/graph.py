@@ -181,7 +181,6 @@ def _objects(labels: list[Any]) -> np.ndarray:
 
 
 def _weights(weights: Any, what: str) -> np.ndarray:
-    """The weights as numbers."""
     try:
         found = pd.to_numeric(pd.Series(weights, dtype=object), errors="coerce").to_numpy(dtype=np.float64)
     except OverflowError:

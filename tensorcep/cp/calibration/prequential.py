@@ -42,7 +42,6 @@ class Predicted(NamedTuple):
     variance: np.ndarray | None = None
 
     def at(self, where: np.ndarray) -> Predicted:
-        """Some of the predictions."""
         return Predicted(self.mean[where], self.score[where], None if self.variance is None else self.variance[where])
 
 

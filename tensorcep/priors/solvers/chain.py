@@ -373,7 +373,6 @@ def _eliminate_all(blocks: tuple[Any, ...], overwrite: bool = False) -> tuple[np
 
 
 def _check_log_det(log_det: float) -> float:
-    """The log determinant, if it is one."""
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
     return float(log_det)
