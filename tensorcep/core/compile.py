@@ -423,7 +423,7 @@ def call_first(address, tilted, positive, S, m, vt, R, w, at):
 
 @emitted_by(_call, checkable=False)
 def call_second(address, tilted, positive, S, m, vt, R, w, at):
-    """Call, inside a kernel, the second-order message at `address` (`tensorcep.cp.cep.second_order`)."""
+    """Call, inside a kernel, the second-order message at `address` (`tensorcep.cp.cep.update`)."""
     address(tilted, positive, S, m, vt, R, w, at)
 
 

@@ -32,8 +32,7 @@ from tensorcep.cp.messages.cavities import (
     store_noise,
     table_products,
 )
-from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
+from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.columns import Places
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
@@ -112,26 +111,23 @@ ROUNDING = 1e-12
 
 
 @inlined
-def _gradient(k, columns, K, R, w, at, z):
-    """Slots z = the elementwise product of the rows `trial` of the other modes; of their free columns, if not all."""
-    if columns.z.shape[2] > 0:
-        table_products(columns.z[k], w, z)
-        return
-    first = 1 if k == 0 else 0
-    copy(w, z, at.trial + first * R, R)
-    for j in range(first + 1, K):
-        if j != k:
-            multiply(w, z, z, at.trial + j * R, R)
-
-
-@inlined
 def _gradients(columns, K, R, w, at):
-    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m."""
+    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m.
+
+    z_k is the elementwise product of the rows of the other modes; of their free columns, if not all are.
+    """
     copy(w, at.V, at.zero, 1)
     copy(w, at.f_cavity, at.f, 1)
     for k in range(K):
         z = at.z + k * R
-        _gradient(k, columns, K, R, w, at, z)
+        if columns.z.shape[2] > 0:
+            table_products(columns.z[k], w, z)
+        else:
+            first = 1 if k == 0 else 0
+            copy(w, z, at.trial + first * R, R)
+            for j in range(first + 1, K):
+                if j != k:
+                    multiply(w, z, z, at.trial + j * R, R)
         symmetric_times_vector(w, at.S + k * (R * (R + 1) // 2), z, at.Sz + k * R, R)
         dot(w, at.v + k, z, at.Sz + k * R, R)
         subtract(w, at.t, at.m + k * R, at.u + k * R, R)
@@ -200,12 +196,11 @@ def _latent_of_trial(columns, K, R, w, at):
         dot(w, at.f_at, at.t, at.trial, R)
         offset_mean(0, columns, w, at)
         axpy(w, at.f_at, at.f_at, at.offset, 1, at.one)
-        axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
-        return
-    copy(w, at.t, at.trial, R)
-    for k in range(1, K - 1):
-        multiply(w, at.t, at.t, at.trial + k * R, R)
-    dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
+    else:
+        copy(w, at.t, at.trial, R)
+        for k in range(1, K - 1):
+            multiply(w, at.t, at.t, at.trial + k * R, R)
+        dot(w, at.f_at, at.t, at.trial + (K - 1) * R, R)
     axpy(w, at.f_at, at.f_at, at.known, 1, at.one)
 
 
@@ -353,13 +348,7 @@ LAPLACE_PASS = Pass(
 
 
 def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:
-    """Messages that say nothing, and rows at the starting means with the prior's precision.
-
-    Raises
-    ------
-    ValueError
-        If the damping is adaptive.
-    """
+    """Messages that say nothing, and rows at the starting means with the prior's precision."""
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
     rule = Rule(

@@ -28,7 +28,7 @@ from tensorcep.cp.posterior.belief import PointEstimate
 from tensorcep.cp.settings import wopt
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
-from tensorcep.priors.base import for_kernel
+from tensorcep.priors.base import for_kernel, per_row
 
 # The worst log likelihood of an entry, so that sums and squares stay finite and the line search takes a shorter step.
 HUGE = 1e100
@@ -51,19 +51,6 @@ class Penalty(NamedTuple):
     diagonal: np.ndarray | None = None
 
 
-class SearchUnits(NamedTuple):
-    """What the search divides by, so that it takes the same way whatever the units of the values are.
-
-    Attributes
-    ----------
-    loss : float
-    factors : (n_rows, R) or float
-    """
-
-    loss: float
-    factors: Any
-
-
 class WOPTState(NamedTuple):
     """The factors (n_rows, R) and what the search needs.
 
@@ -71,8 +58,9 @@ class WOPTState(NamedTuple):
     ----------
     factors, free : (n_rows, R)
         Values, and which of them are sought: free columns of rows with entries.
-    units : SearchUnits
-        In which the search sees them.
+    units : tuple
+        What the search divides loss and factors, (n_rows, R) or a number, by, so that it takes the same way whatever
+        the units of the values are.
     f : (n_blocks, LANES)
         Latent values of the entries.
     parameters, laws : tuple
@@ -86,7 +74,7 @@ class WOPTState(NamedTuple):
     by_row: EntriesByRow
     cells: PackedCells
     penalty: Penalty
-    units: SearchUnits
+    units: tuple[float, Any]
     f: np.ndarray
     parameters: tuple[Parameter[Any], ...]
     laws: tuple[Any, ...]
@@ -111,11 +99,11 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     laws = tuple(one.first_law() for one in parameters)
     if problem.noise_prior is not None:
         laws = _laws(parameters, laws, problem, f, executor)
-    by_row, cells, units = (
-        entries_by_row(problem.entries),
-        cells_of(problem.entries, problem.rank),
-        _units(problem, options, penalty),
-    )
+    units: tuple[float, Any] = 1.0, 1.0  # variance of real values, deviations of the prior; with a ridge in numbers 1
+    if isinstance(options.ridge, str) and problem.noise_prior is not None and penalty.weight > 0.0:
+        deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
+        units = penalty.weight, per_row(deviation, problem.shape)
+    by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
     return WOPTState(factors, free, by_row, cells, penalty, units, f, parameters, laws)
 
 
@@ -149,21 +137,7 @@ def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Pe
     diagonal = np.einsum("nii->ni", matrix)
     if np.count_nonzero(matrix) > np.count_nonzero(diagonal):
         return Penalty(noise, prior_mean, problem.prior.Lam)
-    return Penalty(noise, prior_mean, problem.prior.Lam, _of_rows(diagonal, problem))
-
-
-def _of_rows(values: np.ndarray, problem: Problem) -> np.ndarray:
-    """Values of the prior, (n, R), for all rows: those of a mode once for each of its rows."""
-    return np.repeat(values, problem.shape, axis=0) if len(values) == len(problem.shape) else values
-
-
-def _units(problem: Problem, options: wopt.WOPT, penalty: Penalty) -> SearchUnits:
-    """Variance of real values and standard deviations of the prior; with a ridge in numbers they stay as they are."""
-    if not isinstance(options.ridge, str) or problem.noise_prior is None or not penalty.weight > 0.0:
-        return SearchUnits(1.0, 1.0)
-    return SearchUnits(
-        penalty.weight, _of_rows(np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5, problem)
-    )
+    return Penalty(noise, prior_mean, problem.prior.Lam, per_row(diagonal, problem.shape))
 
 
 def loss_and_gradient(
@@ -206,7 +180,7 @@ def loss_and_gradient(
 def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
     factors, free, gain = state.factors.copy(), state.free, 0.0
-    unit, units = state.units.loss, np.broadcast_to(state.units.factors, free.shape)[free]
+    unit, units = state.units[0], np.broadcast_to(state.units[1], free.shape)[free]
     gaussian, (theta, _) = problem.noise_prior is not None, shared_arguments(state.parameters, state.laws)
     theta = problem.likelihood.default_theta if gaussian else theta
     losses: list[float] = []

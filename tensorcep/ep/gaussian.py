@@ -13,7 +13,6 @@ square root of a site's variance, which may be negative).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,9 +20,8 @@ import numpy as np
 
 from tensorcep.core.checks import check_choice, check_int, check_range, fail_value
 from tensorcep.ep.linear_gaussian import DesignRows, Gaussian, design_of, gaussian_of
-from tensorcep.ep.rank_k import FunctionTerm
 from tensorcep.ep.sites import Sites
-from tensorcep.ep.sweep import CompiledTerm
+from tensorcep.ep.sweep import CompiledTerm, FunctionTerm
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 
@@ -181,7 +179,9 @@ class GaussianEP:
         if not hasattr(y, "__len__"):
             raise TypeError(f"y must hold one observation for each row of X; got {type(y).__name__}.")
         design = design_of(X, len(y), self.prior_mean, self.prior_cov)
-        damping = self._first_damping(design)
+        damping = PARALLEL_DAMPING if self.schedule == "parallel" and design.vector else 0.0
+        if self.damping is not None:
+            damping = check_range("damping", self.damping, 0.0, 1.0, include_high=False)
         from_mode = sites is None and self.schedule == "parallel"
         design = design.with_rough() if from_mode and tol >= LEAST_TOL else design
         term = _term_of(likelihood, y, theta, design, power, rule)
@@ -206,11 +206,6 @@ class GaussianEP:
         converged = last.change < tol and not last.skipped
         return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
 
-    def _first_damping(self, design: DesignRows) -> float:
-        if self.damping is None:
-            return PARALLEL_DAMPING if self.schedule == "parallel" and design.vector else 0.0
-        return check_range("damping", self.damping, 0.0, 1.0, include_high=False)
-
 
 def _term_of(
     likelihood: Any, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None
@@ -223,9 +218,6 @@ def _term_of(
         return FunctionTerm(likelihood, y, design, power)
     record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
     return CompiledTerm(record, y, theta, design, power, rule)
-
-
-Step = Callable[..., tuple[Sites, Gaussian, float, int]]
 
 
 def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian:

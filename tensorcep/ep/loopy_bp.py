@@ -114,7 +114,10 @@ class LoopyBP:
         max_iter, tol = check_int("max_iter", self.max_iter), check_range("tol", self.tol, 0.0)
         sizes = [check_int("n_states", size) for size in n_states]
         graph = [_check_factor(number, item, sizes) for number, item in enumerate(factors)]
-        messages = _start(graph, sizes)
+        messages: list[Messages] = [{} for _ in sizes]
+        for number, factor in enumerate(graph):
+            for v in factor.variables:
+                messages[v][number] = np.zeros(sizes[v])
         change, n_iter = np.inf, 0
         while n_iter < max_iter and change >= tol:
             change, n_iter = 0.0, n_iter + 1
@@ -137,14 +140,6 @@ def _check_factor(number: int, item: tuple[Sequence[int], Any], sizes: Sequence[
     if not (np.isfinite(table).all() and (table >= 0.0).all() and table.any()):
         fail_value(f"the table of factor {number} must hold finite numbers >= 0, not all 0.")
     return Factor(variables, table)
-
-
-def _start(graph: list[Factor], sizes: list[int]) -> list[Messages]:
-    messages: list[Messages] = [{} for _ in sizes]
-    for number, factor in enumerate(graph):
-        for v in factor.variables:
-            messages[v][number] = np.zeros(sizes[v])
-    return messages
 
 
 def _normalised(log_weights: np.ndarray) -> np.ndarray:

@@ -112,31 +112,13 @@ CHUNK = 512
 K_RANGE, LOG_S_RANGE, TABLE_SIZE = 8.0, 2.0, (48, 28)
 
 
-class QuantileRule(NamedTuple):
-    """Nodes on [-1, 1] with weights, and the matrix of the integrals from -1 up to each node."""
-
-    node: np.ndarray
-    weight: np.ndarray
-    below: np.ndarray
-
-
 @cache
-def _rule() -> QuantileRule:
+def _rule() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes on [-1, 1] with weights, and the matrix of the integrals from -1 up to each node."""
     node, weight = legendre.leggauss(NODES)
     basis = legendre.legvander(node, NODES - 1)
     upto = np.stack([legendre.legval(node, legendre.legint(row, lbnd=-1)) for row in np.eye(NODES)], axis=1)
-    return QuantileRule(node, weight, upto @ np.linalg.inv(basis))
-
-
-def _log_likelihood(record: Likelihood, y: np.ndarray, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log p(y | f) for (n,) observations at (n, q) values of f."""
-    wide = [np.repeat(a, f.shape[1]) for a in (y, theta)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if record.loglik is None:
-            found = record.logpdf(wide[0], f.ravel(), 0.0, wide[1])
-        else:
-            found = log_density(record.loglik, wide[0], f.ravel(), wide[1])[0]
-    return found.reshape(f.shape)
+    return node, weight, upto @ np.linalg.inv(basis)
 
 
 class Tilted(NamedTuple):
@@ -148,13 +130,18 @@ class Tilted(NamedTuple):
     m: np.ndarray
     v: np.ndarray
 
-    def part(self, rows: slice) -> Tilted:
-        """Some of them."""
-        return Tilted(self.record, self.y[rows], self.theta[rows], self.m[rows], self.v[rows])
+    def part(self, which: slice | np.ndarray) -> Tilted:
+        return Tilted(self.record, *(part[which] for part in self[1:]))
 
     def log_density(self, f: np.ndarray) -> np.ndarray:
         """Logarithm of likelihood times cavity without its constant, at (n, q) values."""
-        return _log_likelihood(self.record, self.y, f, self.theta) - 0.5 * (f - self.m[:, None]) ** 2 / self.v[:, None]
+        record, (y, theta) = self.record, (np.repeat(a, f.shape[1]) for a in (self.y, self.theta))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if record.loglik is None:
+                found = record.logpdf(y, f.ravel(), 0.0, theta)
+            else:
+                found = log_density(record.loglik, y, f.ravel(), theta)[0]
+        return found.reshape(f.shape) - 0.5 * (f - self.m[:, None]) ** 2 / self.v[:, None]
 
 
 def _span(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,21 +188,21 @@ def _edges(tilted: Tilted, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    rule, n = _rule(), len(mean)
+    (node, weight, upto), n = _rule(), len(mean)
     edges = _edges(tilted, *_span(tilted, mean, sd))
     half = 0.5 * np.diff(edges, axis=1)
-    f = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * rule.node
+    f = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * node
     value = tilted.log_density(f.reshape(n, -1))
     density = np.exp(value - value.max(axis=1, keepdims=True)).reshape(f.shape) * half[:, :, None]
-    mass = density @ rule.weight
+    mass = density @ weight
     left = np.cumsum(mass, axis=1) - mass
     right = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1] - mass
-    below = density @ rule.below.T
+    below = density @ upto.T
     total = mass.sum(axis=1)[:, None, None]
     lower, upper = (left[:, :, None] + below) / total, (right + mass)[:, :, None] - below
     quantile = ndtri(np.clip(np.minimum(lower, upper / total), np.finfo(np.float64).tiny, 0.5))
     height = INV_SQRT_2PI * np.exp(-0.5 * quantile * quantile)
-    return np.asarray(((height @ rule.weight) * half).sum(axis=1))
+    return np.asarray(((height @ weight) * half).sum(axis=1))
 
 
 def standard_deviations(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
@@ -263,8 +250,7 @@ def deviations_by_table(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> 
     ratio = 1.0 + np.einsum("nk,nk->n", sides[0] @ _probit_table(), sides[1])
     result = ratio * np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 0.0))
     if not inside.all():
-        outside = Tilted(tilted.record, *(a[~inside] for a in tilted[1:]))
-        result[~inside] = standard_deviations(outside, alpha[~inside], beta[~inside])
+        result[~inside] = standard_deviations(tilted.part(~inside), alpha[~inside], beta[~inside])
     return np.asarray(result)
 
 
@@ -274,7 +260,7 @@ RULES = {"quadrature": standard_deviations, "table": deviations_by_table}
 def project(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray, rule: str = "quadrature") -> np.ndarray:
     """beta such that the variance v (1 - v beta) is that of the nearest Gaussian; cavities with v <= 0 keep theirs."""
     good = (tilted.v > 0.0) & np.isfinite(alpha) & (tilted.v * beta < 1.0)
-    some = Tilted(tilted.record, *(a[good] for a in tilted[1:]))
+    some = tilted.part(good)
     sd = RULES[rule](some, alpha[good], beta[good])
     result = beta.copy()
     result[good] = (1.0 - sd * sd / some.v) / some.v

@@ -63,16 +63,13 @@ class ARDPrior(LearnedPrior):
         return PosteriorOfComponents(a, b, tuple(len(mean) for mean in means))
 
     def expectation(self, now: ModePrior, posterior: PosteriorOfComponents) -> ModePrior:
-        """The rows' prior at the expected precisions."""
         return self._with_diagonal(now, posterior.a / posterior.b)
 
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """Draw the precisions given draws of the rows."""
         q = self.learn(rows, [np.zeros((now.mean.shape[1],) * 2)] * len(rows))
         return self._with_diagonal(now, rng.gamma(q.a) / q.b)
 
     def bound(self, posterior: PosteriorOfComponents) -> float:
-        """What learning adds to a lower bound that takes the expected precisions."""
         shape = self.strength * ARD_SHAPE
         used = np.zeros(len(posterior.a))
         for k, n in enumerate(posterior.counts):

@@ -323,19 +323,15 @@ def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
     natural_old, natural_new = (np.einsum("kij,kj->ki", p.precision, p.mean) for p in (old, new))
     natural = natural_old + step * (natural_new - natural_old)
     mean = np.linalg.solve(precision, natural[..., None])[..., 0]
-    slopes = (_damped_slopes(k, old, new, precision[k], step) for k in range(len(new.slopes)))
+    slopes = list(new.slopes)
+    for k, found in enumerate(new.slopes):  # natural ones move, from 0 at first
+        if found is not None:
+            product = step * found.coef @ new.precision[k]
+            before = old.slopes[k] if old.slopes else None
+            if before is not None:
+                product = product + (1.0 - step) * before.coef @ old.precision[k]
+            slopes[k] = found._replace(coef=np.linalg.solve(precision[k], product.T).T)
     return ModePrior(mean, precision, tuple(slopes), new.drifts)
-
-
-def _damped_slopes(k: int, old: ModePrior, new: ModePrior, precision: np.ndarray, step: float) -> Slopes | None:
-    """The slopes of mode k whose natural ones are the fraction `step` of the way from the old ones, at first 0."""
-    found, before = new.slopes[k], old.slopes[k] if old.slopes else None
-    if found is None:
-        return None
-    natural = step * found.coef @ new.precision[k]
-    if before is not None:
-        natural = natural + (1.0 - step) * before.coef @ old.precision[k]
-    return found._replace(coef=np.linalg.solve(precision, natural.T).T)
 
 
 def moments_of(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from tensorcep.priors.regression import STRENGTH, FeaturesLaw, PreparedFeatures,
 
 @dataclass(frozen=True, eq=False)
 class PriorByMode(LearnedPrior):
-    """Rows whose prior is learned mode by mode (see `base.LearnedPrior`).
+    """Rows whose prior is learned mode by mode; its methods are those of `base.LearnedPrior`.
 
     Attributes
     ----------
@@ -38,7 +38,6 @@ class PriorByMode(LearnedPrior):
     have: tuple[PreparedFeatures | Prepared | None, ...] = ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:
-        """The prior that learns from those rows of each mode that have entries, (n_k,) bool."""
         have: list[Any] = [None] * len(seen)
         for k, (own, design) in enumerate(zip(seen, self.designs, strict=False)):
             if design is not None:
@@ -79,12 +78,10 @@ class PriorByMode(LearnedPrior):
         return tuple(None if law is None else law.posterior(mean, cov, more) for law, mean, cov, more in parts)
 
     def expectation(self, now: ModePrior, posterior: tuple[Any, ...]) -> ModePrior:
-        """What each law expects, in the free columns; the others keep their present prior `now`."""
         parts = zip(self.laws, posterior, strict=True)
         return self._in_all(now, [None if law is None or q is None else law.expectation(q) for law, q in parts])
 
     def draw(self, now: ModePrior, rows: list[np.ndarray], rng: np.random.Generator) -> ModePrior:
-        """Draw the parameters of every mode given draws of its rows with entries."""
         found: list[ModeParameters | None] = [None] * len(rows)
         for k in self._in_turn:
             law: Any = self.laws[k]
@@ -92,20 +89,17 @@ class PriorByMode(LearnedPrior):
         return self._in_all(now, found)
 
     def bound(self, posterior: tuple[Any, ...]) -> float:
-        """What learning adds to a lower bound that takes the expectation for the rows' prior."""
         parts: list[Any] = [(self.laws[k], posterior[k]) for k in self._in_turn if posterior[k] is not None]
         coupled = [law.bound(q) for law, q in parts if isinstance(law, CoupledLaw)]
         return sum(law.bound(q) for law, q in parts if not isinstance(law, CoupledLaw)) + sum(coupled, 0.0)
 
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R), or natural ones."""
         design, slopes = self.designs[k] if self.designs else None, modes.slopes[k] if modes.slopes else None
         if design is None or slopes is None:
             return None
         return design.times(slopes.coef @ modes.precision[k] if natural else slopes.coef)
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
-        """What the prior means of some rows (n_k,) bool of mode k vary by, beside the rows' own covariance."""
         design, slopes = self.designs[k] if self.designs else None, modes.slopes[k] if modes.slopes else None
         have = self.have[k] if self.have else None
         if design is None or slopes is None or not isinstance(have, PreparedFeatures):
@@ -113,17 +107,14 @@ class PriorByMode(LearnedPrior):
         return leverage(have, design.some(rows), slopes.strength)
 
     def axis(self, k: int) -> Prepared | None:
-        """The rows with entries of mode k on their axis or graph, if they have one and some free column."""
         have = self.have[k] if self.have and self.free[k].any() else None
         return None if isinstance(have, PreparedFeatures) else have
 
     def links(self, k: int, modes: ModePrior) -> Joint | None:
-        """The prior of the rows of mode k at these parameters, where they are coupled."""
         law = self.laws[k] if modes.drifts and modes.drifts[k] is not None else None
         return law.links(self._in_free(modes, k)) if isinstance(law, CoupledLaw) else None
 
     def chained(self, k: int, posterior: tuple[Any, ...]) -> Any:
-        """The expected prior of the rows of mode k, where they are coupled."""
         return getattr(posterior[k], "chained", None)
 
     def _in_free(self, modes: ModePrior, k: int) -> ModeParameters:

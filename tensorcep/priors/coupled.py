@@ -7,7 +7,7 @@ Mean-field methods have the posterior of all four as a factor, and the rows with
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.priors import gmrf
 from tensorcep.priors.base import Coupled, Drift, ModeParameters, RowPrior, moments_of
-from tensorcep.priors.gmrf import Field, draw_gaps, field
+from tensorcep.priors.gmrf import Bonds, Field, draw_gaps, field
 from tensorcep.priors.graph import Net
 from tensorcep.priors.ou_process import (
     Axis,
@@ -31,42 +31,13 @@ from tensorcep.priors.ou_process import (
     table,
 )
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.chain import Marginals
+from tensorcep.priors.solvers.chain import Links, Marginals
 
 # Numbers of rows of a graph that gaps are filled of at a time.
 NUMBERS_AT_A_TIME = 20_000_000
 Known = Clock | Net
 Prepared = Axis | Field
-
-
-class Joint(Protocol):
-    """The prior of coupled rows together, in their order: `chain.Links` of a series, `gmrf.Bonds` of a graph.
-
-    `own`, `field` (n, D) are the diagonal of the precision, and precision times mean; `between` (E, D) is less its
-    element of two neighbours.
-    """
-
-    @property
-    def of(self) -> Any: ...
-    @property
-    def own(self) -> np.ndarray: ...
-    @property
-    def field(self) -> np.ndarray: ...
-    @property
-    def between(self) -> np.ndarray: ...
-
-    def draw(
-        self,
-        Lam: np.ndarray,
-        eta: np.ndarray,
-        key: tuple[int, int, int],
-        precision: float = 1.0,
-        overwrite: bool = False,
-    ) -> np.ndarray:
-        """A draw (n, D) of the rows given `precision` times what their entries say."""
-
-    def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-        """The moments of the rows given `precision` times what their entries say."""
+Joint = Links | Bonds  # the prior of coupled rows together, in their order
 
 
 class PosteriorOfDrift(NamedTuple):
@@ -104,7 +75,7 @@ class CoupledLaw(NamedTuple):
         """Given the means of the rows, their variances, and the covariances of neighbours; None without the latter."""
         if coupled is None:
             return None
-        of, rows = self.of, in_order(self.of, mean)
+        of, rows = self.of, mean[as_slice(self.of.order)]
         variance, cross = coupled.variance[:, self.free], coupled.cross[:, self.free]
         known = table(of, of.sums(rows[:, self.free] - self.centre, variance, cross), self.rate)
         weight = known.shares * known.a / known.b
@@ -120,9 +91,8 @@ class CoupledLaw(NamedTuple):
         return self._at(best, known.a / known.b.reshape(-1, D)[best, np.arange(D)], known)
 
     def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
-        """Draw the parameters given draws of the rows with entries."""
         of, D = self.of, len(self.centre)
-        known = table(of, of.sums(in_order(of, rows)[:, self.free] - self.centre), self.rate)
+        known = table(of, of.sums(rows[as_slice(of.order)][:, self.free] - self.centre), self.rate)
         total = np.cumsum(known.shares.reshape(-1, D), axis=0)
         best = (total < rng.random(D) * total[-1]).sum(axis=0)
         scale = rng.gamma(known.a, size=D) / known.b.reshape(-1, D)[best, np.arange(D)]
@@ -130,7 +100,6 @@ class CoupledLaw(NamedTuple):
         return self._at(best, scale, known, noise)
 
     def bound(self, q: PosteriorOfDrift) -> float:
-        """What learning adds to a lower bound that takes the expected prior of the rows."""
         return q.bound
 
     def _at(
@@ -189,12 +158,7 @@ class Chain(NamedTuple):
 
         Rows of which they say nothing are forecast. Where columns are independent of each other by approximation, what
         the others say of each column by itself stands beside what entries say: no more of a batch's messages can be
-        taken off.
-
-        Raises
-        ------
-        FloatingPointError
-            If the joint precision is not positive definite.
+        taken off. FloatingPointError is raised where the joint precision is not positive definite.
         """
         told, eta = self.in_free(Lam, eta)
         if isinstance(clock, Net):
@@ -252,12 +216,6 @@ def in_place(of: Prepared) -> slice | np.ndarray:
     return as_slice(of.place)
 
 
-def in_order(of: Prepared, rows: np.ndarray) -> np.ndarray:
-    """The rows with entries, in order."""
-    found: np.ndarray = rows[as_slice(of.order)]
-    return found
-
-
 def as_slice(places: np.ndarray) -> slice | np.ndarray:
     """The places; a slice, by which nothing is copied, where they follow each other."""
     first, last = int(places[0]), int(places[-1]) + 1
@@ -310,16 +268,16 @@ def fill_gaps(
 
 def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
     """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
-    if of is None or not len(of.gaps.row):
+    if of is None or not of.gaps:
         return
-    C, n, R = kept[0].shape
+    (C, n, R), drawn = kept[0].shape, [gap.row for gap in of.gaps]
     some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
     for first in range(0, len(kept), some):
         part = kept[first : first + some]
         laws = laws_of(np.concatenate(lines[first : first + some]))
         rows = np.concatenate(part).astype(np.float64)
         which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps.row), R)) / np.sqrt(laws.precision)[:, None]
+        noise = rng.standard_normal((len(rows), len(of.gaps), R)) / np.sqrt(laws.precision)[:, None]
         draw_gaps(of.gaps, rows, which, laws.mean, noise)
         for i, of_draw in enumerate(part):
-            of_draw[:, of.gaps.row] = rows[i * C : (i + 1) * C, of.gaps.row]
+            of_draw[:, drawn] = rows[i * C : (i + 1) * C, drawn]

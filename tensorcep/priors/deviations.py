@@ -12,9 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from tensorcep.core.persist.records import Sized
-
-# The least distance of two rows, in steps.
-SAME_TIME = 1e-9
+from tensorcep.priors.ou_process import SAME_TIME, Near, neighbours, weights
 
 
 class Deviations(NamedTuple):
@@ -71,54 +69,9 @@ def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
     )
 
 
-class Near(NamedTuple):
-    """Neighbours of new pairs among the known ones, (q,) each.
-
-    Attributes
-    ----------
-    left, right : int64
-        Below 0 where there is none; `left` is then another number for every row.
-    from_left, to_right : float64
-        Distances in time; infinite where there is none.
-    """
-
-    left: np.ndarray
-    right: np.ndarray
-    from_left: np.ndarray
-    to_right: np.ndarray
-
-
-def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]) -> Near:
-    """The neighbours of new pairs of a row and a time; known ones are in the order of both.
-
-    A time that is nan has none.
-    """
-    (known_row, known_time), (row, time) = known, new
-    row, distinct = row.astype(np.int64), np.unique(known_time)
-    rank = np.searchsorted(distinct, time, side="right")
-    key = known_row.astype(np.int64) * (len(distinct) + 1) + np.searchsorted(distinct, known_time) + 1
-    right = np.searchsorted(key, row * (len(distinct) + 1) + rank, side="right")
-    left, n = right - 1, len(key)
-    found = []
-    for side in (left, right):
-        inside, at = (side >= 0) & (side < n), np.clip(side, 0, max(n - 1, 0))
-        known_there = inside & np.isfinite(time) & (known_row[at] == row) if n else inside
-        apart = np.abs(time - known_time[at]) if n else time
-        found.append((known_there, np.where(known_there, apart, np.inf)))
-    (has_left, from_left), (has_right, to_right) = found
-    return Near(np.where(has_left, left, -1 - np.abs(row)), np.where(has_right, right, -1), from_left, to_right)
-
-
-def couplings(length: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """w1 and w2 (`priors.ou_process`) of processes of these lengths (C,), at distances (q,) or (C, q)."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        far = np.where(np.isfinite(apart), apart / length[:, None], np.inf)
-        return 1.0 / np.expm1(2.0 * far), 0.5 / np.sinh(np.minimum(far, 700.0))
-
-
 def shares(of: Deviations, from_left: np.ndarray, to_right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What neighbours at these distances count, and the variance that is left: (C, q) each."""
-    (near_left, left), (near_right, right) = (couplings(of.length, side) for side in (from_left, to_right))
+    (near_left, left), (near_right, right) = (weights(of.length, side, 0.0)[1:] for side in (from_left, to_right))
     total = 1.0 + near_left + near_right
     return left / total, right / total, 1.0 / (total * of.precision[:, None])
 
@@ -162,7 +115,7 @@ def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
         return mean, variance
     left, right = (of.variance[:, place] for place in places)
     variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
-    coupling = of.precision[:, None] * couplings(of.length, near.from_left + near.to_right)[1]
+    coupling = of.precision[:, None] * weights(of.length, near.from_left + near.to_right, 0.0)[2]
     return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
 
 
@@ -205,7 +158,7 @@ def _paths(of: Deviations, variance: np.ndarray, rng: np.random.Generator) -> np
         i = np.flatnonzero(depth == d)
         spread = variance[:, i]
         if d:
-            coupling = of.precision[:, None] * couplings(of.length, of.time[i] - of.time[i - 1])[1]
+            coupling = of.precision[:, None] * weights(of.length, of.time[i] - of.time[i - 1], 0.0)[2]
             share = covariance(variance[:, i - 1], spread, coupling) / variance[:, i - 1]
             out[:, i] += share * (out[:, i - 1] - of.mean[:, i - 1])
             spread = spread - share**2 * variance[:, i - 1]

@@ -174,35 +174,26 @@ class Mode(NamedTuple):
     labels: Labels | None
     size: int
 
-
-class Columns(NamedTuple):
-    """Features of some rows: a matrix, dense or sparse, and the names of its columns."""
-
-    matrix: Any
-    names: list[str]
+    def name_of(self, row: int) -> Any:
+        """The label, or the number, of a row."""
+        return row if self.labels is None else self.labels.index[row : row + 1].tolist()[0]
 
 
 def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
-    """The design of a mode's features, and the mode with the rows that they name beside those with entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the features are not such as `Features` takes, or do not fit the mode.
-    """
+    """The design of a mode's features, and the mode with the rows that they name beside those with entries."""
     X, what = features.X, f"Features of mode {mode.name!r}"
     if isinstance(X, pd.DataFrame):
         cure = (
             "; set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
         )
         rows, mode = rows_of_index(X.index, mode, what, cure)
-        return _placed(_columns_of_frame(X, what), rows, mode.size), mode
-    columns = _columns_of_array(X, what)
-    n = columns.matrix.shape[0]
+        return _placed(*_columns_of_frame(X, what), rows, mode.size), mode
+    matrix, names = _columns_of_array(X, what)
+    n = matrix.shape[0]
     if n < mode.size or (mode.labels is not None and n != mode.size):
         least = "at least " if mode.labels is None else ""
         fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; give a DataFrame by label.")
-    return _placed(columns, np.arange(n), n), mode._replace(size=n)
+    return _placed(matrix, names, np.arange(n), n), mode._replace(size=n)
 
 
 def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tuple[np.ndarray, Mode]:
@@ -225,26 +216,21 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tup
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))
 
 
-def name_of_row(mode: Mode, which: np.ndarray) -> Any:
-    """The label, or the number, of the first of some rows (n,) bool."""
-    row = int(np.argmax(which))
-    return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
-
-
 def warn_of_rows_without(mode: Mode, described: np.ndarray, seen: np.ndarray) -> None:
     """Say how many rows with entries, (n,) bool, have no features, and beside which others have some."""
     lacking, others = seen & ~described, described & ~seen
     if lacking.any():
         text = f"{lacking.sum()} of {seen.sum()} rows with entries of mode {mode.name!r} have no features, such as "
-        text += f"{name_of_row(mode, lacking)!r}, and the prior of an average row"
+        text += f"{mode.name_of(int(np.argmax(lacking)))!r}, and the prior of an average row"
         if others.any():
-            text += f"; {others.sum()} rows with features have no entries, such as {name_of_row(mode, others)!r}"
+            name = mode.name_of(int(np.argmax(others)))
+            text += f"; {others.sum()} rows with features have no entries, such as {name!r}"
         warn_user(f"{text}; where they should have some, labels must be spelled alike.", UserWarning)
 
 
-def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
+def _placed(matrix: Any, names: list[str], rows: np.ndarray, n: int) -> Design:
     """The design of n rows, of which these have features."""
-    matrix, described = columns.matrix, np.zeros(n, dtype=bool)
+    described = np.zeros(n, dtype=bool)
     described[rows] = True
     if sparse.issparse(matrix):
         coo = matrix.tocoo()
@@ -253,28 +239,25 @@ def _placed(columns: Columns, rows: np.ndarray, n: int) -> Design:
         whole = np.zeros((n, matrix.shape[1]))
         whole[rows] = matrix
         matrix = whole
-    return design(matrix, described, tuple(columns.names))
+    return design(matrix, described, tuple(names))
 
 
-def _columns_of_array(X: Any, what: str) -> Columns:
-    """The columns of an array or a sparse matrix."""
+def _columns_of_array(X: Any, what: str) -> tuple[Any, list[str]]:
+    """The columns of an array or a sparse matrix, dense or sparse, and their names."""
     if np.ma.is_masked(X):
         fail_value(f"{what} must have no masked numbers; got some; fill in what is missing.")
     is_sparse = sparse.issparse(X)
     matrix: Any = sparse.csr_array(stored_cells(X, tell=False)) if is_sparse else np.asarray(X)
     values: Any = matrix.data if is_sparse else matrix
     if values.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
-        fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {_described(X)}.")
+        is_array = hasattr(X, "shape") and hasattr(X, "dtype")
+        got = f"an array of shape {X.shape} and dtype {X.dtype}" if is_array else type(X).__name__
+        fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {got}.")
     names = [f"x{j}" for j in range(matrix.shape[1])]
     matrix = matrix.astype(np.float64)
     if not np.isfinite(matrix.data if is_sparse else matrix).all():
         fail_value(f"{what} must be finite; got nan or infinity; fill in what is missing.")
-    return Columns(matrix if is_sparse else np.stack([_scaled(column) for column in matrix.T], axis=1), names)
-
-
-def _described(X: Any) -> str:
-    is_array = hasattr(X, "shape") and hasattr(X, "dtype")
-    return f"an array of shape {X.shape} and dtype {X.dtype}" if is_array else type(X).__name__
+    return matrix if is_sparse else np.stack([_scaled(column) for column in matrix.T], axis=1), names
 
 
 def _scaled(column: np.ndarray) -> np.ndarray:
@@ -283,7 +266,7 @@ def _scaled(column: np.ndarray) -> np.ndarray:
     return column if sd == 0.0 or np.isin(column, (0.0, 1.0)).all() else column / sd
 
 
-def _columns_of_frame(X: pd.DataFrame, what: str) -> Columns:
+def _columns_of_frame(X: pd.DataFrame, what: str) -> tuple[Any, list[str]]:
     """Numbers, booleans, and the levels of everything else, as columns."""
     if 0 in X.shape:
         fail_value(f"{what} must have lines and columns; got a DataFrame of shape {X.shape}.")
@@ -300,8 +283,8 @@ def _columns_of_frame(X: pd.DataFrame, what: str) -> Columns:
         names += [str(name)] if levels is None else [f"{name}={level}" for level in levels]
     n = sum(block.shape[1] for block in blocks)
     if len(X) * n > MOST_DENSE:
-        return Columns(sparse.csr_array(sparse.hstack(blocks)), names)
-    return Columns(np.concatenate([b.toarray() if sparse.issparse(b) else b for b in blocks], axis=1), names)
+        return sparse.csr_array(sparse.hstack(blocks)), names
+    return np.concatenate([b.toarray() if sparse.issparse(b) else b for b in blocks], axis=1), names
 
 
 def _block(column: Any, what: str) -> tuple[Any, list[Any] | None]:

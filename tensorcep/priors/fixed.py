@@ -37,18 +37,15 @@ class Prior(NamedTuple):
     precision: ArrayPerMode
 
 
-def _precision_rows(value: ArrayLike, n: int, rank: int) -> np.ndarray:
-    matrix = np.asarray(value, dtype=np.float64)
-    if matrix.ndim < 2:
-        matrix = np.eye(rank) * np.broadcast_to(matrix, (rank,))
-    return np.broadcast_to(pack(np.broadcast_to(matrix, (*matrix.shape[:-2], rank, rank))), (n, rank * (rank + 1) // 2))
-
-
 def natural_prior(prior: Prior, shape: Sequence[int], rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The prior's natural parameters for every row: Lam (n_rows, P) and eta (n_rows, R)."""
     Lam, eta = [], []
     for n, mean, precision in zip(shape, prior.mean, prior.precision, strict=True):
-        rows = _precision_rows(precision, n, rank)
+        matrix = np.asarray(precision, dtype=np.float64)
+        if matrix.ndim < 2:
+            matrix = np.eye(rank) * np.broadcast_to(matrix, (rank,))
+        lines = pack(np.broadcast_to(matrix, (*matrix.shape[:-2], rank, rank)))
+        rows = np.broadcast_to(lines, (n, rank * (rank + 1) // 2))
         centre = np.broadcast_to(np.asarray(mean, dtype=np.float64), (n, rank))
         Lam.append(rows)
         eta.append(np.einsum("nij,nj->ni", unpack(rows, rank), centre))

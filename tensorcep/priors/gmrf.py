@@ -13,9 +13,10 @@ from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
-from tensorcep.priors.ou_process import SHAPE, Chained, SeriesSums
+from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
 from tensorcep.priors.solvers.chain import Marginals
 from tensorcep.priors.solvers.sparse import (
+    NOT_POSITIVE,
     EliminationOrder,
     factor,
     inverted,
@@ -75,7 +76,7 @@ class Field(NamedTuple):
         As in `ou_process.Axis`, without a season.
     pattern, whole : Order
         Of a factor for these rows, and for all rows of the mode.
-    gaps : Gaps
+    gaps : list of Gap
     """
 
     clock: Net
@@ -98,18 +99,18 @@ class Field(NamedTuple):
     vectors: np.ndarray
     pattern: EliminationOrder
     whole: EliminationOrder
-    gaps: Gaps
+    gaps: list[Gap]
 
     @property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The ends of all edges."""
         return self.left, self.right
 
-    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
-        """The sums of rows (n, D), with their variances (n, D) and covariances of neighbours (E, D)."""
+    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of rows (n, D), as of `ou_process.Axis`, with one phase."""
         near = rows[self.left] * rows[self.right] + cross
         squares = self.own @ (rows * rows + variance) - 2.0 * (self.between @ near)
-        return SeriesSums(np.asarray(squares), np.asarray(self.total @ rows)[:, None])
+        return np.asarray(squares), np.asarray(self.total @ rows)[:, None]
 
     def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Bonds:
         """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1, D)."""
@@ -128,28 +129,21 @@ class Field(NamedTuple):
         All rows at once at the parameters `modes`, each column at one length; `told` as `Bonds.marginals` was, of the
         first columns, or None.
         """
-        drift: Any = modes.drifts[k]
-        net, R = self.clock, len(drift.length)
+        net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
         out[self.place] = False
-        scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - drift.length), axis=0)].T  # (N, R)
+        scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - law.length), axis=0)].T  # (N, R)
         Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
         if told is not None:
             P, D = told[0].shape[1], told[1].shape[1]
             Lam[self.place, :P] = told[0]
             eta[self.place, :D] += told[1]
-        law = FieldLaw(modes.mean[k], np.diagonal(modes.precision[k]), drift.length, scale)
-        found = moments_of_all(net, self.whole, law, Lam, eta)
+        found = moments_of_all(net, self.whole, law, scale, Lam, eta)
         return found.mean[out], found.cov[out]
 
 
 def check_graph(net: Net, name: Any) -> None:
-    """Refuse a graph whose factors would take too long.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a graph whose factors would take too long."""
     if ordered(net.n, net.left, net.right, MOST_WORK) is None:
         fail_value(
             f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
@@ -167,15 +161,14 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     lengths = lengths_of(net)
     whole: Any = ordered(net.n, net.left, net.right)
     (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
-    left = integrated_out(net, seen, lengths**2)
-    place, a, b = left.place, left.left, left.right
-    s, n = scale[:, place], len(left.place)
-    between, rest = left.weight * s[:, a] * s[:, b], left.rest * s * s
-    own, total = left.rest.copy(), left.rest * s
+    place, a, b, rest, weight, gaps = integrated_out(net, seen, lengths**2, scale)
+    s, n = scale[:, place], len(place)
+    own, total = rest.copy(), rest * s
+    between, rest = weight * s[:, a] * s[:, b], rest * s * s
     for i in range(L):
         for one, other in ((a, b), (b, a)):
-            own[i] += np.bincount(one, left.weight[i], n)
-            total[i] += np.bincount(one, left.weight[i] * (s[i, one] - s[i, other]), n)
+            own[i] += np.bincount(one, weight[i], n)
+            total[i] += np.bincount(one, weight[i] * (s[i, one] - s[i, other]), n)
     own, total = own * s * s, total * s
     pattern: Any = whole if n == net.n else ordered(n, a, b)
     if n < net.n:
@@ -201,7 +194,7 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
         vectors=np.zeros((L, 0, 0)),
         pattern=pattern,
         whole=whole,
-        gaps=gaps_of(left, scale),
+        gaps=gaps,
     )
 
 
@@ -210,23 +203,20 @@ def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Margin
     whole: Any = ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
     scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
-    return moments_of_all(clock, whole, FieldLaw(law.mean, law.precision, law.length, scale), Lam, eta)
+    return moments_of_all(clock, whole, law, scale, Lam, eta)
 
 
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
-    scale, log_det = zip(*(_scaled(net, whole, length) for length in lengths.tolist()), strict=True)
-    return np.stack(scale), np.array(log_det)
-
-
-def _scaled(net: Net, whole: EliminationOrder, length: float) -> tuple[np.ndarray, float]:
-    """S of all rows, (n,), and log |K|."""
-    if length == 0.0:
-        return np.ones(net.n), 0.0
-    own = 1.0 + length**2 * net.matrix.sum(axis=1)
-    found = factor(whole, own[:, None, None], length**2 * net.weight[:, None])
-    variance = inverted(found)[0][:, 0, 0]
-    return np.sqrt(variance), found.log_det + float(np.log(variance).sum())
+    scale, log_det = np.ones((len(lengths), net.n)), np.zeros(len(lengths))
+    for i, length in enumerate(lengths.tolist()):
+        if length == 0.0:
+            continue
+        own = 1.0 + length**2 * net.matrix.sum(axis=1)
+        found = factor(whole, own[:, None, None], length**2 * net.weight[:, None])
+        variance = inverted(found)[0][:, 0, 0]
+        scale[i], log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())
+    return scale, log_det
 
 
 def lengths_of(net: Net) -> np.ndarray:
@@ -246,7 +236,6 @@ def lengths_of(net: Net) -> np.ndarray:
 MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 # Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
 TOL, MOST_STEPS = 1e-12, 20_000
-NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."
 
 
 class Bonds(NamedTuple):
@@ -299,26 +288,15 @@ class Bonds(NamedTuple):
         return found._replace(told=(Lam, eta))
 
 
-class FieldLaw(NamedTuple):
-    """The law of all rows of a graph: mean, precision and length (D,) of each column, and its S (N, D)."""
-
-    mean: np.ndarray
-    precision: np.ndarray
-    length: np.ndarray
-    scale: np.ndarray
-
-
-def moments_of_all(net: Net, whole: EliminationOrder, law: FieldLaw, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
+def moments_of_all(
+    net: Net, whole: EliminationOrder, law: Any, scale: np.ndarray, Lam: np.ndarray, eta: np.ndarray
+) -> Marginals:
     """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
 
-    Raises
-    ------
-    FloatingPointError
-        If the joint precision is not positive definite.
+    `law` has the mean, the precision and the length of each column, `scale` is S (N, D).
     """
-    scale, length = law.scale, law.length
-    own = law.precision * scale**2 * (1.0 + length**2 * net.matrix.sum(axis=1)[:, None])
-    weight, field = law.precision * length**2 * net.weight[:, None], law.precision * scale**2
+    own = law.precision * scale**2 * (1.0 + law.length**2 * net.matrix.sum(axis=1)[:, None])
+    weight, field = law.precision * law.length**2 * net.weight[:, None], law.precision * scale**2
     for one, other in ((net.left, net.right), (net.right, net.left)):
         np.add.at(field, one, weight * scale[one] * (scale[one] - scale[other]))
     between = weight * scale[net.left] * scale[net.right]
@@ -374,61 +352,42 @@ def _moments(
 MOST_COUPLED = 16
 
 
-class Gaps(NamedTuple):
-    """Rows that were integrated out, u of them in this order, and what each depends on: neighbours that come later.
+class Gap(NamedTuple):
+    """A row that was integrated out, and what it depends on: neighbours that come later.
 
     Attributes
     ----------
-    row : (u,) int64
-    start : (u + 1,) int64
-        Where the neighbours of each begin.
-    other : (m,) int64
-    share : (L, m) float64
-        How much of a neighbour's distance from the level a row is expected to have.
-    spread : (L, u) float64
+    row : int
+    other : (k,) int64
+    share : (L, k) float64
+        How much of a neighbour's distance from the level the row is expected to have.
+    spread : (L,) float64
         Its variance given them, times lam.
     """
 
-    row: np.ndarray
-    start: np.ndarray
+    row: int
     other: np.ndarray
     share: np.ndarray
     spread: np.ndarray
 
 
-class Remaining(NamedTuple):
-    """What is left of the precision of y at each of L lengths, and the rows that were integrated out.
+def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.ndarray) -> tuple[Any, ...]:
+    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out.
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Rows that are left, ascending.
-    left, right : (E,) int64
-        Edges among these, left < right, by left.
-    rest, weight : (L, n), (L, E) float64
-    steps : list
-        Of each row that was integrated out the row, its neighbours (k,), their weights (k, L), and its pivot (L,).
+    Gives the rows that are left, ascending, (n,); edges among these, left < right, by left, (E,) and (E,); `rest`
+    (L, n) and weights (L, E); and the rows that were integrated out, of x = y / scale (L, N), in order.
     """
-
-    place: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    rest: np.ndarray
-    weight: np.ndarray
-    steps: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
-
-
-def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Remaining:
-    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
     L, n = len(multiples), net.n
     if seen.all():
-        each = multiples[:, None] * net.weight
-        return Remaining(np.arange(n), net.left, net.right, np.ones((L, n)), each, [])
+        return np.arange(n), net.left, net.right, np.ones((L, n)), multiples[:, None] * net.weight, []
     _, part = connected_components(net.matrix, directed=False)
     known = np.isin(part, part[seen])
-    rest, near = np.ones((n, L)), _neighbours(net, multiples)
-    none = np.zeros(0, dtype=np.int64), np.zeros((0, L)), np.ones(L)
-    steps: list[Any] = [(row, *none) for row in np.flatnonzero(~known).tolist()]
+    rest = np.ones((n, L))
+    near: list[dict[int, np.ndarray]] = [{} for _ in range(n)]  # the weights (L,) of the edges of each row
+    for a, b, each in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
+        near[a][b] = near[b][a] = each * multiples
+    none = np.zeros(0, dtype=np.int64), np.zeros((L, 0)), np.ones(L)
+    gaps = [Gap(row, *none) for row in np.flatnonzero(~known).tolist()]
     heap = [(len(near[row]), row) for row in np.flatnonzero(known & ~seen).tolist()]
     heapq.heapify(heap)
     is_left = known.copy()
@@ -439,24 +398,18 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray) -> Remaini
         if degree > MOST_COUPLED:
             break
         is_left[row] = False
-        steps.append(_step(row, near, rest))
-        for other in steps[-1][1].tolist():
+        gaps.append(_step(row, near, rest, scale))
+        for other in gaps[-1].other.tolist():
             if not seen[other]:
                 heapq.heappush(heap, (len(near[other]), other))
-    return _left(is_left, near, rest, steps)
+    place, number = np.flatnonzero(is_left), np.cumsum(is_left) - 1
+    edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
+    weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
+    left, right = number[np.array(edges, dtype=np.int64).reshape(-1, 2)].T.copy()
+    return place, left, right, rest[place].T.copy(), np.ascontiguousarray(weight), gaps
 
 
-def _neighbours(net: Net, multiples: np.ndarray) -> list[dict[int, np.ndarray]]:
-    """The weights (L,) of the edges of each row, by neighbour."""
-    near: list[dict[int, np.ndarray]] = [{} for _ in range(net.n)]
-    for a, b, weight in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
-        near[a][b] = near[b][a] = weight * multiples
-    return near
-
-
-def _step(
-    row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray
-) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+def _step(row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray, scale: np.ndarray) -> Gap:
     """Integrate a row out."""
     others, L = sorted(near[row]), rest.shape[1]
     weights = np.array([near[row][other] for other in others]).reshape(-1, L)
@@ -469,48 +422,20 @@ def _step(
             b = others[j]
             near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
     near[row] = {}
-    return row, np.array(others, dtype=np.int64), weights, pivot
+    spread = 1.0 / (pivot * scale[:, row] ** 2) if others else np.ones(L)
+    at = np.array(others, dtype=np.int64)
+    return Gap(row, at, share.T * scale[:, at] / scale[:, [row]], spread)
 
 
-def _left(is_left: np.ndarray, near: list[dict[int, np.ndarray]], rest: np.ndarray, steps: list[Any]) -> Remaining:
-    """What is left, in arrays."""
-    place, L = np.flatnonzero(is_left), rest.shape[1]
-    number = np.cumsum(is_left) - 1
-    edges = [(a, b) for a in place.tolist() for b in sorted(near[a]) if b > a]
-    weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
-    ends = number[np.array(edges, dtype=np.int64).reshape(-1, 2)]
-    return Remaining(
-        place, ends[:, 0].copy(), ends[:, 1].copy(), rest[place].T.copy(), np.ascontiguousarray(weight), steps
-    )
-
-
-def gaps_of(left: Remaining, scale: np.ndarray) -> Gaps:
-    """The rows that were integrated out, x = y / scale (L, N)."""
-    L, steps = len(scale), left.steps
-    row = np.array([step[0] for step in steps], dtype=np.int64)
-    start = np.append(0, np.cumsum([len(step[1]) for step in steps])).astype(np.int64)
-    other = np.concatenate([np.zeros(0, dtype=np.int64), *(step[1] for step in steps)])
-    share = [(weights / pivot).T * scale[:, others] / scale[:, [one]] for one, others, weights, pivot in steps]
-    spread = [1.0 / (step[3] * scale[:, step[0]] ** 2) for step in steps]
-    alone = [np.where(len(step[1]) == 0, 1.0, own) for step, own in zip(steps, spread, strict=True)]
-    return Gaps(
-        row,
-        start,
-        other,
-        np.concatenate([np.zeros((L, 0)), *share], axis=1),
-        np.array(alone).reshape(-1, L).T,
-    )
-
-
-def draw_gaps(gaps: Gaps, rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
+def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
     """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
 
     In each of S draws column r has the length number which (S, R), the level (S, R) and noise (S, u, R), which is
     divided by the root of lam.
     """
-    for i in range(len(gaps.row) - 1, -1, -1):
-        own = slice(gaps.start[i], gaps.start[i + 1])
-        found = np.sqrt(gaps.spread[:, i])[which] * noise[:, i]
-        for place in range(own.start, own.stop):
-            found = found + gaps.share[:, place][which] * (rows[:, gaps.other[place]] - level)
-        rows[:, gaps.row[i]] = level + found
+    for i in range(len(gaps) - 1, -1, -1):
+        row, others, share, spread = gaps[i]
+        found = np.sqrt(spread)[which] * noise[:, i]
+        for j, other in enumerate(others.tolist()):
+            found = found + share[:, j][which] * (rows[:, other] - level)
+        rows[:, row] = level + found

@@ -13,7 +13,7 @@ from scipy import sparse
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
 from tensorcep.entries.coo import stored_cells
-from tensorcep.priors.features import Mode, name_of_row, rows_of_index
+from tensorcep.priors.features import Mode, rows_of_index
 
 # A larger weight, in medians, leaves nothing of the others in float64.
 MOST_WEIGHT = 1e12
@@ -97,44 +97,23 @@ class Net(NamedTuple):
         return sparse.csr_array((np.tile(self.weight, 2), both), shape=(self.n, self.n))
 
 
-class Edges(NamedTuple):
-    """Ends and weights, (E,) each, of rows; `nodes` are labels of all rows that a graph names."""
-
-    a: Any
-    b: Any
-    weight: np.ndarray
-    nodes: Any
-
-
 def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
-    """The graph of a mode, and the mode with the rows that it names beside those with entries.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the edges are not such as `Graph` takes, or do not fit the mode.
-    """
+    """The graph of a mode, and the mode with the rows that it names beside those with entries."""
     what = f"Graph of mode {mode.name!r}"
-    if _is_matrix(graph.edges):
+    if sparse.issparse(graph.edges) or isinstance(graph.edges, np.ndarray):
         a, b, weight, mode = _of_matrix(graph, mode, what)
     else:
         if graph.labels is not None:
             fail_value(f"labels of the {what} are those of the lines of a matrix; edges name their rows themselves.")
-        found = _of_edges(graph.edges, what)
+        *ends, weight, nodes = _of_edges(graph.edges, what)
         try:
-            index = pd.Index(pd.unique(np.asarray(found.nodes)), tupleize_cols=False)
+            index = pd.Index(pd.unique(np.asarray(nodes)), tupleize_cols=False)
         except TypeError as error:  # of lists and sets, which no row is named by
             fail_value(f"edges of the {what} must hold labels, such as numbers, text or dates ({error}).")
         index = index if index.dtype != object else index.infer_objects()
         rows, mode = rows_of_index(index, mode, what)
-        a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in (found.a, found.b))
-        weight = found.weight
+        a, b = (rows[index.get_indexer(pd.Index(np.asarray(end), tupleize_cols=False))] for end in ends)
     return _checked(a, b, weight, mode, what), mode
-
-
-def _is_matrix(edges: Any) -> bool:
-    """Whether edges are those of a matrix."""
-    return sparse.issparse(edges) or isinstance(edges, np.ndarray)
 
 
 def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Mode]:
@@ -164,8 +143,8 @@ def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndar
     return rows[matrix.row[used]], rows[matrix.col[used]], np.asarray(matrix.data[used], dtype=np.float64), mode
 
 
-def _of_edges(edges: Any, what: str) -> Edges:
-    """The edges of a table, of tuples, or of a networkx graph."""
+def _of_edges(edges: Any, what: str) -> tuple[Any, Any, np.ndarray, Any]:
+    """Ends and weights, (E,) each, of a table, of tuples, or of a networkx graph, and all labels that it names."""
     if hasattr(edges, "nodes") and hasattr(edges, "edges"):
         if edges.is_directed():
             fail_value(f"{what} must have no directions; got a directed graph; use its to_undirected().")
@@ -178,20 +157,20 @@ def _of_edges(edges: Any, what: str) -> Edges:
         a, b = (edges.iloc[:, i].astype(object) for i in (0, 1))
         if a.isna().any() or b.isna().any():
             fail_value(f"{what} must have labels at both ends of its edges; got a missing one.")
-        return Edges(a, b, weight, pd.concat([a, b]))
+        return a, b, weight, pd.concat([a, b])
     if not isinstance(edges, Sequence) or isinstance(edges, str):
         fail_value(f"{what} must be {TAKEN}; got {type(edges).__name__}.")
     return _of_tuples(list(edges), [], what)
 
 
-def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> Edges:
-    """Edges of pairs and triples, and nodes beside theirs."""
+def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> tuple[Any, Any, np.ndarray, Any]:
+    """The same of pairs and triples, and of nodes beside theirs."""
     for edge in edges:
         if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
     a, b = (_objects([edge[i] for edge in edges]) for i in (0, 1))
     weight = _weights([edge[2] if len(edge) == 3 else 1.0 for edge in edges], what)
-    return Edges(a, b, weight, np.concatenate([a, b, _objects(nodes)]))
+    return a, b, weight, np.concatenate([a, b, _objects(nodes)])
 
 
 def _objects(labels: list[Any]) -> np.ndarray:
@@ -202,7 +181,6 @@ def _objects(labels: list[Any]) -> np.ndarray:
 
 
 def _weights(weights: Any, what: str) -> np.ndarray:
-    """The weights as numbers."""
     try:
         found = pd.to_numeric(pd.Series(weights, dtype=object), errors="coerce").to_numpy(dtype=np.float64)
     except OverflowError:
@@ -215,16 +193,13 @@ def _weights(weights: Any, what: str) -> np.ndarray:
 
 def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what: str) -> Net:
     """The graph of these edges, each once."""
-
-    def name(row: int) -> Any:
-        return row if mode.labels is None else mode.labels.index[row : row + 1].tolist()[0]
-
     if not (weight >= 0.0).all():
         bad = float(weight[~(weight >= 0.0)][0])
         fail_value(f"{what} must have weights above 0; got {bad:g}; rows that differ cannot be said to be apart.")
     a, b, weight = a[weight > 0.0], b[weight > 0.0], weight[weight > 0.0]
     if (a == b).any():
-        fail_value(f"{what} must have edges between two rows; got one from {name(int(a[a == b][0]))!r} to itself.")
+        name = mode.name_of(int(a[a == b][0]))
+        fail_value(f"{what} must have edges between two rows; got one from {name!r} to itself.")
     if not len(a):
         fail_value(f"{what} must have an edge; got none; leave it out.")
     pairs, first, which = np.unique(
@@ -233,13 +208,13 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
     once = weight[first]
     apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
     if apart.any():
-        ends = [name(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
+        ends = [mode.name_of(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
         fail_value(f"{what} must give every edge one weight; got two for {ends[0]!r} and {ends[1]!r}.")
     left, right = (np.ascontiguousarray(pairs[:, i], dtype=np.int64) for i in (0, 1))
     with np.errstate(over="ignore"):
         once = once / float(np.median(once))
     if once.max() > MOST_WEIGHT or once.min() == 0.0:
-        ends = [name(int(end[np.argmax(once)])) for end in (left, right)]
+        ends = [mode.name_of(int(end[np.argmax(once)])) for end in (left, right)]
         fail_value(
             f"{what} must have weights of at most {MOST_WEIGHT:g} times their median; got weights from "
             f"{weight.min():g} to {weight.max():g}, the largest between {ends[0]!r} and {ends[1]!r}; rescale them, or "
@@ -264,8 +239,8 @@ def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
     if not shown.any():
         return
     text = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r} have no entries, such as "
-    text += f"{name_of_row(mode, shown)!r}"
+    text += f"{mode.name_of(int(np.argmax(shown)))!r}"
     if lacking.any():
         text += f", and {lacking.sum()} of {seen.sum()} rows with entries no edge, such as "
-        text += f"{name_of_row(mode, lacking)!r}"
+        text += f"{mode.name_of(int(np.argmax(lacking)))!r}"
     warn_user(f"{text}; where the same row is meant, labels must be spelled alike.", UserWarning)

@@ -21,14 +21,11 @@ from tensorcep.priors.base import Coupled, ModeParameters
 CHUNK = 32
 
 
-def scatter_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean (D,) of n > 0 vectors (n, D), and the sum of the outer products of what they differ from it by."""
-    mean, gram = sums_of(rows)
-    return mean, gram[: len(mean), : len(mean)]
-
-
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of n vectors, the sum in a larger array; without any, what is to be the mean and zeros."""
+    """The mean (D,) of n vectors (n, D), and the sum of the outer products of what they differ from it by.
+
+    The sum is (D, D) of a larger array; without any vector the mean is to be set, and the sum is zeros.
+    """
     D = rows.shape[1]
     S = padded(D)
     mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
@@ -177,8 +174,8 @@ class NormalWishartLaw(NamedTuple):
         """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
         n, D = len(mean), len(self.centre)
         free = np.flatnonzero(self.free)
-        average, scatter = scatter_of(mean[:, free]) if n else (self.centre, np.zeros((D, D)))
-        rows = self.weight * MEAN_ROWS
+        average, gram = sums_of(mean[:, free])
+        average, scatter, rows = average if n else self.centre, gram[:D, :D], self.weight * MEAN_ROWS
         scatter = scatter + rows * n / (rows + n) * np.outer(average - self.centre, average - self.centre)
         if cov is not None:
             scatter += cov[np.ix_(free, free)]
@@ -190,13 +187,7 @@ class NormalWishartLaw(NamedTuple):
         return ModeParameters(q.mean, q.df * inverse(q.scatter))
 
     def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
-        """Draw (mu, Lam) from their posterior given draws of the rows.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the scatter is not positive definite.
-        """
+        """Draw (mu, Lam) from their posterior given draws of the rows."""
         n, D = len(rows), len(self.centre)
         average, gram = sums_of(rows if rows.shape[1] == D else rows[:, self.free])
         prior = self.centre, self.width, self.weight * MEAN_ROWS, self.weight
@@ -213,9 +204,12 @@ class NormalWishartLaw(NamedTuple):
         Lam (mu - E mu)]) / 2 per row; the divergence of the posterior from its own prior comes off. This holds
         for any posterior, whether or not the rows have changed since.
         """
-        before, D = self.posterior(np.zeros((0, len(self.free)))), len(q.mean)
-        dispersed = expected_log_det(q) - np.linalg.slogdet(q.df * inverse(q.scatter))[1]
-        return 0.5 * round(q.rows - before.rows) * (dispersed - D / q.rows) - _divergence(q, before)
+        p, D, expected = self.posterior(np.zeros((0, len(self.free)))), len(q.mean), q.df * inverse(q.scatter)
+        dispersed = expected_log_det(q) - np.linalg.slogdet(expected)[1]
+        ratio, apart = p.rows / q.rows, q.mean - p.mean  # the divergence of the Wisharts, and that of means given Lam
+        gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ expected @ apart)
+        divergence = divergence_of_wisharts(q, p) + float(gaussians)
+        return 0.5 * round(q.rows - p.rows) * (dispersed - D / q.rows) - divergence
 
 
 def expected_log_det(q: NormalWishart) -> float:
@@ -223,14 +217,6 @@ def expected_log_det(q: NormalWishart) -> float:
     D = len(q.mean)
     half = 0.5 * (q.df - np.arange(D))
     return float(digamma(half).sum() + D * np.log(2.0) - np.linalg.slogdet(q.scatter)[1])
-
-
-def _divergence(q: NormalWishart, p: NormalWishart) -> float:
-    """KL of two Normal-Wisharts: that of the Wisharts, and the expected one of the Gaussians given Lam."""
-    D, apart = len(q.mean), q.mean - p.mean
-    ratio = p.rows / q.rows
-    gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ (q.df * inverse(q.scatter)) @ apart)
-    return divergence_of_wisharts(q, p) + float(gaussians)
 
 
 def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:

@@ -10,7 +10,6 @@ from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.packing import pack, unpack
 from tensorcep.priors.base import ModePrior
-from tensorcep.priors.deviations import SAME_TIME, Near, neighbours
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
@@ -50,25 +49,6 @@ SAME_STEP = 9
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Grid(NamedTuple):
-    """Lengths and, for each of them, how neighbours so far apart depend on each other.
-
-    Attributes
-    ----------
-    lengths : (L,) float64
-        0 for rows that do not depend on each other.
-    own : (L,) float64
-        v.
-    near, between : (L, J) float64
-        w1 and w2 of the J distinct distances.
-    """
-
-    lengths: np.ndarray
-    own: np.ndarray
-    near: np.ndarray
-    between: np.ndarray
-
-
 class Axis(NamedTuple):
     """The rows with entries of a mode on its axis, made once.
 
@@ -85,7 +65,12 @@ class Axis(NamedTuple):
         Which of the P phases each row has.
     which : (E,) int64
         Which of the J distances each row and the next one are apart; on a circle the last one and the first one, too.
-    grid : Grid
+    lengths : (L,) float64
+        Of the grid; 0 for rows that do not depend on each other.
+    own : (L,) float64
+        v.
+    near, between : (L, J) float64
+        w1 and w2 of the J distances.
     log_det : (L,) float64
         log |K|.
     strengths : (S,) float64
@@ -103,7 +88,10 @@ class Axis(NamedTuple):
     closed: bool
     phase: np.ndarray
     which: np.ndarray
-    grid: Grid
+    lengths: np.ndarray
+    own: np.ndarray
+    near: np.ndarray
+    between: np.ndarray
     log_det: np.ndarray
     strengths: np.ndarray
     mean_rows: float
@@ -118,22 +106,17 @@ class Axis(NamedTuple):
         return len(self.clock.phases)
 
     @property
-    def lengths(self) -> np.ndarray:
-        """The lengths of the grid, (L,)."""
-        return self.grid.lengths
-
-    @property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Which rows are neighbours, (E,) and (E,)."""
         return ends(len(self.place), self.closed)
 
     def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
         """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
-        P, grid, (L, D) = self.n_phases, self.grid, scale.shape
+        P, (L, D) = self.n_phases, scale.shape
         each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
         each = each + scale[:, None] * centre
-        tables = [grid.own @ scale, grid.near.T @ scale, grid.between.T @ scale, np.einsum("l,lpd->pd", grid.own, each)]
-        tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (grid.near, -grid.between)]
+        tables = [self.own @ scale, self.near.T @ scale, self.between.T @ scale, np.einsum("l,lpd->pd", self.own, each)]
+        tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (self.near, -self.between)]
         n, E = len(self.place), len(self.which)
         own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
         neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
@@ -144,16 +127,19 @@ class Axis(NamedTuple):
         mean, log_det = solved(prior.own, prior.between, prior.field, self.closed)
         return Chained(prior, log_det, mean)
 
-    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesSums:
-        """The sums of rows (n, D), in order, with their variances (n, D) and covariances of neighbours (E, D)."""
-        grid = self.grid
-        found = neighbour_sums(
-            kernel_moments(rows, variance, cross), self.which, self.phase, self.n_phases, grid.near.shape[1]
-        )
-        square, near, between = found[0]
-        squares: np.ndarray = grid.own[:, None] * square[0]
-        squares = squares + grid.near @ near - 2.0 * (grid.between @ between)
-        return SeriesSums(squares, times_k(self, *found[1]))
+    def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Sums over rows (n, D), in order, with variances (n, D) and covariances of neighbours (E, D), at each length.
+
+        x'Kx, (L, D), and K times the rows, summed over each phase, (L, P, D).
+        """
+        J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
+        square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
+        linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
+        moments = kernel_moments(rows, variance, cross)
+        neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
+        squares: np.ndarray = self.own[:, None] * square[0]
+        squares = squares + self.near @ near - 2.0 * (self.between @ between)
+        return squares, times_k(self, *linear)
 
     def unseen(
         self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
@@ -189,33 +175,30 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
-    order, apart, closed = in_time(clock, rows)
-    place = rows[order]
-    times = clock.times[place]
-    if not np.isfinite(apart).any():
+    order, times, apart, closed = in_time(clock, rows)
+    steps = apart[: len(rows) - 1]
+    steps = steps[np.isfinite(steps)]
+    if not len(steps):
         return None
-    lengths = lengths_of(clock, times, apart[np.isfinite(apart)])
-    if closed:
-        apart = np.append(apart, clock.circle - times[-1] + times[0])
+    lengths = lengths_of(clock, times, steps)
     distances, which = np.unique(np.round(apart, SAME_STEP), return_inverse=True)
-    grid = Grid(lengths, *weights(lengths, distances, clock.circle if closed else 0.0))
-    phase = np.maximum(clock.phase_of(times), 0)
-    level = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS
-    prior, nothing = (level, strength * SHAPE), 3 * (np.empty(0),)
-    begun = (clock, place, order, closed, phase, which.ravel().astype(np.int64), grid)
+    phase, which = np.maximum(clock.phase_of(times), 0), which.ravel().astype(np.int64)
+    grid = lengths, *weights(lengths, distances, clock.circle if closed else 0.0)
+    prior = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS, strength * SHAPE
+    begun, nothing = (clock, rows[order], order, closed, phase, which, *grid), 3 * (np.empty(0),)
     return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
 
 
-def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The order of rows (n,) by groups and times, how far each is from the one before it, and whether on a circle.
+def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """The order of rows (n,) by groups and times, their times, how far each is from the next, and whether on a circle.
 
-    Rows of two groups are infinitely far apart; the distance that closes a circle is left out.
+    Rows of two groups are infinitely far apart; on a circle the last distance is that of the last row and the first.
     """
     group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
     order = np.lexsort((clock.times[rows], group))
-    group = group[order]
-    apart = np.where(group[1:] == group[:-1], np.diff(clock.times[rows[order]]), np.inf)
-    return order, apart, clock.circle > 0.0 and len(rows) > 2
+    group, times, closed = group[order], clock.times[rows[order]], clock.circle > 0.0 and len(rows) > 2
+    apart = np.where(group[1:] == group[:-1], np.diff(times), np.inf)
+    return order, times, np.append(apart, clock.circle - times[-1] + times[0]) if closed else apart, closed
 
 
 def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -226,41 +209,33 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def _with_tables(begun: Axis) -> Axis:
     """The axis with what its lengths need: determinants, and K in the phases."""
-    grid, n = begun.grid, len(begun.place)
-    L, own = len(grid.lengths), np.empty((n, 1))
-    log_det = np.log1p(grid.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
+    L, own = len(begun.lengths), np.empty((len(begun.place), 1))
+    log_det = np.log1p(begun.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
     for i in range(L if begun.closed else 0):
-        own[:] = grid.own[i]
-        near, between = (part[i][begun.which][:, None] for part in (grid.near, grid.between))
+        own[:] = begun.own[i]
+        near, between = (part[i][begun.which][:, None] for part in (begun.near, begun.between))
         for side in begun.pairs:
             own[side] += near
         log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
-    gram = times_k(begun, *_counts(begun))  # (L, P, P)
+    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (begun.phase[end] for end in begun.pairs)
+    counts, (near, between) = np.diag(np.bincount(begun.phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
+        np.add.at(near, (begun.which, one, one), 1.0)
+        np.add.at(between, (begun.which, one, other), 1.0)
+    gram = times_k(begun, counts, near, between)  # (L, P, P)
     totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
     if not begun.clock.seasonal:
         return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
     values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
-    tables = (totals, np.maximum(values, 0.0), vectors)
-    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=tables[0], values=tables[1], vectors=tables[2])
-
-
-def _counts(of: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sums of `neighbour_sums`, of rows that are 1 in the column of their phase and 0 in others."""
-    P, J, (left, right) = of.n_phases, of.grid.near.shape[1], (of.phase[end] for end in of.pairs)
-    own = np.diag(np.bincount(of.phase, minlength=P).astype(np.float64))
-    near, between = np.zeros((2, J, P, P))
-    for one, other in ((left, right), (right, left)):
-        np.add.at(near, (of.which, one, one), 1.0)
-        np.add.at(between, (of.which, one, other), 1.0)
-    return own, near, between
+    values = np.maximum(values, 0.0)
+    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
 
 
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Sums over phases of K times numbers, for each length, (L, P, R), of what `neighbour_sums` makes of these."""
-    P, grid = of.n_phases, of.grid
-    near, between = (part.reshape(grid.near.shape[1], -1) for part in (near, between))
-    apart = (grid.near @ near - grid.between @ between).reshape(len(grid.own), P, -1)
-    return np.asarray(grid.own[:, None, None] * own + apart)
+    near, between = (part.reshape(of.near.shape[1], -1) for part in (near, between))
+    apart = (of.near @ near - of.between @ between).reshape(len(of.own), of.n_phases, -1)
+    return np.asarray(of.own[:, None, None] * own + apart)
 
 
 class Line(NamedTuple):
@@ -272,11 +247,8 @@ class Line(NamedTuple):
 
 def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
     """The prior of some rows (n,) of a mode together, in D columns, at the parameters of a `coupled.Chain`."""
-    order, apart, closed = in_time(clock, rows)
-    place = rows[order]
-    times, n = clock.times[place], len(place)
-    if closed:
-        apart = np.append(apart, clock.circle - times[-1] + times[0])
+    order, times, apart, closed = in_time(clock, rows)
+    n = len(rows)
     v, *others = weights(law.length, apart, clock.circle if closed else 0.0)
     near, between = (part.T * law.precision for part in others)
     own, (left, right) = np.repeat((v * law.precision)[None], n, axis=0), ends(n, closed)
@@ -288,14 +260,7 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
     field = own * level
     field[left] -= between * level[right]
     field[right] -= between * level[left]
-    return Links(Line(place, closed), own, field, between)
-
-
-def folded(n: int) -> np.ndarray:
-    """The places of a circle's rows in an order in which neighbours are at most two apart."""
-    order = np.empty(n, dtype=np.int64)
-    order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
-    return order
+    return Links(Line(rows[order], closed), own, field, between)
 
 
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -303,8 +268,9 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
 
     These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
     """
-    n, D = own.shape
-    order = folded(n) if closed else np.arange(n)
+    (n, D), order = own.shape, np.arange(len(own))
+    if closed:  # an order in which neighbours are at most two apart
+        order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
     place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
     place[order] = np.arange(n)
     bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)
@@ -335,21 +301,6 @@ class Chained(NamedTuple):
 # With K as above the prior is mu ~ N(centre, 1 / (m lam)), s_p ~ N(0, 1 / (strength lam)), lam ~ Gamma, and
 # length and strength one of a grid. Given both all of this is conjugate, so that their posterior is a table: samplers
 # draw from it, and mean-field methods have it as a factor, exactly.
-
-
-class SeriesSums(NamedTuple):
-    """Sums over the rows of a mode less the centre of their level, in D columns.
-
-    Attributes
-    ----------
-    squares : (L, D)
-        x'Kx for each length.
-    in_phase : (L, P, D)
-        K times the rows, summed over each phase.
-    """
-
-    squares: np.ndarray
-    in_phase: np.ndarray
 
 
 class SeriesTable(NamedTuple):
@@ -385,12 +336,16 @@ class SeriesTable(NamedTuple):
         return np.asarray(logsumexp(self.log_z, axis=(0, 1)))
 
 
-def table(of: Any, found: SeriesSums, rate: np.ndarray) -> SeriesTable:
-    """The posterior given sums over rows of a series or a graph; `rate` (D,) is that of the Gamma prior of lam."""
+def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> SeriesTable:
+    """The posterior given the sums of `of`, a series or a graph, over rows less the centre of their level.
+
+    `rate` (D,) is that of the Gamma prior of lam.
+    """
+    squares, in_phase = sums
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
-    whole, level = of.gram.sum(axis=1) + of.mean_rows, found.in_phase.sum(axis=1)
-    square = found.squares - level**2 / whole[:, None]
-    rest = found.in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
+    whole, level = of.gram.sum(axis=1) + of.mean_rows, in_phase.sum(axis=1)
+    square = squares - level**2 / whole[:, None]
+    rest = in_phase - of.gram[:, :, None] * (level / whole[:, None])[:, None]
     season = of.vectors.swapaxes(1, 2) @ rest if P else np.zeros((L, 0, rest.shape[2]))
     kept = of.values[:, None, :] + of.strengths[:, None]  # (L, S, P)
     square = square[:, None] - np.einsum("lsp,lpd->lsd", 1.0 / kept, season**2)
@@ -427,8 +382,8 @@ def levels(
 # precision is lam (v + w1 left + w1 right), and its mean beyond level and season the neighbours', with weights w2
 # beside that. Far beyond the last row it is that of any row.
 
-# Log precision of a column that does not vary.
-CONSTANT = 200.0
+# Log precision of a column that does not vary, and the least distance of two rows, in steps.
+CONSTANT, SAME_TIME = 200.0, 1e-9
 
 
 class Laws(NamedTuple):
@@ -455,12 +410,6 @@ class Laws(NamedTuple):
         return np.asarray((self.season**2).mean(axis=1)) if self.season.shape[1] and phase < 0 else 0.0
 
 
-def lines_of(laws: Laws) -> np.ndarray:
-    """The laws as lines, (S, 3 + P, R), as `Draws.drifts` has them."""
-    first = (laws.mean, np.log(laws.precision), laws.length)
-    return np.concatenate([np.stack(first, axis=1), laws.season], axis=1)
-
-
 def constant_lines(clock: Clock | Net, row: np.ndarray) -> np.ndarray:
     """The lines (3 + P, R) of a series all of whose rows are this one (R,)."""
     lines = np.zeros((n_lines(clock), len(row)))
@@ -473,7 +422,9 @@ def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | Net | None, ...]) -> 
     parts = []
     for k, clock in enumerate(clocks):
         if clock is not None and modes.drifts and modes.drifts[k] is not None:
-            parts.append(lines_of(laws_of_mode(modes, k))[0])
+            law = laws_of_mode(modes, k)
+            first = (law.mean, np.log(law.precision), law.length)
+            parts.append(np.concatenate([np.stack(first, axis=1), law.season], axis=1)[0])
         elif clock is not None:  # too few rows with entries for a series
             parts.append(constant_lines(clock, modes.mean[k]))
             parts[-1][1] = np.log(np.diagonal(modes.precision[k]))
@@ -515,28 +466,51 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
     return Laws(*(np.asarray(part)[None] for part in parts))
 
 
-class NewTimes(NamedTuple):
-    """New times in order, and their neighbours among the known ones.
+class Near(NamedTuple):
+    """Neighbours of new pairs among the known ones, (q,) each.
 
     Attributes
     ----------
-    order, phase : (q,) int64
-    near : Near
-        Places among the known times, and distances.
+    left, right : int64
+        Below 0 where there is none; `left` is then another number for every row.
+    from_left, to_right : float64
+        Distances in time; infinite where there is none.
     """
 
-    order: np.ndarray
-    phase: np.ndarray
-    near: Near
+    left: np.ndarray
+    right: np.ndarray
+    from_left: np.ndarray
+    to_right: np.ndarray
 
 
-def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
-    """Where new times (q,) lie among the known ones (n,); of groups see `Clock.at`."""
+def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]) -> Near:
+    """The neighbours of new pairs of a row and a time; known ones are in the order of both.
+
+    A time that is nan has none.
+    """
+    (known_row, known_time), (row, time) = known, new
+    row, distinct = row.astype(np.int64), np.unique(known_time)
+    rank = np.searchsorted(distinct, time, side="right")
+    key = known_row.astype(np.int64) * (len(distinct) + 1) + np.searchsorted(distinct, known_time) + 1
+    right = np.searchsorted(key, row * (len(distinct) + 1) + rank, side="right")
+    left, n = right - 1, len(key)
+    found = []
+    for side in (left, right):
+        inside, at = (side >= 0) & (side < n), np.clip(side, 0, max(n - 1, 0))
+        known_there = inside & np.isfinite(time) & (known_row[at] == row) if n else inside
+        apart = np.abs(time - known_time[at]) if n else time
+        found.append((known_there, np.where(known_there, apart, np.inf)))
+    (has_left, from_left), (has_right, to_right) = found
+    return Near(np.where(has_left, left, -1 - np.abs(row)), np.where(has_right, right, -1), from_left, to_right)
+
+
+def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, Near]:
+    """The order of new times (q,), their phases, and neighbours among the known ones (n,); of groups see `Clock.at`."""
     if known.ndim == 2:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
         from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return NewTimes(order, clock.phase_of(times), Near(near.left, near.right, from_left, to_right))
+        return order, clock.phase_of(times), Near(near.left, near.right, from_left, to_right)
     by_time, n = np.argsort(known, kind="stable"), len(known)
     start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
     have, new = known[by_time] - start, times - start
@@ -552,8 +526,7 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> NewTimes:
         right = np.where(right < n, right, -1)
     left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
     from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
-    near = Near(left, right, from_left, to_right)
-    return NewTimes(np.argsort(new, kind="stable"), clock.phase_of(times), near)
+    return np.argsort(new, kind="stable"), clock.phase_of(times), Near(left, right, from_left, to_right)
 
 
 def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -573,22 +546,23 @@ def draw_at(
     With `joint` they are draws together; otherwise each is one by itself, given the known rows. `noise` is standard
     normal, (S, q, R).
     """
-    out, at = np.empty_like(noise), places(clock, known, times)
-    near, phases, before, times = at.near, clock.phase_of(known), -1, times.reshape(len(times), -1)[:, -1]
-    for i in at.order.tolist():
+    out, phases, before = np.empty_like(noise), clock.phase_of(known), -1
+    order, phase, near = places(clock, known, times)
+    times = times.reshape(len(times), -1)[:, -1]
+    for i in order.tolist():
         left, distance = near.left[i], near.from_left[i]
         follows = joint and before >= 0 and near.left[before] == left and near.right[before] == near.right[i]
         if follows:
             distance = max(float(times[i] - times[before]) % (clock.circle or np.inf), SAME_TIME)
         of_left, of_right, variance = _shares(clock, laws, distance, near.to_right[i])
-        value = laws.levels(at.phase[i])
+        value = laws.levels(phase[i])
         if follows:
-            value = value + of_left * (out[:, before] - laws.levels(at.phase[before]))
+            value = value + of_left * (out[:, before] - laws.levels(phase[before]))
         elif left >= 0:
             value = value + of_left * (rows[:, left] - laws.levels(phases[left]))
         if near.right[i] >= 0:
             value = value + of_right * (rows[:, near.right[i]] - laws.levels(phases[near.right[i]]))
-        out[:, i] = value + np.sqrt(variance + laws.more(at.phase[i])) * noise[:, i]
+        out[:, i] = value + np.sqrt(variance + laws.more(phase[i])) * noise[:, i]
         before = i
     return out
 
@@ -600,13 +574,12 @@ def moments_at(
 
     The covariance of two neighbours follows from those of both, as their joint precision has the prior's coupling.
     """
-    at, R = places(clock, known, times), mean.shape[1]
-    near, phases = at.near, clock.phase_of(known)
+    (_, phase, near), phases, R = places(clock, known, times), clock.phase_of(known), mean.shape[1]
     means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))
     for i in range(len(times)):
         sides = (near.left[i], near.right[i])
         *counts, variance = (part[0] for part in _shares(clock, laws, near.from_left[i], near.to_right[i]))
-        value, spread = laws.levels(at.phase[i])[0], np.diag(variance + laws.more(at.phase[i]) * np.ones(R))
+        value, spread = laws.levels(phase[i])[0], np.diag(variance + laws.more(phase[i]) * np.ones(R))
         for side, share in zip(sides, counts, strict=True):
             if side >= 0:
                 value = value + share * (mean[side] - laws.levels(phases[side])[0])

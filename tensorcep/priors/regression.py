@@ -87,7 +87,7 @@ def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.nd
 
 
 class FeatureSums(NamedTuple):
-    """FeatureSums over the rows of a mode about the centre of their mean's prior, in the free columns.
+    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns.
 
     Attributes
     ----------
@@ -141,32 +141,6 @@ def log_density(have: PreparedFeatures, known: FeatureSums, log_strength: float)
         return -np.inf
     shares = 0.5 * known.cross.shape[1] * -np.log1p(have.values / strength).sum()
     return float(shares - 0.5 * known.df * log_det + a * log_strength - b * strength)
-
-
-def draw(
-    have: PreparedFeatures,
-    known: FeatureSums,
-    now: Slopes,
-    precision: np.ndarray,
-    apart: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray, Slopes]:
-    """Draw mu less its centre (D,), Lam (D, D), and B with its strength, given the rows less the centre (n, D).
-
-    `now` and `precision` are B, its strength, and Lam as they are at present.
-    """
-    if have.values is not None:
-        log_strength = _slice(have, known, float(np.log(now.strength)), rng)
-        strength = float(np.exp(log_strength))
-        root = draw_root(known.df, scatter_at(have, known, strength), rng)
-        weight = (have.values + strength)[:, None]
-        noise = np.linalg.solve(root.T, rng.standard_normal(known.cross.shape).T).T
-        coef = have.vectors @ (known.cross / weight + noise / np.sqrt(weight))
-    else:
-        strength, root, coef = _draw_many(have, known, now, precision, apart, rng)
-    mean = (known.total - have.total @ coef) / have.rows
-    mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.rows)
-    return mean, root @ root.T, Slopes(coef, strength)
 
 
 def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random.Generator) -> float:
@@ -294,10 +268,10 @@ class FeaturesLaw(NamedTuple):
 
     def from_sums(self, known: FeatureSums) -> PosteriorOfSlopes:
         """The same given sums over the rows."""
-        strength = best_strength(self.have, known)
-        coef, level = solution(self.have, known, strength)
-        at = self.centre + level
-        wishart = NormalWishart(at, self.have.rows, known.df, scatter_at(self.have, known, strength))
+        have, strength = self.have, best_strength(self.have, known)
+        coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
+        at = self.centre + (known.total - have.total @ coef) / have.rows
+        wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
         return PosteriorOfSlopes(at, Slopes(coef, strength), wishart)
 
     def expectation(self, q: PosteriorOfSlopes) -> ModeParameters:
@@ -306,13 +280,22 @@ class FeaturesLaw(NamedTuple):
 
     def draw(self, now: Any, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         """Draw (mu, Lam, B) and the strength given draws of the rows."""
-        apart = (rows if self.free.all() else rows[:, self.free]) - self.centre
+        have, apart = self.have, (rows if self.free.all() else rows[:, self.free]) - self.centre
         old: Slopes | None = now.slopes
         if old is None:
-            old = Slopes(np.zeros((self.have.design.n_features, len(self.centre))), self.have.design.size)
-        known = sums(self.have, apart, *self.before)
-        mean, precision, new = draw(self.have, known, old, now.precision, apart, rng)
-        return ModeParameters(self.centre + mean, precision, new)
+            old = Slopes(np.zeros((have.design.n_features, len(self.centre))), have.design.size)
+        known = sums(have, apart, *self.before)
+        if have.values is not None:
+            strength = float(np.exp(_slice(have, known, float(np.log(old.strength)), rng)))
+            root = draw_root(known.df, scatter_at(have, known, strength), rng)
+            weight = (have.values + strength)[:, None]
+            noise = np.linalg.solve(root.T, rng.standard_normal(known.cross.shape).T).T
+            coef = have.vectors @ (known.cross / weight + noise / np.sqrt(weight))
+        else:
+            strength, root, coef = _draw_many(have, known, old, now.precision, apart, rng)
+        mean = (known.total - have.total @ coef) / have.rows
+        mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.rows)
+        return ModeParameters(self.centre + mean, root @ root.T, Slopes(coef, strength))
 
     def bound(self, q: PosteriorOfSlopes) -> float:
         """What the mode adds to the bound.
@@ -337,12 +320,6 @@ class FeaturesLaw(NamedTuple):
         dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
         rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
         return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
-
-
-def solution(have: PreparedFeatures, known: FeatureSums, strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means of B (F, D) and of mu less its centre (D,), given the strength."""
-    coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
-    return coef, (known.total - have.total @ coef) / have.rows
 
 
 def best_strength(have: PreparedFeatures, known: FeatureSums) -> float:
@@ -376,9 +353,9 @@ class MapOfFeatures(NamedTuple):
     rows : int
         Rows with entries.
     total, gram : (F,), (F, F) float64
-        FeatureSums of their features, and of products of these.
+        Sums of their features, and of products of these.
     apart, cross, square : (D,), (F, D), (D, D) float64
-        FeatureSums of the rows less the centre, of these times features, and of their second moments.
+        Sums of the rows less the centre, of these times features, and of their second moments.
     mean, precision : (D,), (D, D) float64
         The prior of a row without features that has entries.
     coef : (F, D) float64

@@ -120,7 +120,6 @@ class Clock(NamedTuple):
 
     @property
     def seasonal(self) -> bool:
-        """Whether there is a season."""
         return self.period > 0.0
 
     def phase_of(self, times: np.ndarray) -> np.ndarray:
@@ -164,13 +163,7 @@ class Clock(NamedTuple):
 
 
 def clock(series: Series, mode: Mode) -> Clock:
-    """The axis of a mode.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter of the series is not allowed, or the labels have no order.
-    """
+    """The axis of a mode."""
     what = f"Series of mode {mode.name!r}"
     check_choice(f"kind of the {what}", series.kind, KINDS)
     check_flag(f"cyclic of the {what}", series.cyclic)
@@ -242,7 +235,6 @@ def _checked_period(period: Any, read: str, what: str) -> float:
 
 
 def _phases(times: np.ndarray, period: float, what: str) -> np.ndarray:
-    """The distinct phases of times."""
     if period == 0.0:
         return np.zeros(1)
     phase = np.sort(np.mod(times, period))

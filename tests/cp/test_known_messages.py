@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.messages.schedule import with_joint_rows
+from tensorcep.cp.messages.engine import with_joint_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import refresh_rows

@@ -16,7 +16,7 @@ from tensorcep.cp.fit.run import mixed
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.init.spectral import spectral_start
 from tensorcep.cp.meanfield import method as meanfield
-from tensorcep.cp.messages import sites as messages
+from tensorcep.cp.messages import engine as messages
 from tensorcep.cp.plan.plan import REFIT_ANNEAL
 from tensorcep.cp.posterior.belief import Mixture
 from tensorcep.cp.settings import messages as passing

@@ -12,7 +12,7 @@ from helpers import problems
 from helpers.cases import each
 
 from tensorcep.core.arrays import Scratch, on_scratch
-from tensorcep.cp.messages import sites
+from tensorcep.cp.messages import engine
 from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
@@ -31,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memmap, "PIECE", 4 * LANES)
     monkeypatch.setattr(memmap, "READ", 100)
     monkeypatch.setattr(memmap, "BLOCKS", 7)
-    monkeypatch.setattr(sites, "BLOCKS", 7)
+    monkeypatch.setattr(engine, "BLOCKS", 7)
 
 
 def both(K: int, folder: Path, parts: dict[str, int] | None = None, fine: bool = False) -> tuple[Problem, Problem]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from helpers.cases import each
 
-from tensorcep.priors.normal_wishart import draw_normal_wishart, scatter_of
+from tensorcep.priors.normal_wishart import draw_normal_wishart, sums_of
 
 
 @each(("n", "D"), [(1, 1), (7, 5), (70, 11)])
 def test_scatter_is_about_the_mean(rng, n, D):
     rows = 3.0 + rng.standard_normal((n, D))
-    mean, scatter = scatter_of(rows)
+    mean, gram = sums_of(rows)
+    scatter = gram[:D, :D]
     np.testing.assert_allclose(mean, rows.mean(axis=0))
     np.testing.assert_allclose(scatter, (rows - mean).T @ (rows - mean), atol=1e-12 * n)
     np.testing.assert_array_equal(scatter, scatter.T)

@@ -43,7 +43,7 @@ class Mutant(NamedTuple):
 PASSING = (
     Mutant(
         "cep-change-undamped",
-        "tensorcep/cp/messages/schedule.py",
+        "tensorcep/cp/messages/engine.py",
         "change = move_to_rows(state, problem, executor) / step",
         "change = move_to_rows(state, problem, executor)",
         "A damped sweep tells its own change, so that damping looks like convergence.",
@@ -52,7 +52,7 @@ PASSING = (
     ),
     Mutant(
         "cep-guard-mean",
-        "tensorcep/cp/messages/schedule.py",
+        "tensorcep/cp/messages/engine.py",
         "rows.eta[i] = prior_eta + factor[i] * excess_eta",
         "rows.eta[i] = prior_eta + excess_eta",
         "A row whose messages are halved keeps their whole natural mean.",
@@ -268,8 +268,8 @@ PRIORS = (
     Mutant(
         "prior-graph-scale",
         "tensorcep/priors/gmrf.py",
-        "return np.sqrt(variance), found.log_det + float(np.log(variance).sum())",
-        "return np.sqrt(variance), found.log_det",
+        "log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())",
+        "log_det[i] = np.sqrt(variance), found.log_det",
         "The determinant of a graph's prior is that before all rows vary alike.",
         "tests/priors/test_graph.py",
         "dense or closed",

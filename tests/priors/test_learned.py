@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, wishart
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep.method import CEP
-from tensorcep.cp.messages.schedule import with_learned_prior
+from tensorcep.cp.messages.engine import with_learned_prior
 from tensorcep.cp.model.rows import refresh_rows
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.priors import LEARNED

@@ -42,14 +42,14 @@ def test_determinants_of_a_line_and_of_groups_are_those_of_dense_processes():
 
 def some_links(of, rng, D=2):
     """A prior with a length and a scale for each column, and the covariances and means that it stands for."""
-    which, scale = rng.integers(len(of.grid.lengths), size=D), 0.5 + rng.random(D)
-    at = np.arange(len(of.grid.lengths))[:, None] == which
+    which, scale = rng.integers(len(of.lengths), size=D), 0.5 + rng.random(D)
+    at = np.arange(len(of.lengths))[:, None] == which
     mean = rng.standard_normal(D)
     level = np.concatenate([mean[None], rng.standard_normal((of.values.shape[1], D))])
     times = of.clock.times[of.place]
     means = np.repeat(mean[None], len(times), axis=0) + (level[1:][of.clock.phase_of(times)] if len(level) > 1 else 0.0)
-    covs = [process_covariance(of.clock, times, of.grid.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
-    laws = ou_process.Laws(mean[None], scale[None], of.grid.lengths[which][None], level[None, 1:])
+    covs = [process_covariance(of.clock, times, of.lengths[i]) / s for i, s in zip(which, scale, strict=True)]
+    laws = ou_process.Laws(mean[None], scale[None], of.lengths[which][None], level[None, 1:])
     return of.joint(at * scale, (at * scale)[:, None] * level, np.zeros(D)), covs, means, laws
 
 
@@ -76,7 +76,7 @@ def test_table_is_the_evidence_of_dense_processes(rng, how):
     of = axis(c, np.arange(8) != 2)
     u, rate, phase = rng.standard_normal((7, 2)), np.array([0.3, 0.7]), c.phase_of(c.times[of.place])
     known = table(of, of.sums(u), rate)
-    for i, length in enumerate(of.grid.lengths):
+    for i, length in enumerate(of.lengths):
         for s, strength in enumerate(of.strengths):
             cov = process_covariance(c, c.times[of.place], length) + 1.0 / of.mean_rows
             cov += (phase[:, None] == phase) / strength if c.seasonal else 0.0
@@ -194,7 +194,7 @@ def test_draws_of_parameters_have_their_table(rng):
     draws = [prior.draw(now, [u], rng) for _ in range(500)]
     lengths = np.array([modes.drifts[0].length[0] for modes in draws])
     share = known.shares.sum(axis=1)[:, 0]
-    found = np.array([(lengths == length).mean() for length in of.grid.lengths])
+    found = np.array([(lengths == length).mean() for length in of.lengths])
     assert (np.abs(found - share) < 5.0 * np.sqrt(share * (1.0 - share) / 500) + 1e-3).all()
     precision = np.array([modes.precision[0, 0, 0] for modes in draws])
     exact = float((known.shares * known.a / known.b).sum())

@@ -184,7 +184,8 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     if likelihood.observes == "labels" or likelihood.censored or likelihood.is_of_rates:
         law = _law_of_others(held, problem)
         return held if law is None else _beside_law(held, law, problem)
-    law = ConstantLaw(0.0, 1.0 / max(_square_about_constant(held, problem), np.finfo(float).tiny))
+    y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]  # too few do not tell their square
+    law = ConstantLaw(0.0, 1.0 / max(float(np.mean(y**2)), TINY))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
     if problem.uneven is not None and problem.uneven.mode is None and problem.noise_prior is not None:
         prior = problem.noise_prior.a, problem.noise_prior.b
@@ -192,12 +193,6 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
         nothing = student_logpdf(held.y, np.array(found.tau), np.array(found.alpha))
         law, held = ConstantLaw(0.0, found.tau), held._replace(constant_shape=found.alpha)
     return _mix(_with_doubt(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
-
-
-def _square_about_constant(held: HeldOut, problem: Problem) -> float:
-    """The mean square of real values: of those left out, or of all where these are too few to tell it."""
-    y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]
-    return float(np.mean(y**2))
 
 
 def _with_doubt(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
@@ -212,18 +207,13 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
         return None
     likelihood, (others, exposure) = problem.likelihood, telling_values(problem, held.place)
     if likelihood.is_of_rates:
-        return _law_of_rates(likelihood, others, exposure)
+        total = float(len(others) if exposure is None else exposure.sum())
+        start = float(np.log(max(float(others.sum()), 0.5) / total))
+        return constant_law(likelihood, others, start, exposure)
     if likelihood.observes != "labels":
         return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
     p = (np.count_nonzero(others > 0.0) + 0.5) / (len(others) + 1.0)
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
-
-
-def _law_of_rates(likelihood: Likelihood, others: np.ndarray, exposure: np.ndarray | None) -> ConstantLaw:
-    """The constant law of counts, with their exposures."""
-    total = float(len(others) if exposure is None else exposure.sum())
-    start = float(np.log(max(float(others.sum()), 0.5) / total))
-    return constant_law(likelihood, others, start, exposure)
 
 
 def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:

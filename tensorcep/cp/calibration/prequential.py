@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import THRESHOLDS
-from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, evidence_of_shares, mean_share
+from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, ConstantLaw, evidence_of_shares, mean_share
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.likelihoods.base import Likelihood
 
@@ -42,7 +42,6 @@ class Predicted(NamedTuple):
     variance: np.ndarray | None = None
 
     def at(self, where: np.ndarray) -> Predicted:
-        """Some of the predictions."""
         return Predicted(self.mean[where], self.score[where], None if self.variance is None else self.variance[where])
 
 
@@ -80,10 +79,7 @@ def _log_mass(
     """
     of_trials = likelihood.extent == "trials"
     f = np.log(max(mean, 1e-300)) - (np.log(max(1.0 - mean, TINY)) if of_trials else np.log(theta))
-    m, thetas, none = np.full(len(values), f), np.full(len(values), theta), np.zeros(len(values))
-    if extent is not None:
-        m, thetas = likelihood.at(m, thetas, extent)
-    return likelihood.logpdf(values, m, none, thetas)
+    return ConstantLaw(f, theta).logpdf(likelihood, values, extent)
 
 
 class Standing(NamedTuple):
@@ -173,7 +169,10 @@ class Standing(NamedTuple):
         found = found._replace(n=n, gain=total, square=square)
         if predicted is not None:
             found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
-        return found._with_shares(gain) if likelihood.observes == "labels" else found
+        if likelihood.observes != "labels":
+            return found
+        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
+        return found._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
 
     def _after_weighted(
         self,
@@ -187,17 +186,12 @@ class Standing(NamedTuple):
         before = self.extent or float(self.seen)
         told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
         own = None if extent is None else extent[told]
-        said = None if predicted is None else Predicted(predicted.mean[told], predicted.score[told])
+        said = None if predicted is None else predicted.at(told)
         judged = self.after(likelihood, values[told], said, own) if told.any() else self
         each = weight * (1.0 if extent is None else extent)
         total = before + float(each.sum())
         mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
         return judged._replace(mean=mean, extent=total)
-
-    def _with_shares(self, gain: np.ndarray) -> Standing:
-        """The standing after labels of which the model's predictions gained so much in log score."""
-        before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
-        return self._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
 
     @property
     def share(self) -> float:

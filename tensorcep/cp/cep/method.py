@@ -11,9 +11,7 @@ the noise message keeps all second moments (CEP eq. 18; the supplement drops the
 
 from __future__ import annotations
 
-import functools
 from functools import partial
-from typing import Any
 
 import numba
 import numpy as np
@@ -24,7 +22,6 @@ from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
-from tensorcep.cp.cep.second_order import second_order_message
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.cep.update import (
     CEP_PASS,
@@ -33,10 +30,10 @@ from tensorcep.cp.cep.update import (
     likelihood_message,
     places_of_modes,
     products_with_clamped,
+    second_order_message,
 )
 from tensorcep.cp.messages.cavities import ProductSlots, product_slots
-from tensorcep.cp.messages.schedule import sweep
-from tensorcep.cp.messages.sites import MessageState, Pace, finish, first_state, resume
+from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
@@ -45,18 +42,14 @@ NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
-    """Messages that say nothing, and rows at the starting means with the prior's precision.
-
-    Raises
-    ------
-    ValueError
-        If censored values, which say only that the noisy value is not above 0, meet options that do not know them.
-    """
-    stored = options.messages == "full"
-    side = _side_of(problem)
+    """Messages that say nothing, and rows at the starting means with the prior's precision."""
+    stored, likelihood, entries = options.messages == "full", problem.likelihood, problem.entries
+    censored = likelihood.censored and bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any())
+    side = likelihood.side if censored else 0.0
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
+    first_step = 0.5 if problem.noise_prior is None or options.schedule == "parallel" else 1.0
     columns = product_slots(problem.free, len(problem.shape), places_of_modes)
     return first_state(
         problem,
@@ -64,7 +57,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         columns=columns,
         rule=_rule(problem, options, side, columns),
         slots=partial(cep_slots, C=columns.offset.shape[2]),
-        pace=_first_pace(problem, options),
+        pace=Pace(first_step if options.damping == "adaptive" else 1.0 - float(options.damping)),
         dtype=options.dtype,
         precision=options.message_precision,
         noise_message=options.message_noise,
@@ -73,28 +66,11 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     )
 
 
-def _side_of(problem: Problem) -> float:
-    """The side of the limit on which values are measured; 0 where none is censored."""
-    likelihood, entries = problem.likelihood, problem.entries
-    if not likelihood.censored:
-        return 0.0
-    return likelihood.side if bool(((likelihood.side * entries.y <= 0.0) & (entries.weight > 0.0)).any()) else 0.0
-
-
-@functools.cache
-def _type_of_slots() -> Any:
-    return numba.typeof(cep_slots(2, 1))
-
-
-@functools.cache
-def _type_of_message() -> Any:
-    return types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, _type_of_slots())
-
-
 def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
-    gaussian, clamped = problem.noise_prior is not None, 0
+    gaussian, slots, clamped = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1)), 0
+    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
     if columns.z.size:
-        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, _type_of_slots())
+        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
         clamped = address_of(products_with_clamped, of_columns)
     return Rule(
         step=1.0,
@@ -105,19 +81,13 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else address_of(likelihood_message, _type_of_message()),
-        second=address_of(second_order_message, _type_of_message()) if options.order == 2 else 0,
+        first=0 if gaussian else address_of(likelihood_message, message),
+        second=address_of(second_order_message, message) if options.order == 2 else 0,
         clamped=clamped,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=np.zeros(0),
     )
-
-
-def _first_pace(problem: Problem, options: passing.CEP) -> Pace:
-    if options.damping != "adaptive":
-        return Pace(1.0 - float(options.damping))
-    return Pace(0.5 if problem.noise_prior is None or options.schedule == "parallel" else 1.0)
 
 
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:

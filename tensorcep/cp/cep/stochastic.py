@@ -11,8 +11,7 @@ from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
-from tensorcep.cp.messages.schedule import GivenRows
-from tensorcep.cp.messages.sites import MessageState
+from tensorcep.cp.messages.engine import GivenRows, MessageState
 from tensorcep.cp.model.columns import Orders, encode_columns, order_of, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
@@ -36,8 +35,15 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
 
     Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
     """
-    rows, rule = state.rows, state.own.rule
-    average, cavity = _average(state, problem)
+    rows, rule, prior = state.rows, state.own.rule, state.hyper.now
+    Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
+    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
+    counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
+    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
+    for part in average[:2]:
+        part /= counts
+    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
+    cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
         if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):
@@ -46,27 +52,16 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
     if not rule.from_posterior and problem.noise_prior is not None and n > 0:
         a, b = problem.noise_prior
         noise = (noise[0] - (noise[0] - a) / n, noise[1] - (noise[1] - b) / n)
-    if closed:
-        return (factors_of(others, average, modes, problem, executor),), noise
-    return (others, cavity, average), noise
+    if not closed:
+        return (others, cavity, average), noise
+    tables = [_of_mode(k, others, problem, executor) for k in range(*modes)]
+    second, mean = tables[0] if len(tables) == 1 else (np.concatenate(t, axis=1) for t in zip(*tables, strict=True))
+    return (Factors(second, mean, others.good, average.Lam, average.eta),), noise
 
 
 def in_closed_form(rule: Rule) -> bool:
     """Whether messages are in closed form, for `closed_chunks`: those of real values to first order."""
     return rule.gaussian and rule.order == 1
-
-
-def _average(state: MessageState, problem: Problem) -> tuple[RowState, RowState]:
-    """The average message of every row, and the rows without one, whose moments are not set yet."""
-    rows, prior = state.rows, state.hyper.now
-    counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
-    Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
-    counts = np.where(problem.rows_of_fixed[:, None], np.inf, counts)  # rows that are not learned get no messages
-    average = RowState(rows.Lam - Lam, rows.eta - eta, *rows[2:])
-    for part in average[:2]:
-        part /= counts
-    unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
-    return average, RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
 
 
 @inlined
@@ -170,15 +165,6 @@ class Factors(NamedTuple):
     good: np.ndarray
     Lam: np.ndarray
     eta: np.ndarray
-
-
-def factors_of(
-    others: RowState, average: RowState, modes: tuple[int, int], problem: Problem, executor: Executor
-) -> Factors:
-    """The factors for messages to the modes ``modes[0]:modes[1]``; `others` has the moments of the free columns."""
-    tables = [_of_mode(k, others, problem, executor) for k in range(*modes)]
-    second, mean = tables[0] if len(tables) == 1 else (np.concatenate(t, axis=1) for t in zip(*tables, strict=True))
-    return Factors(second, mean, others.good, average.Lam, average.eta)
 
 
 @functools.lru_cache(maxsize=4)

@@ -21,7 +21,7 @@ from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
-from tensorcep.cp.messages.sites import Messages, MessageState, latent_values, with_noise_messages
+from tensorcep.cp.messages.engine import Messages, MessageState, latent_values, with_noise_messages
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows

@@ -155,17 +155,19 @@ def join_thetas(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     """The parameter in the components of several; None where there are none."""
     if not thetas:
         return None
-    gamma = [theta.gamma for theta in thetas if theta.gamma is not None]
-    a, b = ([pair[i] for pair in gamma] for i in (0, 1))
-    both = (np.concatenate(a), np.concatenate(b)) if gamma else None
-    gaps = [theta.log_gaps for theta in thetas if theta.log_gaps is not None]
-    log_gaps = (np.concatenate([mean for mean, _ in gaps]), np.concatenate([cov for _, cov in gaps])) if gaps else None
+
+    def joined(pairs: list[tuple[np.ndarray, np.ndarray] | None]) -> tuple[np.ndarray, np.ndarray] | None:
+        some = [pair for pair in pairs if pair is not None]
+        return (np.concatenate([a for a, _ in some]), np.concatenate([b for _, b in some])) if some else None
+
     factors = [theta.uneven for theta in thetas if theta.uneven is not None]
-    uneven = np.concatenate(factors) if factors else None
-    laws = [theta.shares for theta in thetas if theta.shares is not None]
-    shares = (np.concatenate([a for a, _ in laws]), np.concatenate([b for _, b in laws])) if laws else None
-    values = np.concatenate([theta.values for theta in thetas])
-    return thetas[0]._replace(values=values, gamma=both, log_gaps=log_gaps, uneven=uneven, shares=shares)
+    return thetas[0]._replace(
+        values=np.concatenate([theta.values for theta in thetas]),
+        gamma=joined([theta.gamma for theta in thetas]),
+        log_gaps=joined([theta.log_gaps for theta in thetas]),
+        uneven=np.concatenate(factors) if factors else None,
+        shares=joined([theta.shares for theta in thetas]),
+    )
 
 
 class Components(NamedTuple):
@@ -223,33 +225,24 @@ class Components(NamedTuple):
         return mean, pack(centred @ centred.transpose(0, 2, 1) / max(1, self.size - 1))
 
 
-def moments_of_rows(Lam: np.ndarray, eta: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
-    """Write mean (n, R) and packed covariance (n, P) of rows with these natural parameters.
-
-    Raises
-    ------
-    FloatingPointError
-        If the precision of a row is not positive definite (a damaged posterior; the methods guard against it).
-    """
-    n = len(eta)
-    good = np.empty(n)
-    if n:
-        row_moments(0, n, Lam, eta, mean, cov, good)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise FloatingPointError(f"the posterior precision of packed row {bad} is not positive definite; fit again.")
-
-
 def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
     """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
 
-    Of such a row a posterior that learned a prior knows more than `unseen` says.
+    Of such a row a posterior that learned a prior knows more than `unseen` says. FloatingPointError is raised where the
+    precision of a row is not positive definite (a damaged posterior; the methods guard against it).
     """
     n, R = members[0].eta.shape
     more = 0 if unseen is None else unseen.mean.shape[1]
     mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
     for c, member in enumerate(members):
-        moments_of_rows(member.Lam, member.eta, mean[c, :n], cov[c, :n])
+        good = np.empty(n)
+        if n:
+            row_moments(0, n, member.Lam, member.eta, mean[c, :n], cov[c, :n], good)
+        if not good.all():
+            bad = int(np.argmin(good))
+            raise FloatingPointError(
+                f"the posterior precision of packed row {bad} is not positive definite; fit again."
+            )
         if unseen is not None:
             prior = member.mode_prior
             known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))

@@ -27,7 +27,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import Predicted, Standing
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.fitted.predict import BLOCK_CELLS, given_at, latent
-from tensorcep.cp.messages.sites import Messages
+from tensorcep.cp.messages.engine import Messages
 from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after, with_parameter
 from tensorcep.cp.model.problem import Problem, with_powers

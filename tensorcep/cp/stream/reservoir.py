@@ -22,7 +22,7 @@ from tensorcep.core.persist.records import Sized
 from tensorcep.cp.calibration.prequential import Standing
 from tensorcep.cp.fit.outcome import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
-from tensorcep.cp.messages.sites import Messages
+from tensorcep.cp.messages.engine import Messages
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.compile import block_kernel, inlined, kernel
+from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.random import normals, start_stream
 from tensorcep.kernels.rank_update import COLUMNS, ROWS, add_row, add_tile, multiply_rows, padded, scale_row
@@ -44,7 +44,7 @@ class Carry(NamedTuple):
         A log determinant, and a product of inverse pivots whose logarithm is not taken off it yet.
     A, following : (S, S), and inverse : (S,)
     more : tuple of arrays
-        Room of `_eliminate_block`.
+        Room of `eliminate`.
     """
 
     start: np.ndarray
@@ -141,32 +141,6 @@ def _take_off(D, V, c, inverse, moved, minus, following):
             add_tile(D - j, moved, j * S + i, S, 1, minus, j * S + j, S, following, i * S + j, S)
 
 
-@inlined
-def _eliminate_block(t, q, given, A, h, V, y, inverse, following, room):
-    """Eliminate block t, of precision A = L L': packed L^-1 to V[t], L^-1 times its natural mean to y[t].
-
-    Of A and `following` (S, S) what is above the diagonal counts. The natural mean is h (1, S) + precision eta[q] +
-    field[t]. `inverse` (S,) becomes the inverse squares of the diagonal of L. What the next block has from this one is
-    taken off `following`, and is h then.
-    """
-    eta, field, between, precision = given
-    root, c, spare, moved, minus, past = room
-    m, (D, S) = len(V), (eta.shape[1], len(A))
-    for i in range(D):
-        h[0, i] += precision * eta[q, i] + field[t, i]
-        c[0, i] = between[t, i] if t + 1 < m else 0.0
-    _factorise(D, A, root, h, spare, inverse)
-    _take_off(D, root, c, inverse, moved, minus, following)
-    for i in range(D):
-        row, scale, past[i] = i * (i + 1) // 2, math.sqrt(inverse[i]), h[0, i]
-        y[t, i] = scale * past[i]
-        for j in range(i + 1):
-            V[t, row + j] = scale * root[i, j]
-    h[:] = 0.0
-    for i in range(D):
-        add_row(h, 0, minus, i * S, -past[i], (i & -COLUMNS) + COLUMNS)
-
-
 @kernel
 def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
     """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of.
@@ -177,8 +151,8 @@ def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
     NaN if it is not positive definite.
     """
     k, D = len(Lam), y.shape[1]
-    start, h, sums, A, following, inverse, more = carry
-    log_det, product = sums[0], sums[1]
+    start, h, sums, A, following, inverse, (root, c, spare, moved, minus, past) = carry
+    m, S, log_det, product = len(V), len(A), sums[0], sums[1]
     _load(0, Lam, precision, first, own, following)
     for i in range(D):
         for j in range(i + 1):
@@ -190,7 +164,21 @@ def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
             _load(q + 1, Lam, precision, t + 1, own, following)
         else:
             following[:D, :D] = 0.0
-        _eliminate_block(t, q, (eta, field, between, precision), A, h, V, y, inverse, following, more)
+        # with A = L L' packed L^-1 goes to V[t], L^-1 times the natural mean to y[t], and the inverse squares of the
+        # diagonal of L to `inverse`; what the next block has from this one is taken off `following`, and is h then
+        for i in range(D):
+            h[0, i] += precision * eta[q, i] + field[t, i]
+            c[0, i] = between[t, i] if t + 1 < m else 0.0
+        _factorise(D, A, root, h, spare, inverse)
+        _take_off(D, root, c, inverse, moved, minus, following)
+        for i in range(D):
+            row, scale, past[i] = i * (i + 1) // 2, math.sqrt(inverse[i]), h[0, i]
+            y[t, i] = scale * past[i]
+            for j in range(i + 1):
+                V[t, row + j] = scale * root[i, j]
+        h[:] = 0.0
+        for i in range(D):
+            add_row(h, 0, minus, i * S, -past[i], (i & -COLUMNS) + COLUMNS)
         for i in range(D):
             if not inverse[i] > 0.0:
                 return np.nan
@@ -290,28 +278,6 @@ def marginals_back(V, y, between, mean, cov, cross):
 NO_COUPLING = 1e-50
 
 
-class Blocks(NamedTuple):
-    """A chain of m blocks: the arguments of `eliminate`.
-
-    Attributes
-    ----------
-    Lam, eta : (m, P), (m, D) float64
-        What entries say at precision 1, packed.
-    precision : float
-    own, field : (m, D) float64
-        The diagonal of the precision beside it, and the natural mean.
-    between : (m - 1, D) float64
-        Couplings.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    precision: float
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
-
-
 class Marginals(NamedTuple):
     """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
 
@@ -365,21 +331,15 @@ class Links(NamedTuple):
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
-        draw_back(V, y, blocks.between, key, out)
+        draw_back(V, y, blocks[-1], key, out)
         return _unfold(out, len(self.own)) if self.of.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-        """The moments of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
-
-        Raises
-        ------
-        FloatingPointError
-            If the joint precision is not positive definite.
-        """
+        """The moments of the rows given the same; raises as `draw` does."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, log_det = _eliminate_all(blocks)
-        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks.between)
-        marginals_back(V, y, blocks.between, mean, cov, cross)
+        mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
+        marginals_back(V, y, blocks[-1], mean, cov, cross)
         found = Marginals(mean, cov, cross, log_det)
         return _of_circle(found, self) if self.of.closed else found
 
@@ -406,26 +366,25 @@ class PiecewiseDraw:
         return out
 
 
-def _eliminate_all(blocks: Blocks, overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
-    V, y = blocks.Lam if overwrite else np.empty_like(blocks.Lam), np.empty_like(blocks.eta)
+def _eliminate_all(blocks: tuple[Any, ...], overwrite: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+    Lam, eta = blocks[:2]
+    V, y = Lam if overwrite else np.empty_like(Lam), np.empty_like(eta)
     return V, y, _check_log_det(eliminate(0, *blocks, V, y, nothing_before(y.shape[1])))
 
 
 def _check_log_det(log_det: float) -> float:
-    """The log determinant, if it is one."""
     if not np.isfinite(log_det):
         raise FloatingPointError("the precision of the rows of a series is not positive definite; use a tighter prior.")
     return float(log_det)
 
 
-def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> Blocks:
-    """The joint precision and natural mean of the rows."""
+def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) -> tuple[Any, ...]:
+    """The joint precision and natural mean of the rows, as `eliminate` takes them: Lam, eta, ..., between."""
     n, D = prior.own.shape
     Lam, eta = Lam[:, : D * (D + 1) // 2], eta[:, :D]
     if not prior.of.closed:
-        parts = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
-        Lam, eta, *rest = parts
-        return Blocks(Lam, eta, float(precision), *rest)
+        Lam, eta, *rest = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
+        return Lam, eta, float(precision), *rest
     Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)
     Lam[:, at] += prior.own
     between = prior.between
@@ -447,7 +406,7 @@ def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
     return used, np.where(used, closing, 0.0)
 
 
-def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
+def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> tuple[Any, ...]:
     """Blocks of two rows each of an even number of rows on a circle."""
     (n, D), m = eta.shape, len(eta) // 2
     whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
@@ -458,7 +417,7 @@ def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> Blocks:
     coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
     nothing = np.zeros((m, 2 * D))
     natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
-    return Blocks(pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled))
+    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
 
 
 def _unfold(blocks: np.ndarray, n: int) -> np.ndarray:
@@ -497,8 +456,13 @@ def kernel_moments(rows: np.ndarray, variance: Any, cross: Any) -> tuple[np.ndar
 
 
 @block_kernel
-def _add_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
-    """As `neighbour_sums`, in zeros."""
+def neighbour_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
+    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
+
+    Of the last two arrays without lines are zeros. Sums go to zeros. First those of squares: of all rows (1, D), and by
+    distance (J, D), of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and
+    phase, (J, P, D), of neighbours in their own phases, and in those of the other one.
+    """
     n, D = rows.shape
     for t in range(n):
         for d in range(D):
@@ -517,22 +481,6 @@ def _add_sums(rows, variance, cross, which, phase, square, near_squares, product
             near[j, q, d] += y
             between[j, p, d] += y
             between[j, q, d] += x
-
-
-def neighbour_sums(
-    moments: tuple[np.ndarray, ...], which: np.ndarray, phase: np.ndarray, P: int, J: int
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
-
-    Of the last two arrays without lines are zeros. First those of squares: of all rows (1, D), and by distance (J, D),
-    of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and phase, (J, P, D),
-    of neighbours in their own phases, and in those of the other one.
-    """
-    D = moments[0].shape[1]
-    squares = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
-    linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
-    _add_sums(*moments, which, phase, *squares, *linear)
-    return squares, linear
 
 
 @block_kernel

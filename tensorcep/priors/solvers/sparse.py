@@ -63,25 +63,6 @@ def rows_of_factor(indptr, indices, parent, start):
     return rows
 
 
-@block_kernel
-def _root(A, j, D):
-    """The Cholesky factor of A[j] in place, 0 above the diagonal; whether it is positive definite."""
-    for a in range(D):
-        for b in range(a + 1):
-            total = A[j, a, b]
-            for c in range(b):
-                total -= A[j, a, c] * A[j, b, c]
-            if a > b:
-                A[j, a, b] = total / A[j, b, b]
-            elif total > 0.0:
-                A[j, a, a] = math.sqrt(total)
-            else:
-                return False
-        for b in range(a + 1, D):
-            A[j, a, b] = 0.0
-    return True
-
-
 @kernel
 def factorise_blocks(start, rows, diagonal, L):
     """Factorise in place the precision whose lower blocks are `diagonal` (n, D, D) and L; gives its log determinant.
@@ -91,8 +72,19 @@ def factorise_blocks(start, rows, diagonal, L):
     n, D = diagonal.shape[0], diagonal.shape[1]
     log_det = 0.0
     for j in range(n):
-        if not _root(diagonal, j, D):
-            return np.nan
+        for a in range(D):  # C, the factor of the block on the diagonal, 0 above its own
+            for b in range(a + 1):
+                total = diagonal[j, a, b]
+                for c in range(b):
+                    total -= diagonal[j, a, c] * diagonal[j, b, c]
+                if a > b:
+                    diagonal[j, a, b] = total / diagonal[j, b, b]
+                elif total > 0.0:
+                    diagonal[j, a, a] = math.sqrt(total)
+                else:
+                    return np.nan
+            for b in range(a + 1, D):
+                diagonal[j, a, b] = 0.0
         for a in range(D):
             log_det += 2.0 * math.log(diagonal[j, a, a])
         for p in range(start[j], start[j + 1]):  # L_p C^-T
@@ -242,27 +234,6 @@ def _factorise(Lam, t, D):
     return True
 
 
-@block_kernel
-def _solve_lower(Lam, t, D, x):
-    """x = L^-1 x."""
-    for i in range(D):
-        row = i * (i + 1) // 2
-        total = x[i]
-        for j in range(i):
-            total -= Lam[t, row + j] * x[j]
-        x[i] = total / Lam[t, row + i]
-
-
-@block_kernel
-def _solve_upper(Lam, t, D, x):
-    """x = L^-T x."""
-    for i in range(D - 1, -1, -1):
-        row = i * (i + 1) // 2
-        x[i] /= Lam[t, row + i]
-        for j in range(i):
-            x[j] -= Lam[t, row + j] * x[i]
-
-
 @kernel
 def perturb(Lam, rest, left, right, between, scale, key, out):
     """Add noise to out (n, D) whose covariance is the precision of the rows; whether all its parts are positive.
@@ -318,16 +289,22 @@ def _times(Lam, left, right, between, x, out):
 
 @block_kernel
 def _precondition(roots, r, z, x):
-    """z = the inverses of the blocks times r; gives the product of both."""
+    """z = the inverses of the blocks times r, by their packed factors L; gives the product of both."""
     n, D = r.shape
     total = 0.0
     for i in range(n):
-        for a in range(D):
-            x[a] = r[i, a]
-        _solve_lower(roots, i, D, x)
+        for a in range(D):  # x = L^-1 r
+            row, rest = a * (a + 1) // 2, r[i, a]
+            for b in range(a):
+                rest -= roots[i, row + b] * x[b]
+            x[a] = rest / roots[i, row + a]
         for a in range(D):
             total += x[a] * x[a]
-        _solve_upper(roots, i, D, x)
+        for a in range(D - 1, -1, -1):  # x = L^-T x
+            row = a * (a + 1) // 2
+            x[a] /= roots[i, row + a]
+            for b in range(a):
+                x[b] -= roots[i, row + b] * x[a]
         for a in range(D):
             z[i, a] = x[a]
     return total
@@ -369,6 +346,8 @@ def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
         rz = new
     return -1
 
+
+NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; use a tighter prior."
 
 # The order in which the rows of a graph are eliminated, and its Cholesky factors, numbers or blocks of them.
 #
@@ -439,20 +418,14 @@ def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -> SparseFactor:
-    """The factor of the precision of blocks (n, D, D), of which the lower triangles count, and less edges (E, D).
-
-    Raises
-    ------
-    FloatingPointError
-        If it is not positive definite.
-    """
+    """The factor of the precision of blocks (n, D, D), of which the lower triangles count, and less edges (E, D)."""
     n, D = diagonal.shape[:2]
     blocks, L, every = np.empty((n, D, D)), np.zeros((len(order.rows), D, D)), np.arange(D)
     blocks[order.place] = diagonal
     L[order.at[:, None], every, every] = -between
     log_det = float(factorise_blocks(order.start, order.rows, blocks, L))
     if not np.isfinite(log_det):
-        raise FloatingPointError("the precision of the rows of a graph is not positive definite; use a tighter prior.")
+        raise FloatingPointError(NOT_POSITIVE)
     return SparseFactor(order, blocks, L, log_det)
 
 

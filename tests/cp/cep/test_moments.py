@@ -9,8 +9,7 @@ from oracles import cep as oracle
 
 from tensorcep.core.compile import TILTED_SIGNATURE, address_of, block_kernel
 from tensorcep.core.packing import pack, unpack
-from tensorcep.cp.cep.second_order import second_order
-from tensorcep.cp.cep.update import cep_slots, first_order, first_order_message
+from tensorcep.cp.cep.update import cep_slots, first_order, first_order_message, second_order
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood

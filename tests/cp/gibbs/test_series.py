@@ -42,7 +42,7 @@ def column_of(c, of):
     """Draws a column of the first mode without its level, and its length and season before."""
 
     def column(scale, rng):
-        u = np.linalg.cholesky(covariance(c, rng.choice(of.grid.lengths))) @ rng.standard_normal(3) / np.sqrt(scale)
+        u = np.linalg.cholesky(covariance(c, rng.choice(of.lengths))) @ rng.standard_normal(3) / np.sqrt(scale)
         if c.seasonal:
             season = rng.standard_normal(len(c.phases)) / np.sqrt(rng.choice(of.strengths) * scale)
             u += season[c.phase_of(c.times)]

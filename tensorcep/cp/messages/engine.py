@@ -1,0 +1,625 @@
+"""The engine of message passing: what entries send to rows, the state between two sweeps, and a sweep."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorcep.core.arrays import empty_near, on_scratch
+from tensorcep.core.executor import Executor, Pass, Rooms
+from tensorcep.core.loop import Sweep
+from tensorcep.core.packing import diagonal, unpack
+from tensorcep.cp.messages.cavities import SCALING, ProductSlots, add_sums
+from tensorcep.cp.model.columns import all_covariances, all_means, free_problem, posterior_of_rows
+from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.latent import latent_of_entries, move_latent
+from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, parameters_of, results, shared_arguments
+from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.rows import (
+    RowState,
+    coupled_moments,
+    fix_rows,
+    initial_prior,
+    natural_again,
+    refresh_rows,
+    rows_at_prior,
+    rows_together,
+    sites_by_mode,
+    train_score,
+    with_seen_rows,
+    with_unseen_rows,
+)
+from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.settings.messages import CEP, Laplace, bytes_of_cavities
+from tensorcep.kernels.lanes import work_array
+from tensorcep.kernels.rows import row_moments
+from tensorcep.kernels.slots import LANES, lane_zeros
+from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
+from tensorcep.priors.base import (
+    Conditional,
+    LearnedPrior,
+    RowPrior,
+    conditional_of_modes,
+    for_kernel,
+    moments_per_mode,
+    of_mode,
+    of_rows,
+    per_row,
+)
+from tensorcep.priors.coupled import Joint, damped_joint
+from tensorcep.priors.solvers.chain import Marginals
+
+# The messages of the entries, their sums, and the first ones, which say nothing yet.
+
+# Blocks of entries on scratch that are counted at a time.
+BLOCKS = 1 << 12
+FirstMessage = tuple[float, float, float]  # its precision, and the (a, b) of that to the noise
+
+
+class Messages(NamedTuple):
+    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
+
+    Attributes
+    ----------
+    Lam : (n_blocks, K, P, LANES)
+    eta : (n_blocks, K, R, LANES)
+    a, b : (n_blocks, LANES) float64
+        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+
+class MessageSums(NamedTuple):
+    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+
+    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
+    """
+
+    Lam: np.ndarray
+    eta: np.ndarray
+    noise: np.ndarray
+    skipped: np.ndarray
+    counts: np.ndarray
+
+
+def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> FirstMessage:
+    """What every entry sends first, which says nothing yet."""
+    if problem.noise_prior is None:
+        return precision, 0.0, 0.0
+    y, weights = problem.entries.y, problem.weights
+    mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
+    return precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny)))
+
+
+def total_of(each: float, problem: Problem) -> float:
+    """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
+    weights = problem.weights
+    part = np.minimum(weights, 1.0, out=empty_near(weights))
+    part *= each
+    part *= np.maximum(weights, 1.0, out=empty_near(weights))
+    return float(part.sum())
+
+
+def sent_first(problem: Problem, first: FirstMessage, dtype: str, stored: bool, executor: Executor) -> Messages:
+    """The first messages, with no blocks unless they are stored here."""
+    (n_blocks, K, _), R = problem.entries.rows.shape, problem.rank
+    n_blocks = 0 if executor.keeps_state or not stored else n_blocks
+    to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
+    messages = Messages(
+        Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
+        eta=lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype)),
+        a=np.zeros(to_noise),
+        b=np.zeros(to_noise),
+    )
+    if stored:
+        entries = problem.weighted_entries
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
+    return messages
+
+
+def send_first(first: int, last: int, entries: Entries, what: FirstMessage, messages: Messages) -> None:
+    """Have the entries of the chunks first:last send their first messages, in place."""
+    own = slice(entries.chunk_start[first], entries.chunk_start[last])
+    part = np.minimum(entries.weight[own], 1.0)
+    precision, a, b = what
+    if precision:
+        messages.Lam[own, :, diagonal(messages.eta.shape[2])] = precision * part[:, None, None]
+    if len(messages.a):
+        messages.a[own], messages.b[own] = a * part, b * part
+
+
+FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messages",))
+
+
+def unsend(messages: Messages, problem: Problem) -> None:
+    """Take back what was sent to rows that are not learned."""
+    for k in range(len(problem.shape)):
+        if problem.is_fixed(k):
+            messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
+
+
+def empty_sums(problem: Problem) -> MessageSums:
+    """Sums of no messages."""
+    entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
+    C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
+    counts = np.zeros(n_rows)
+    size = BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
+    for first in range(0, len(entries.rows), size):
+        rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
+        weight = np.broadcast_to(weights[:, None, :], rows.shape)
+        counts += np.bincount(rows.ravel(), weight.ravel(), minlength=n_rows)
+    return MessageSums(np.zeros((C, n_rows, P)), np.zeros((C, n_rows, R)), np.zeros((C, 2)), np.zeros(C), counts)
+
+
+# What a message-passing method knows between two sweeps, and how it begins and ends.
+
+# A row may become this many times as wide as the prior; beyond that its precision is a difference without digits.
+MAX_VARIANCE_RATIO = 1e3
+
+
+class Cavities(NamedTuple):
+    """Moments of the rows of every entry without its own message, kept from one pass to the next.
+
+    A pass changes the rows of one mode: without these it would compute the moments of all the others again.
+
+    Attributes
+    ----------
+    moments : (n_blocks, K, P + R + 1, LANES) float64
+        Covariance, mean, and whether there are such; no blocks where none are kept.
+    fresh : (K,) float64
+        1 for modes whose moments are those of the present rows and messages.
+    """
+
+    moments: np.ndarray
+    fresh: np.ndarray
+
+    def after(self, modes: tuple[int, int]) -> None:
+        """A pass has read the moments of all modes, and then changed the rows of these."""
+        self.fresh[:] = 1.0
+        self.fresh[modes[0] : modes[1]] = 0.0
+
+    def drop(self) -> None:
+        """All rows have changed."""
+        self.fresh[:] = 0.0
+
+
+class Pace(NamedTuple):
+    """The share of an update that is taken, the most that it may be, and the change of the last sweep."""
+
+    step: float
+    ceiling: float = 1.0
+    change: float = np.inf
+
+
+class MessagePrior(NamedTuple):
+    """What is known of the prior of the rows.
+
+    Attributes
+    ----------
+    now : Conditional
+        What the prior of the problem says of the rows at present.
+    max_variance : float
+        The largest variance that a row may have.
+    joint : tuple of Links, Bonds or None
+        Of each mode the prior of its rows together, where they are coupled and it has been learned.
+    marginals : tuple of Marginals or None
+        The moments that such rows had last.
+    """
+
+    now: Conditional
+    max_variance: float
+    joint: tuple[Joint | None, ...]
+    marginals: tuple[Marginals | None, ...]
+
+
+class Exchange(NamedTuple):
+    """What passes between entries and rows.
+
+    Attributes
+    ----------
+    prior : RowPrior
+        That of the problem in the free columns.
+    parameters : tuple of Parameter
+        What is learned of the likelihood.
+    rule : NamedTuple
+        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
+    rooms : Rooms
+        Work arrays of the kernel.
+    f : (n_blocks, LANES)
+        Latent values of the entries at the rows' means.
+    """
+
+    prior: RowPrior
+    parameters: tuple[Parameter[Any], ...]
+    messages: Messages
+    sums: MessageSums
+    cavities: Cavities
+    columns: ProductSlots
+    rule: Any
+    rooms: Rooms
+    f: np.ndarray
+    pace: Pace
+
+    def remade(self) -> tuple[str, ...]:
+        """What no file keeps: it follows from the problem and the rows."""
+        return ("prior", "parameters", "sums", "cavities", "columns", "rule", "rooms", "f")
+
+
+class MessageState(NamedTuple):
+    """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
+
+    rows: RowState
+    hyper: MessagePrior
+    parameters: tuple[Any, ...]
+    own: Exchange
+    sweeps: int
+
+    @property
+    def messages(self) -> Messages:
+        """What the entries send."""
+        return self.own.messages
+
+    @property
+    def f(self) -> np.ndarray:
+        """Latent values of the entries, (n_blocks, LANES)."""
+        return self.own.f
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """(a, b) of the law of the noise precision; of no meaning where there is none."""
+        laws = (law for one, law in zip(self.own.parameters, self.parameters, strict=True) if one.is_precision)
+        return next(((float(law.a[0]), float(law.b[0])) for law in laws), (0.0, 1.0))
+
+    def put(self, **changes: Any) -> MessageState:
+        """The state with some of what passes between entries and rows changed."""
+        return self._replace(own=self.own._replace(**changes))
+
+
+def first_state(
+    problem: Problem,
+    executor: Executor,
+    *,
+    columns: ProductSlots,
+    rule: Any,
+    slots: Callable[[int, int], Any],
+    pace: Pace,
+    dtype: str,
+    precision: float = 0.0,
+    noise_message: tuple[float, float] | None = None,
+    stored: bool = True,
+    keeps_cavities: bool = False,
+) -> MessageState:
+    """Rows at the starting means with the prior's precision, and messages that say nothing yet.
+
+    `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
+    1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
+    `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
+    """
+    in_free = with_seen_rows(free_problem(problem))
+    first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
+    messages = sent_first(in_free, first, dtype, stored, executor)
+    rows = rows_at_prior(in_free)
+    (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
+    keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
+    if precision:
+        rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
+    if in_free.start is not None:
+        rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
+    fix_rows(rows, in_free)
+    unsend(messages, in_free)
+    refresh_rows(rows, 0, len(rows.good), executor)
+    parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
+    laws = tuple(one.first_law(n) for one in parameters)
+    modes = (None,) * K
+    widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
+    exchange = Exchange(
+        prior=in_free.prior,
+        parameters=parameters,
+        messages=messages,
+        sums=sums,
+        cavities=Cavities(lane_zeros((n_blocks if keeps else 0, K, R * (R + 1) // 2 + R + 1, LANES)), np.zeros(K)),
+        columns=columns,
+        rule=rule,
+        rooms=Rooms(partial(work_array, slots(K, R))),
+        f=latent_values(rows.mean, problem, executor),
+        pace=pace,
+    )
+    return MessageState(
+        rows=rows,
+        hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
+        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in first[1:])),
+        own=exchange,
+        sweeps=0,
+    )
+
+
+def with_noise_messages(
+    parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
+) -> tuple[Any, ...]:
+    """The laws after messages to the noise of these sums, or a share `step` of the way there."""
+    stats = PrecisionStats(2.0 * a, 2.0 * b)
+    return tuple(
+        one.expect(law, stats, step) if one.is_precision else law for one, law in zip(parameters, laws, strict=True)
+    )
+
+
+def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
+    """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
+    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
+
+
+def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
+    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+
+
+def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """A state that comes from a file, with the latent values of its rows."""
+    return state.put(f=latent_values(state.rows.mean, problem, executor))
+
+
+def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
+    """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
+    mean = _of_all_columns(state.rows.mean, problem)
+    return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
+
+
+def finish(state: MessageState, problem: Problem) -> Posterior:
+    """The posterior is prior x messages, as the rows hold it."""
+    prior, learned = state.hyper, results(state.own.parameters, state.parameters)
+    rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
+    sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
+    return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **learned)
+
+
+# The safeguard of message passing: rows whose messages would leave no Gaussian get less of them.
+
+# Halvings after which a row's messages are dropped altogether (its posterior is then the prior).
+MAX_HALVINGS = 40
+
+
+def shrink(state: MessageState, problem: Problem, first: int, last: int, executor: Executor) -> int:
+    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
+
+    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
+    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
+    """
+    rows = state.rows
+    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
+    if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.hyper.max_variance:
+        return 0
+    bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
+    if bad.size == 0:
+        return 0
+    factor = np.ones(len(rows.good))
+    of_rows = (per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
+    for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
+        excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
+        for _ in range(MAX_HALVINGS):
+            factor[i] *= 0.5
+            rows.Lam[i] = prior_Lam + factor[i] * excess_Lam
+            rows.eta[i] = prior_eta + factor[i] * excess_eta
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+            if _sound(state, i, i + 1).all():
+                break
+        else:
+            factor[i] = 0.0
+            rows.Lam[i], rows.eta[i] = prior_Lam, prior_eta
+            row_moments(i, i + 1, rows.Lam, rows.eta, rows.mean, rows.cov, rows.good)
+    entries, bounds = problem.weighted_entries, itertools.pairwise(problem.entries.offsets.tolist())
+    modes = [k for k, (a, b) in enumerate(bounds) if (factor[a:b] != 1.0).any()]
+    executor.run(SCALING._replace(modes=modes), 0, len(entries.chunk_start) - 1, entries, factor, state.own.messages)
+    return int(bad.size)
+
+
+def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
+    """Whether the rows first:last are Gaussians that are not far wider than the prior."""
+    rows = state.rows
+    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(axis=1)
+    return np.asarray((rows.good[first:last] > 0.0) & (widest <= state.hyper.max_variance))
+
+
+# What message passing learns of the rows' prior, and rows of a mode that depend on each other.
+#
+# The rows are prior x messages. Where they are coupled, as those of a series or a graph, what their messages say of
+# each row turns with the joint prior into marginals (`priors.coupled`); the prior of such a row alone, which cavities
+# and safeguards need, is its marginal without its own messages.
+
+
+def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
+    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk.
+
+    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
+    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
+    """
+    rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
+    now = hyper.now
+    if now.modes is None or not isinstance(prior, LearnedPrior):
+        return state, 0
+    state.own.cavities.drop()
+    small, step = problem._replace(prior=prior), state.own.pace.step
+    coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
+    modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
+    new = conditional_of_modes(modes, now.seen)
+    new = new._replace(eta=of_rows(new.eta, prior, modes, shape, natural=True))
+    chained = [prior.chained(k, posterior) for k in range(len(shape))]
+    if any(own is not None for own in chained):
+        new = new._replace(Lam=per_row(new.Lam, shape), eta=per_row(new.eta, shape))
+    joint = tuple(
+        None if q is None or problem.is_fixed(k) else damped_joint(hyper.joint[k], q.links, step)
+        for k, q in enumerate(chained)
+    )
+    state = state._replace(hyper=hyper._replace(now=new, joint=joint))
+    for k in range(len(shape)):  # at their new prior, with the same messages
+        own = slice(*_rows_of((k, k + 1), problem))
+        if problem.is_fixed(k):
+            continue
+        if joint[k] is None:
+            rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(now.Lam, k, shape)
+            rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(now.eta, k, shape)
+        else:
+            rows.Lam[own] -= of_mode(now.Lam, k, shape)
+            rows.eta[own] -= of_mode(now.eta, k, shape)
+            state = with_joint_rows(state, k, own)
+    refresh_rows(rows, 0, len(rows.eta), executor)
+    widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
+    state = state._replace(hyper=state.hyper._replace(max_variance=MAX_VARIANCE_RATIO * widest))
+    return state, shrink(state, problem, 0, len(rows.eta), executor)
+
+
+def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
+    """The rows of mode k, which hold what their messages say, at their joint posterior; the others at their prior."""
+    rows, hyper, prior = state.rows, state.hyper, state.hyper.now
+    joint: Any = hyper.joint[k]
+    Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()
+    rows.Lam[own] += prior.Lam[own]
+    rows.eta[own] += prior.eta[own]
+    marginals = rows_together(joint, Lam, eta, own.start, rows)
+    natural_again(joint.of, own.start, rows)
+    place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
+    if marginals.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
+        mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]
+        rows.Lam[place] = told
+        rows.Lam[place[:, None], at] += said
+        rows.eta[place] = np.einsum("nij,nj->ni", unpack(rows.Lam[place], mean.shape[1]), mean)
+    prior.Lam[place] = rows.Lam[place] - told
+    prior.eta[place] = rows.eta[place] - eta[joint.of.place]
+    return state._replace(hyper=hyper._replace(marginals=(*hyper.marginals[:k], marginals, *hyper.marginals[k + 1 :])))
+
+
+# The sweep of every message-passing method: new messages mode after mode, then the rows, the noise and the prior.
+#
+# A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
+# some modes and leaves their sums per row in `state.sums`. Two safeguards follow: rows stay Gaussians (`shrink`), and
+# adaptive damping settles (`adapted`).
+
+# Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
+# may not grow again beyond a little less than it was, so that it settles.
+STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
+
+# The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
+GivenRows = tuple[tuple[Any, ...], tuple[float, float]]
+Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows]
+
+
+def sweep(
+    state: MessageState,
+    problem: Problem,
+    options: CEP | Laplace,
+    executor: Executor,
+    work: Pass,
+    given: Given | None = None,
+) -> tuple[MessageState, Sweep]:
+    """Every message once, by a pass over the chunks of the entries.
+
+    One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
+    """
+    entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
+    gaussian, parameters = problem.noise_prior is not None, state.own.parameters
+    by_row = any(one.mode is not None for one in parameters)
+    if by_row:
+        entries = entries._replace(theta=kernel_arguments(parameters, state.parameters, problem)[1])
+    power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    state = state.put(rule=state.own.rule._replace(step=step, power=power, theta=theta, cuts=cuts))
+    skipped = shrunk = 0
+    for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
+        alone = modes[1] == modes[0] + 1
+        if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
+            continue  # the pass of the last mode tells the noise as well
+        rows, noise = ((state.rows,), state.noise) if given is None else given(state, problem, modes, executor)
+        own = state.own
+        record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
+        own.rooms.start()
+        executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
+        own.cavities.after(modes)
+        unsend(state.messages, problem)
+        state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
+        skipped += int(state.own.sums.skipped.sum())
+        shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
+    if state.sweeps >= options.anneal:
+        state, more = with_learned_prior(state, problem, executor)
+        shrunk += more
+    state = _with_laws(state, problem, executor)
+    # the change an undamped update would make, so that damping does not look like convergence
+    change = move_to_rows(state, problem, executor) / step
+    theta, cuts = shared_arguments(parameters, state.parameters)
+    of_all = not by_row and not len(cuts)
+    y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
+    info = Sweep(
+        change=change,
+        noise_precision=theta if gaussian else np.nan,
+        skipped=skipped,
+        shrunk=shrunk,
+        train_score=train_score(problem, state.f, each, y),
+    )
+    pace = adapted(state.own.pace, change, skipped) if options.damping == "adaptive" else state.own.pace
+    return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
+
+
+def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
+    """The packed rows of the modes, from one to the other."""
+    return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])
+
+
+def _updated(
+    state: MessageState, problem: Problem, modes: tuple[int, int], step: float, executor: Executor
+) -> MessageState:
+    """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
+    rows, sums, prior = state.rows, state.own.sums, state.hyper.now
+    first, last = _rows_of(modes, problem)
+    for k in range(*modes):
+        if problem.is_fixed(k):
+            continue
+        own, together = slice(*_rows_of((k, k + 1), problem)), state.hyper.joint[k] is not None
+        lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
+        if together:  # what is left without their prior is what messages say
+            rows.Lam[own] -= prior.Lam[own]
+            rows.eta[own] -= prior.eta[own]
+            lines = [np.zeros((1, line.shape[1])) for line in lines]
+        executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
+        if together:
+            state = with_joint_rows(state, k, own)
+    refresh_rows(rows, first, last, executor)
+    if problem.noise_prior is None or modes[1] < len(problem.shape):
+        return state
+    a, b = sums.noise.sum(axis=0).tolist()
+    laws = with_noise_messages(state.own.parameters, state.parameters, a, b, None if step == 1.0 else step)
+    return state._replace(parameters=laws)
+
+
+def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
+    """Move the laws that latent values tell, as far as the messages move."""
+    parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
+    if not any(one.by_latent for one in parameters):
+        return state
+    if problem.free is not None:
+        mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    stats = EntryStats(
+        y=entries.y,
+        used=entries.weight,
+        f=state.f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(parameters, state.parameters, problem)[1],
+        executor=executor,
+        marginals=marginals_of_rows(problem, mean, cov),
+    )
+    pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
+    return state._replace(
+        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
+    )
+
+
+def adapted(pace: Pace, change: float, skipped: int) -> Pace:
+    """The pace after a sweep with this change, under adaptive damping."""
+    if change > pace.change or skipped > 0:
+        step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
+        return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
+    return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)
