@@ -8,13 +8,13 @@ import itertools
 import math
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of
+from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of, output
 from tensorcep.core.checks import (
     check_choice,
     check_columns,
@@ -33,6 +33,7 @@ from tensorcep.entries.io import (
     chosen_columns,
     columns_of,
     comma_hint,
+    escaped,
     files_of,
     format_of,
     number_in,
@@ -467,12 +468,20 @@ def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[Qu
             yield QueriedCells(X, None, cells.reset_index(drop=True), extent)
 
 
-def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
+def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame]) -> None:
+    """Write tables of results one after the other as csv, as --safe-csv says."""
+    with output(path) as handle:
+        for n, table in enumerate(tables):
+            shown = escaped(table) if args.safe_csv else table
+            shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
+
+
+def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
     """Write tables of the same columns one after the other, of the types of the first."""
     arrow = optional_module("pyarrow", "writing parquet files", "'tensorcep[parquet]'")
     parquet = optional_module("pyarrow.parquet", "writing parquet files", "'tensorcep[parquet]'")
     first = arrow.Table.from_pandas(next(tables), preserve_index=False)
-    with parquet.ParquetWriter(handle, first.schema) as writer:
+    with output(path) as handle, parquet.ParquetWriter(handle, first.schema) as writer:
         writer.write_table(first)
         for table in tables:
             writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))

@@ -9,12 +9,13 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli import options
+from tensorcep.cli.cells import Witness, columns_of_words, digests_of_files, given_extents, reading_of, write_csv
 from tensorcep.cli.fit import (
     check_likelihood,
     check_no_tensor,
@@ -23,29 +24,15 @@ from tensorcep.cli.fit import (
     method_line,
     words_of_matrices,
 )
-from tensorcep.cli.options import STDOUT, Command, check_output, output, say, show, shows_progress, write_csv
+from tensorcep.cli.options import STDOUT, check_counts_of, check_output, say, show, shows_progress
 from tensorcep.cli.predict import check_count, load_model, read_scored, score_table
 from tensorcep.core.checks import check_file, check_int, fail_value
 from tensorcep.core.persist.archive import naming
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tensorcep.cli.cells import Witness
-    from tensorcep.entries.io import Batch
-
-STREAM = """\
-Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
-MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
-not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
-those of entries, with the columns of score, which are empty in the first batch.
-
-MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
---resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
-
-With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
-other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
-resumed."""
+from tensorcep.core.persist.models import complete, open_model
+from tensorcep.core.persist.records import read_as
+from tensorcep.cp.estimators.store import write_model
+from tensorcep.cp.stream.outliers import write_scores
+from tensorcep.entries.io import Batch, escaped, read_batches
 
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
@@ -66,27 +53,7 @@ FOR_TENSORS = (
 TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 
-def _add_stream(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
-    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
-    options.add(parser, "safe_csv")
-    options.add_talk(parser)
-    group = parser.add_argument_group("stream")
-    options.add(group, "batch_size", "first_batch", "checkpoint_every", "resume", "bad_lines", "trace", "scores")
-    options.add(group, "forget", "revisit")
-    group = parser.add_argument_group("model")
-    options.add(group, "stream.model", "rank")
-    options.add(group, "stream.likelihood", type=options.likelihood_in("values", "labels", "counts"))
-    options.add(group, *(name for name in options.STRUCTURE if name != "graph"))
-    options.add(group, "graph", "zeros", help=argparse.SUPPRESS)  # to say what to do instead
-    group = parser.add_argument_group("inference")
-    options.add(group, "stream.method", "stream.max_iter", "tol", "seed", "stream.threads")
-    options.add_data(parser, fixed_rows=True, extents=True)
-
-
-def _run_stream(args: argparse.Namespace) -> None:
-    from tensorcep.cli.cells import Witness
-
+def run_stream(args: argparse.Namespace) -> None:
     if args.model != "cp":
         _stream_rows(args)
         return
@@ -121,7 +88,7 @@ def _check(args: argparse.Namespace) -> None:
         fail_value("MODEL, --bad-lines, --trace and --scores must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
-    options.check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
+    check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
     check_likelihood(args)
     if (args.exposure or args.n_trials) and (args.modes is None or args.value is None or args.bad_lines is not None):
         fail_value("--exposure and --n-trials need --modes and --value, and take no --bad-lines; change these.")
@@ -150,8 +117,6 @@ def _check_written(what: str, args: argparse.Namespace, *paths: str) -> None:
 
 def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
     """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
-    from tensorcep.cli.cells import reading_of
-
     return {
         "data": list(args.data),
         "batch_size": args.batch_size,
@@ -195,8 +160,6 @@ class Progress(NamedTuple):
 
 def _checked(stored: Any) -> Any:
     """What a checkpoint says of its progress, unless that makes no sense."""
-    from tensorcep.core.persist.records import read_as
-
     progress: Progress = read_as(Progress, stored, "progress")
     if min(*progress.position, progress.aside, progress.trace, progress.scores, progress.bad) < 0:
         fail_value("its progress is negative")
@@ -205,8 +168,6 @@ def _checked(stored: Any) -> Any:
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
-    from tensorcep.cli.cells import given_extents
-    from tensorcep.core.persist.models import complete, open_model
 
     def check(name: str, before: Any, now: Any, instead: str = "") -> None:
         if before != now:
@@ -261,8 +222,6 @@ class StreamRun:
 
     def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
-        from tensorcep.cli.cells import columns_of_words, given_extents
-
         args, words = self.args, columns_of_words(self.args.data[0], self.args) is not None
         how: dict[str, Any] = {"words": words, "start": self.progress["position"], "bad_line": self.set_aside}
         how["extent"] = next(iter(given_extents(args).values()), None)
@@ -289,9 +248,6 @@ class StreamRun:
 
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
-        from tensorcep.cp.stream.outliers import write_scores
-        from tensorcep.entries.io import escaped
-
         frame = frame.copy()
         for k, base in enumerate(self.base):
             if base:
@@ -309,8 +265,6 @@ class StreamRun:
 
     def checkpoint(self, model: Any) -> None:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.cp.estimators.store import write_model
-
         for name, handle in self.files.items():
             with naming(handle.name):
                 handle.flush()
@@ -322,9 +276,6 @@ class StreamRun:
 
 def _batches(args: argparse.Namespace, **how: Any) -> Iterator[Batch]:
     """The batches of the files."""
-    from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import read_batches
-
     how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, **how}
     del how["shape"], how["extras"]
     return read_batches(args.data, args.batch_size, **how)
@@ -377,7 +328,7 @@ def _stream_rows(args: argparse.Namespace) -> None:
     if args.likelihood not in known:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")
     _check_written("a stream", args, args.output)
-    options.check_counts_of(args, "batch_size", "first_batch")
+    check_counts_of(args, "batch_size", "first_batch")
     model = matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
     n_batches = 0
     for matrix in _matrices(_batches(args), args.index_base):
@@ -431,28 +382,7 @@ def _keys(batch: Batch, k: int, index_base: int) -> list[Any]:
     return (batch.coords[:, k] + index_base).tolist() if keys is None else keys
 
 
-UPDATE = """\
-Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted before it is learned:
---scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
-
-MODEL is of stream, or of fit, as far as that learns on: not of levels, structural zeros, or several noises. It is
-replaced in one step when all is done; a run that fails or is interrupted leaves it as it was, so that the same command
-can be run again. Checksums of what was learned are kept in MODEL, and a file that was learned already is refused."""
-
-
-def _add_update(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
-    parser.add_argument("data", metavar="NEW", nargs="+", help="files of new entries, in the order to learn them")
-    options.add(parser, "scores", "again", "count", "safe_csv", "quiet")
-    options.add_data(parser, fixed_rows=True, extents=True)
-
-
-def _run_update(args: argparse.Namespace) -> None:
-    import pandas as pd
-
-    from tensorcep.cli.cells import digests_of_files
-    from tensorcep.cp.estimators.store import write_model
-
+def run_update(args: argparse.Namespace) -> None:
     check_count(args)
     _check_written("an update", args, args.model, *([] if args.scores is None else [args.scores]))
     check_output(args.scores, args.model)
@@ -468,8 +398,7 @@ def _run_update(args: argparse.Namespace) -> None:
         model.partial_fit(cells.X, cells.y, **cells.extent)
     scores = pd.concat(tables, ignore_index=True)
     if args.scores is not None:
-        with output(args.scores) as handle:
-            write_csv(handle, scores, args)
+        write_csv(args.scores, args, [scores])
     if _stamp(args.model) != before:
         fail_value(f"'{args.model}' was replaced by another process meanwhile; nothing was learned; run this again.")
     write_model(args.model, model, {"learned": [*learned, *new]})
@@ -482,8 +411,6 @@ def _run_update(args: argparse.Namespace) -> None:
 
 def _learned_files(path: str) -> list[list[Any]]:
     """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
-    from tensorcep.core.persist.models import complete, open_model
-
     header = open_model(path).header
     with complete(path):
         progress = header.get("progress")
@@ -511,11 +438,3 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
         return None
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-COMMANDS = (
-    Command(
-        "stream", "DATA... -o MODEL", "learn entries as they come, with checkpoints", _add_stream, _run_stream, STREAM
-    ),
-    Command("update", "MODEL NEW...", "score and learn the next file", _add_update, _run_update, UPDATE),
-)
