@@ -55,9 +55,6 @@ LINES, WHOLE = 1 << 17, 1 << 24
 BLOCK = 1 << 20  # bytes that a checksum takes at a time
 
 
-# Entries.
-
-
 def reading_of(args: argparse.Namespace) -> Schema:
     """How the options say that a file is to be read."""
     names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
@@ -120,13 +117,11 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
     return tensor.with_zeros(n, random_state=args.seed)
 
 
-# What was read of files, so that a run that is resumed goes on with the same input.
-
-
 class Witness:
-    """Checksums of the lines of files up to a position that moves on; each line is read once.
+    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input.
 
-    A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
+    Each line is read once. A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read
+    twice, are left out.
     """
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
@@ -202,11 +197,8 @@ def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
             yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"
 
 
-# Exposures of counts, and numbers of trials: a column beside the value.
-
-
 def given_extents(args: argparse.Namespace) -> dict[str, str]:
-    """The columns that hold extents, by the name of what they hold."""
+    """The columns beside the value that hold exposures or numbers of trials, by the name of what they hold."""
     return {name: getattr(args, name) for name in EXTENTS if is_given(args, name)}
 
 
@@ -223,18 +215,6 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
         fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
     tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
     return tensor, {name: extras[column]}
-
-
-def _without_extents(
-    path: str, frame: pd.DataFrame, args: argparse.Namespace
-) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """The columns of a file of cells but those that hold extents, and these."""
-    extents = given_extents(args)
-    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
-    return frame.drop(columns=list(extents.values())), {name: frame[column] for name, column in extents.items()}
-
-
-# Classes and levels that a file writes as words, such as yes and no.
 
 
 def cells_of_words(
@@ -312,9 +292,6 @@ def _is_word(cell: Any) -> bool:
 def has_words(model: Any) -> bool:
     """Whether the classes or levels of a model are words."""
     return hasattr(model, "classes_") and isinstance(model.classes_.tolist()[0], str)
-
-
-# Matrices.
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
@@ -432,6 +409,22 @@ class QueriedCells(NamedTuple):
 
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> QueriedCells:
     """Read the cells of a file for a fitted model."""
+    (cells,) = _read_pieces(path, args, model, with_values, None)
+    return cells
+
+
+def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
+    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
+    for file in [path] if is_one_file(path) else files_of(path):
+        large = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
+        large = large and os.path.getsize(file) > WHOLE
+        yield from _read_pieces(file, args, model, False, LINES if large else None)
+
+
+def _read_pieces(
+    path: str, args: argparse.Namespace, model: Any, with_values: bool, lines: int | None
+) -> Iterator[QueriedCells]:
+    """The cells of a file, so many lines at a time; None: all."""
     labelled, extents = _labelled_modes(args, model), given_extents(args)
     kind = format_of(check_file(path), args.format)
     if kind in ("tns", "mtx") and any(labelled):
@@ -441,31 +434,19 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
         )
     if kind not in TABLES and extents:
         fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
-    extent: dict[str, Any] = {}
     if kind == "npz":
-        frame, y = _read_npz(path, args, model, labelled)
-    else:
-        frame = read_table(path, reading_of(args), n_modes=len(labelled), with_values=with_values)
+        cells, y = _read_npz(path, args, model, labelled)
+        yield QueriedCells(_matched(path, cells, model, labelled, args.index_base), y, cells, {})
+        return
+    start = 0
+    for frame in read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
+        frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
         if kind in TABLES:
-            frame, y, extent = _chosen(path, frame, args, model, with_values)
+            cells, y, extent = _chosen(path, frame, args, model, with_values)
         else:
-            frame, y = frame.iloc[:, : len(labelled)], frame["value"].to_numpy() if with_values else None
-    return QueriedCells(_matched(path, frame, model, labelled, args.index_base), y, frame, extent)
-
-
-def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
-    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
-    for file in [path] if is_one_file(path) else files_of(path):
-        if format_of(check_file(file), args.format) not in TABLES:
-            yield read_queries(file, args, model, with_values=False)
-            continue
-        labelled, start = _labelled_modes(args, model), 0
-        large = os.path.isfile(file) and os.path.getsize(file) > WHOLE
-        for frame in read_tables(file, reading_of(args), lines=LINES if large else None):
-            frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
-            cells, _, extent = _chosen(file, frame, args, model, False)
-            X = _matched(file, cells, model, labelled, args.index_base)
-            yield QueriedCells(X, None, cells.reset_index(drop=True), extent)
+            cells, y, extent = frame.iloc[:, : len(labelled)], frame["value"].to_numpy() if with_values else None, {}
+        X = _matched(path, cells, model, labelled, args.index_base)
+        yield QueriedCells(X, y, cells.reset_index(drop=True), extent)
 
 
 def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame]) -> None:
@@ -520,7 +501,10 @@ def _chosen(
     path: str, frame: pd.DataFrame, args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """The mode columns of a table, its values and its extents."""
-    frame, extent = _without_extents(path, frame, args)
+    extents = given_extents(args)
+    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
+    extent = {name: frame[column] for name, column in extents.items()}
+    frame = frame.drop(columns=list(extents.values()))
     modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
     if args.drop_missing and value is not None:
         kept = ~(frame[value].isna() | frame[value].isin(MISSING))

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,9 +126,6 @@ def default_likelihood(tensor: Any) -> str:
     return text
 
 
-# Data that outgrow memory, or that lie in several files.
-
-
 def _is_placed(args: argparse.Namespace) -> bool:
     """Whether the data are read some lines at a time: they are asked to be, or no one file has that name."""
     return args.scratch is not None or args.memory is not None or not cells.is_one_file(args.data)
@@ -161,9 +159,6 @@ def _check_place(args: argparse.Namespace) -> None:
             f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
             "files; merge the cells before."
         )
-
-
-# Workers of a Dask cluster.
 
 
 def has_workers(args: argparse.Namespace) -> bool:
@@ -204,9 +199,6 @@ def _fit_on_workers(args: argparse.Namespace, model: Any) -> float:
             how = {"modes": args.modes or [name for name in names if name != value], "value": value}
         tc.distributed.fit(model, data, client=client, checkpoint=args.checkpoint, **how)
         return time.perf_counter() - start
-
-
-# The estimator that the options describe.
 
 
 def kind_of(word: str) -> str:
@@ -257,9 +249,6 @@ def _method_of(args: argparse.Namespace) -> Any:
             takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
             fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
     return engine(**settings)
-
-
-# What is known of the rows of a mode: files of features and of edges, and modes that are series.
 
 
 def knowledge_of(args: argparse.Namespace) -> Any:
@@ -349,9 +338,6 @@ def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
     return kind != "tns" and bool(args.header if args.labels is None else args.labels)
 
 
-# Models of matrices.
-
-
 class MatrixFile(NamedTuple):
     """A file of one matrix: its name, its entries, and its likelihood as models of matrices call it."""
 
@@ -380,7 +366,6 @@ def check_no_tensor(args: argparse.Namespace, *names: str) -> None:
 
 
 def _fit_matrices(args: argparse.Namespace) -> None:
-    """Fit the model of matrices that the options describe, and write it."""
     several = args.model in ("gfa", "cmf")
     if args.also and not several:
         got = "" if args.model == "cp" else f" got {args.model};"
@@ -421,22 +406,20 @@ def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile
 def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
     how = {"method": args.method} if is_given(args, "method") else {}
-    first = files[0]
-    if args.model == "pca":
-        how |= {"likelihood": first.likelihood, "augmentation": augmentation_of(first.likelihood)}
-        return matrix_model(args, **how), first.tensor
-    if args.model == "fa":
-        if first.likelihood != "gaussian":
+    names, tensors, likelihoods = zip(*files, strict=True)
+    if args.model in ("pca", "fa"):
+        if args.model == "pca":
+            how |= {"likelihood": likelihoods[0], "augmentation": augmentation_of(likelihoods[0])}
+        elif likelihoods[0] != "gaussian":
             fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
-        return matrix_model(args, **how), first.tensor
+        return matrix_model(args, **how), tensors[0]
     how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
     if args.model == "gfa":
-        tensors = _shared([one.tensor for one in files], [("rows", f"columns of {one.name}") for one in files])
-        model = matrix_model(args, likelihood=[one.likelihood for one in files], **how)
-        return model, dict(zip([one.name for one in files], tensors, strict=True))
+        shared = _shared(tensors, [("rows", f"columns of {name}") for name in names])
+        return matrix_model(args, likelihood=[*likelihoods], **how), dict(zip(names, shared, strict=True))
     entities = [_entities(one) for one in files]
-    relations = [(*pair, one.likelihood) for pair, one in zip(entities, files, strict=True)]
-    return matrix_model(args, relations, **how), _shared([one.tensor for one in files], entities)
+    relations = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
+    return matrix_model(args, relations, **how), _shared(tensors, entities)
 
 
 def _entities(matrix: MatrixFile) -> tuple[str, str]:
@@ -449,7 +432,7 @@ def _entities(matrix: MatrixFile) -> tuple[str, str]:
     return str(row), str(col)
 
 
-def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
+def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
     """The matrices with the same rows for the same entity: all labels that one of them has."""
     known: dict[str, tc.Labels | None] = {}
     sizes: dict[str, int] = {}
@@ -469,9 +452,6 @@ def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> 
         shape = [sizes[name] if every is None else len(every) for name, every in zip(pair, names, strict=True)]
         result.append(tc.SparseTensor(coords, tensor.values, tuple(shape), tuple(names)))
     return result
-
-
-# Lines about a fitted model of a tensor.
 
 
 def fit_line(model: Any) -> str:

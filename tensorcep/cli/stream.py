@@ -39,17 +39,8 @@ FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
 FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
 # Options that streams of rows do not have beside those of models of matrices.
-FOR_TENSORS = (
-    "lower_limit",
-    "resume",
-    "checkpoint_every",
-    "trace",
-    "scores",
-    "bad_lines",
-    "forget",
-    "revisit",
-    "method",
-)
+FOR_TENSORS: tuple[str, ...] = ("lower_limit", "resume", "checkpoint_every", "trace", "scores", "bad_lines", "forget")
+FOR_TENSORS += ("revisit", "method")
 TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 
@@ -63,7 +54,7 @@ def run_stream(args: argparse.Namespace) -> None:
     witness = Witness(args.data, args.format)
     if args.resume and os.path.exists(args.output):
         model, progress = _resumed(args, model)
-        witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
+        witness.check(progress["read"], *progress["position"])
         if not args.quiet:
             show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
     with _side_files(args, progress) as files:
@@ -115,55 +106,48 @@ def _check_written(what: str, args: argparse.Namespace, *paths: str) -> None:
         check_output(path, *args.data)
 
 
-def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
-    """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
-    return {
-        "data": list(args.data),
-        "batch_size": args.batch_size,
-        "first_batch": args.first_batch,
-        "position": (0, 0),
-        "read": [],
-        "aside": 0,
-        "trace": 0,
-        "scores": 0,
-        "bad": 0,
-        "knowledge": _knowledge_digests(args),
-        "reading": {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING},
-    }
-
-
 def _knowledge_digests(args: argparse.Namespace) -> list[str]:
     """What is said of rows, with checksums of the files it names: a run that is resumed must say the same."""
     digests = [f"--series {text}" for text in args.series]
-    for option in ("features", "graph"):
-        for text in getattr(args, option):
-            content = Path(check_file(text.partition("=")[2])).read_bytes()
-            digests.append(f"--{option} {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
+    for text in args.features:
+        content = Path(check_file(text.partition("=")[2])).read_bytes()
+        digests.append(f"--features {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
     return digests
 
 
 class Progress(NamedTuple):
     """What a checkpoint holds beside the model: the input, how far it was read, the sizes of the side files."""
 
-    data: tuple[str, ...]
+    data: list[str]
     batch_size: int
     first_batch: int | None
     position: tuple[int, int]
+    read: list[tuple[int, str]]
     aside: int
     trace: int
+    scores: int
     bad: int
-    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor what follows
-    scores: int = 0
-    knowledge: tuple[str, ...] = ()
-    reading: dict[str, Any] | None = None
+    knowledge: list[str]
+    reading: dict[str, Any] | None
 
 
-def _checked(stored: Any) -> Any:
+EARLIER = {"read": [], "scores": 0, "knowledge": [], "reading": None}  # what earlier checkpoints do not hold
+
+
+def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
+    reading = {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING}
+    asked = {"data": args.data, "batch_size": args.batch_size, "first_batch": args.first_batch, "position": (0, 0)}
+    nothing = {"read": [], "aside": 0, "trace": 0, "scores": 0, "bad": 0}
+    return {**asked, **nothing, "knowledge": _knowledge_digests(args), "reading": reading}
+
+
+def _checked(stored: Any) -> dict[str, Any]:
     """What a checkpoint says of its progress, unless that makes no sense."""
-    progress: Progress = read_as(Progress, stored, "progress")
+    full = stored | {name: value for name, value in EARLIER.items() if name not in stored}
+    progress: Progress = read_as(Progress, full, "progress")
     if min(*progress.position, progress.aside, progress.trace, progress.scores, progress.bad) < 0:
         fail_value("its progress is negative")
-    return stored
+    return full
 
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
@@ -171,23 +155,19 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
 
     def check(name: str, before: Any, now: Any, instead: str = "") -> None:
         if before != now:
-            fail_value(
-                f"'{args.output}' was made with {name}={before!r}; got {now!r}; give the same to resume{instead}."
-            )
+            made = f"'{args.output}' was made with {name}={before!r}"
+            fail_value(f"{made}; got {now!r}; give the same to resume{instead}.")
 
-    progress = open_model(args.output).header.get("progress")
-    if progress is None:
-        fail_value(
-            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
-            "file."
-        )
+    stored = open_model(args.output).header.get("progress")
+    if stored is None:
+        what = f"'{args.output}' is no checkpoint of a stream"
+        fail_value(f"{what}; learn further files by tensorcep update, or give another file.")
     model = tc.load(args.output)
     with complete(args.output):
-        _checked(progress)
+        progress = _checked(stored)
     new = _new_progress(args)
     asked = {name: new[name] for name in ("data", "batch_size", "first_batch", "knowledge")} | new["reading"]
-    # Earlier checkpoints hold neither what is known of rows nor how files were read.
-    made = {"knowledge": [], **progress, **(progress.get("reading") or new["reading"])}
+    made = progress | (progress["reading"] or new["reading"])
     for name, now in asked.items():
         check(name, made.get(name), now, ", or learn a further file by tensorcep update" if name == "data" else "")
     if type(model) is not type(fresh):
@@ -198,8 +178,7 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name, now in fresh.get_params(deep=False).items():
         if name not in free:
             check(name, params[name], now)
-    column = next(iter(given_extents(args).values()), None)
-    before = getattr(model, "extent_column_", None)
+    column, before = next(iter(given_extents(args).values()), None), getattr(model, "extent_column_", None)
     if before != column:
         fail_value(
             f"'{args.output}' was made with the column {before!r} of exposures or trials; "
@@ -275,7 +254,6 @@ class StreamRun:
 
 
 def _batches(args: argparse.Namespace, **how: Any) -> Iterator[Batch]:
-    """The batches of the files."""
     how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, **how}
     del how["shape"], how["extras"]
     return read_batches(args.data, args.batch_size, **how)
@@ -291,10 +269,8 @@ def _side_paths(args: argparse.Namespace) -> dict[str, str]:
 def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[dict[str, BinaryIO]]:
     """These files, open; a trace that is empty gets the names of its columns."""
     with contextlib.ExitStack() as stack:
-        files = {
-            name: stack.enter_context(_side_file(path, progress.get(name, 0)))
-            for name, path in _side_paths(args).items()
-        }
+        paths = _side_paths(args).items()
+        files = {name: stack.enter_context(_side_file(path, progress[name])) for name, path in paths}
         if "trace" in files and files["trace"].tell() == 0:
             files["trace"].write((",".join(TRACE) + "\n").encode())
         yield files
@@ -315,9 +291,6 @@ def _side_file(path: str, size: int) -> Iterator[BinaryIO]:
         finally:
             with naming(path):
                 handle.close()
-
-
-# The rows of a matrix as they come.
 
 
 def _stream_rows(args: argparse.Namespace) -> None:
@@ -366,7 +339,9 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[lis
     for batch in batches:
         if len(batch.names) != 2:
             fail_value(f"the rows of a matrix have rows, columns and values; got {len(batch.names)} modes.")
-        names, (rows, cols) = batch.names, (_keys(batch, k, index_base) for k in (0, 1))
+        names = batch.names
+        numbers = (batch.coords + index_base).T.tolist()
+        rows, cols = (known if keys is None else keys for keys, known in zip(batch.keys, numbers, strict=True))
         rows, cols, values = rest[0] + rows, rest[1] + cols, np.concatenate([rest[2], batch.values])
         whole = len(rows) - next((n for n, row in enumerate(reversed(rows)) if row != rows[-1]), len(rows))
         rest = rows[whole:], cols[whole:], values[whole:]
@@ -374,12 +349,6 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[lis
             yield rows[:whole], cols[:whole], values[:whole], names
     if rest[0]:
         yield *rest, names
-
-
-def _keys(batch: Batch, k: int, index_base: int) -> list[Any]:
-    """What the file calls the rows of mode k."""
-    keys = batch.keys[k]
-    return (batch.coords[:, k] + index_base).tolist() if keys is None else keys
 
 
 def run_update(args: argparse.Namespace) -> None:
@@ -413,10 +382,9 @@ def _learned_files(path: str) -> list[list[Any]]:
     """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
     header = open_model(path).header
     with complete(path):
-        progress = header.get("progress")
-        if progress is not None:
-            _checked(progress)
-            return [[name, *read] for name, read in zip(progress["data"], progress.get("read", ()), strict=False)]
+        if header.get("progress") is not None:
+            progress = _checked(header["progress"])
+            return [[name, *read] for name, read in zip(progress["data"], progress["read"], strict=False)]
         return [[str(name), int(count), str(sha)] for name, count, sha in header.get("learned", ())]
 
 
