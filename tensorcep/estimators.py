@@ -11,6 +11,7 @@ from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
 from tensorcep.core.persist.models import StoredModel, complete, open_model, parameters
 from tensorcep.core.persist.models import read_attributes as read_plain
+from tensorcep.cp.estimators.base import spec_of
 from tensorcep.cp.estimators.store import drop_projection, read_result
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.factor_models.base import read_attributes as read_factor_model
@@ -50,7 +51,7 @@ FAMILIES = (
     Family(
         ESTIMATORS,
         lambda stored, own: {"_fit": read_result(stored, own)},
-        lambda cls: cls()._target().OBSERVATION,
+        lambda cls: spec_of(cls()).target.OBSERVATION,
         "__sklearn_is_fitted__",
         CP_SETTINGS,
     ),
@@ -83,7 +84,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     'BayesianLogisticRegression'
     """
     stored = open_model(path)
-    family = _family(stored)
+    family = next((family for family in FAMILIES if stored.class_name in family.classes), None)
+    if family is None:
+        listed = ", ".join(name for family in FAMILIES for name in family.classes)
+        fail_value(
+            f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep."
+        )
     cls = family.classes[stored.class_name]
     drop_projection(stored)
     with complete(path):
@@ -91,9 +97,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         params = parameters(stored, family.settings)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
-        fail_value(
-            f"'{stored.path}' has a parameter {odd[0][:60]!r} that this tensorcep does not know; update tensorcep."
-        )
+        unknown = f"'{stored.path}' has a parameter {odd[0][:60]!r}"
+        fail_value(f"{unknown} that this tensorcep does not know; update tensorcep.")
     model = cls(**params)
     for name, value in fitted.items():
         setattr(model, name, value)
@@ -101,12 +106,3 @@ def load(path: str | os.PathLike[str]) -> Any:
         model._check_parameters()
         getattr(model, family.finish)()
     return model
-
-
-def _family(stored: StoredModel) -> Family:
-    """The family of the class of a saved model."""
-    for family in FAMILIES:
-        if stored.class_name in family.classes:
-            return family
-    listed = ", ".join(name for family in FAMILIES for name in family.classes)
-    fail_value(f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep.")

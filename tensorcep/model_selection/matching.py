@@ -13,7 +13,7 @@ from sklearn.base import clone
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
 from tensorcep.core.cluster import Cluster, cluster_of
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.held_out import cells_of_matrices
+from tensorcep.model_selection.compare import cells_of_matrices
 
 TINY = np.finfo(float).tiny
 
@@ -139,7 +139,6 @@ def _halves_of(model: Any, X: Any) -> Callable[[float, Any], tuple[Any, Any]]:
 
 
 def _all_fitted(models: list[Any], entries: list[Any], cluster: Cluster | None) -> list[Any]:
-    """The models, each fitted to its entries."""
     if cluster is None:
         return [_fitted(*both) for both in zip(models, entries, strict=True)]
     held = {id(one): cluster.put(one) for one in entries}
