@@ -28,8 +28,6 @@ from tensorcep.plots.style import (
     text_of,
 )
 
-# What figures ask of a fitted model, whichever family it is of: tables of weights, shares, and observed cells.
-
 
 class Panel(NamedTuple):
     """The weights of the rows of a mode, of an entity or of a matrix's columns.
@@ -145,8 +143,6 @@ def chains_of(model: Any, X: Any, part: Any = 0) -> np.ndarray:
     return np.asarray(draws[:, :, 0])
 
 
-# What a fitted model found: one component of one mode.
-
 # Rows of a component from which on their labels are small, so that they do not touch.
 CROWDED = 20
 
@@ -190,14 +186,12 @@ def plot_component(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_component(model, "item", 1, ax=Figure().subplots()).get_title()
-    'item, component 1'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_component(model, 1, ax=Figure().subplots()).get_title()
+    'mode_1, component 0'
     """
     check_is_fitted(model, "posterior_")
     if not hasattr(model, "column_modes_"):
@@ -227,8 +221,6 @@ def plot_component(
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
 
-
-# What a fitted model found: all its components, what they explain, and the rows of the largest weights.
 
 # Text labels that count as ordered: one number each, the same text around it.
 ONE_NUMBER = re.compile(r"^(\D*?)(-?\d+(?:\.\d+)?)(\D*)$")
@@ -278,14 +270,12 @@ def plot_components(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
     >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
-    2
+    3
     """
     found, n = components_of(model), check_int("n_components", n_components)
     chosen, panels = found.components[:n], found.panels
@@ -350,14 +340,12 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_top_rows(model, "item", ax=Figure().subplots()).get_title()
-    'Largest weights of item'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_top_rows(model, 1, ax=Figure().subplots()).get_title()
+    'Largest weights of mode_1'
     """
     check_is_fitted(model, "posterior_")
     table = model.components(mode)
@@ -388,14 +376,11 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> explained = model.variance_explained(table, value="stars")
-    >>> plots.plot_variance_explained(explained, ax=Figure().subplots()).get_title()
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_variance_explained(model.variance_explained(tensor), ax=Figure().subplots()).get_title()
     'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))

@@ -15,12 +15,7 @@ DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they 
 
 
 def plot_convergence(
-    trace: Any,
-    *,
-    tol: float | None = None,
-    anneal: int | None = None,
-    diagnostics: Any = None,
-    ax: Any = None,
+    trace: Any, *, tol: float | None = None, anneal: int | None = None, diagnostics: Any = None, ax: Any = None
 ) -> Any:
     """Draw the relative change of the latent means in every sweep, on a log scale.
 

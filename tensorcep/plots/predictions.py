@@ -27,8 +27,6 @@ from tensorcep.metrics import coverage as covered_share
 from tensorcep.plots.components import places_in_order
 from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, shown
 
-# A component over an ordered mode: how the rows of a series drift.
-
 
 def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage: float = 0.9, ax: Any = None) -> Any:
     """Draw a component's weights over an ordered mode, with their interval; rows without entries are marked.
@@ -88,10 +86,7 @@ def _places(model: Any, k: int) -> np.ndarray | None:
     return part.times[k] if found is None else found
 
 
-# Gaussian processes: a map of two features with its uncertainty, and a rate with its band.
-
-# Of the range of the points, drawn beyond them.
-MARGIN = 0.1
+MARGIN = 0.1  # of the range of the points, drawn beyond them
 
 
 def plot_decision(
@@ -207,9 +202,6 @@ def plot_rate(
     ax.legend(frameon=False)
     name = getattr(model, "feature_names_in_", ("x",))[0]
     return finish(ax, "Rate of counts", str(name), "count")
-
-
-# Predictions beside what was observed, and how well their uncertainty holds.
 
 
 def plot_predictions(
