@@ -61,7 +61,6 @@ def draw_named_figures(target: Path, cache: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the site and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="where the pages go")
     parser.add_argument("--no-run", action="store_true", help="do not run the notebooks; show them without outputs")

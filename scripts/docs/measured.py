@@ -79,9 +79,8 @@ def table_page(table: str) -> str:
     lines = []
     for label in labels:
         unit = f", {min(units[label])}" if differ and any(units[label]) else ""
-        lines.append(
-            [f"{label}{unit}{' †' if old[label] else ''}", *(cells.get((label, name), "") for name in columns)]
-        )
+        shown = f"{label}{unit}{' †' if old[label] else ''}"
+        lines.append([shown, *(cells.get((label, name), "") for name in columns)])
     text = _lines([" ", *columns], lines)
     newest = max(filter(None, old.values()), default="", key=list(old.values()).count)
     if newest:
@@ -111,9 +110,8 @@ def findings_page() -> str:
         told = [_finding(row) for row in some if row["value"]]
         text += "".join(f"* {line}\n" for line in told)
         command = f"`{some[0]['command']}` at " if some[0]["command"] else ""
-        text += (
-            f"* {command}{some[0]['commit']} of {some[0]['date']}; machine: {some[0]['machine'] or 'not recorded'}\n\n"
-        )
+        when, machine = f"{some[0]['commit']} of {some[0]['date']}", some[0]["machine"] or "not recorded"
+        text += f"* {command}{when}; machine: {machine}\n\n"
     return text
 
 
@@ -153,7 +151,6 @@ def _read(path: Path) -> list[Figure]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Keep rows that a command wrote."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", help="of data/measured, without .csv")
     parser.add_argument("table")

@@ -39,8 +39,6 @@ LENGTH_SCALES = {"half": SIGMA, "whole": SIGMA / np.sqrt(2.0)}
 TRAIN_SHARE = 0.6
 # A support vector machine without slack: the cost of an error is as good as infinite.
 HARD_MARGIN = 1e6
-
-
 # The third feature is the constant.
 TOY_X = np.array([[1.0, 2.0, 1.0], [-1.5, 0.5, 1.0], [0.5, -1.0, 1.0]])
 TOY_Y = np.array([1, 0, 1])
@@ -108,7 +106,6 @@ def toy_errors() -> dict[str, Path2]:
 
 
 def load(name: str, files: dict[str, Path | None]) -> Points:
-    """One data set, fetched or read from the user's file."""
     if name in datasets.GP_FILES:
         return datasets.load_gp(name)
     path = files[name]
@@ -132,7 +129,6 @@ def split(points: Points, rng: np.random.Generator) -> tuple[Points, Points]:
 
 
 def models(kernel: str, intercept: bool, tol: float) -> dict[str, Any]:
-    """The machines compared, by name."""
     scale = LENGTH_SCALES[kernel]
     bpm = {"length_scale": scale, "fit_intercept": intercept, "max_iter": 500, "tol": tol}
     return {
@@ -144,10 +140,8 @@ def models(kernel: str, intercept: bool, tol: float) -> dict[str, Any]:
 
 def measure(name: str, points: Points, kernel: str, intercept: bool, options: Any) -> list[Row]:
     """Rows of one data set and kernel: mean and two standard deviations of the test error, of every method."""
-    errors: dict[str, list[float]] = {method: [] for method in options.methods}
-    seconds = dict.fromkeys(options.methods, 0.0)
-    evidence: dict[str, list[float]] = {method: [] for method in options.methods}
-    converged = dict.fromkeys(options.methods, 0)
+    errors, evidence = ({method: list[float]() for method in options.methods} for _ in range(2))
+    seconds, converged = (dict.fromkeys(options.methods, start) for start in (0.0, 0))
     for number in range(options.splits):
         train, test = split(points, np.random.default_rng([options.seed, number]))
         for method in options.methods:
@@ -173,7 +167,6 @@ def measure(name: str, points: Points, kernel: str, intercept: bool, options: An
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data="ionosphere,sonar", methods="step,svm", seed=0)
     p.add_argument("--splits", type=int, default=40, help="random splits (default: %(default)s)")
     p.add_argument("--kernels", type=words(*LENGTH_SCALES), default="half", help="half, whole (default: %(default)s)")

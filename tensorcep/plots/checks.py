@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.results import observed_cells
-from tensorcep.plots.components import chains_of, fixed_rows, in_words, part_of, places_in_order, position
+from tensorcep.plots.components import CROWDED, chains_of, fixed_rows, in_words, part_of, places_in_order, position
 from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
 
 RANK_BINS = 20
@@ -164,9 +164,8 @@ def plot_residuals(
         odd = size[label] > 1.0 + 3.0 * np.sqrt(2.0 / len(own))
         alpha = float(np.clip(30.0 / len(own), 0.1, 0.8))
         ax.plot(own, np.full(len(own), place), "|", color=ACCENT if odd else MAIN, alpha=alpha, markersize=7)
-    ax.set_yticks(
-        np.arange(len(order)), [text_of(label) for label in order], fontsize="small" if len(order) > 20 else None
-    )
+    crowded = "small" if len(order) > CROWDED else None
+    ax.set_yticks(np.arange(len(order)), [text_of(label) for label in order], fontsize=crowded)
     ax.invert_yaxis()
     title = f"Residuals by {name}" + ("" if len(order) == len(size) else f", {len(order)} worst of {len(size)}")
     return finish(ax, title, "(observed - predicted) / standard deviation", "")

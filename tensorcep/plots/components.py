@@ -195,9 +195,8 @@ def plot_component(
     """
     check_is_fitted(model, "posterior_")
     if not hasattr(model, "column_modes_"):
-        fail_value(
-            f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
-        )
+        got = f"plot_component is for CP models; got {type(model).__name__}"
+        fail_value(f"{got}; use plot_components or plot_top_rows.")
     name = names_of(model.labels_)[mode_of(model.labels_, mode)]
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     if sort is not None:
@@ -414,9 +413,8 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
     ax.set_xticks(np.arange(values.shape[1]), [shown(column) for column in table.columns])
     for i, row in enumerate(values):
         for j, value in enumerate(row):
-            ax.text(
-                j, i, f"{value:.0f}", ha="center", va="center", color="white" if value > 0.6 * values.max() else "black"
-            )
+            colour = "white" if value > 0.6 * values.max() else "black"
+            ax.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour)
     ax.figure.colorbar(image, ax=ax, label="% of the view's variance", shrink=0.8)
     return finish(ax, "Variance explained by view", "component", "")
 

@@ -188,9 +188,8 @@ def plot_rate(
     grid = np.linspace(X.min(), X.max(), n_grid)[:, None]
     band = model.predict_interval(grid, coverage, of="rate")
     ax = axes_of(ax)
-    ax.fill_between(
-        grid[:, 0], band[:, 0], band[:, 1], color=MAIN, alpha=0.25, linewidth=0, label=f"{100 * coverage:g} % band"
-    )
+    look = {"color": MAIN, "alpha": 0.25, "linewidth": 0, "label": f"{100 * coverage:g} % band"}
+    ax.fill_between(grid[:, 0], *band.T, **look)
     ax.plot(grid[:, 0], model.predict(grid), color=MAIN, linewidth=1.5, label="rate")
     if y is not None:
         y = np.asarray(y, dtype=np.float64)

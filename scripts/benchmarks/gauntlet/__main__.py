@@ -62,7 +62,6 @@ def _said(record: Record) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, methods=None, ranks=",".join(map(str, fits.RANKS)), seed=0)
     p.add_argument("--cells", nargs="+", metavar="NAME", help="these cells in place of a part")
     p.add_argument("--part", choices=PARTS, default="small", help="default: %(default)s")
