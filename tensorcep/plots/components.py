@@ -190,8 +190,8 @@ def plot_component(
     >>> from tensorcep import CPRegressor, plots, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_component(model, 1, ax=Figure().subplots()).get_title()
-    'mode_1, component 0'
+    >>> plots.plot_component(model, 1, 3, ax=Figure().subplots()).get_title()
+    'mode_1, component 3'
     """
     check_is_fitted(model, "posterior_")
     if not hasattr(model, "column_modes_"):
