@@ -26,6 +26,8 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
+from tensorcep.cp.targets.labels import two_classes
+from tensorcep.cp.targets.levels import classes_of
 from tensorcep.entries.io import (
     LAST,
     MISSING,
@@ -46,6 +48,7 @@ from tensorcep.entries.io import (
 )
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.likelihoods import words_of
 
 TABLES = ("csv", "parquet")  # files with further columns
 MOST_ZEROS = 10**8  # more absent cells are not all written down
@@ -111,9 +114,8 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
     if n > absent:
         fail_value(f"--zeros must be at most the {absent} cells without an entry; got {n}; give all, or fewer.")
     if n > MOST_ZEROS:
-        fail_value(
-            f"--zeros would add {n} entries, more than {MOST_ZEROS}; give a number, such as 3x the number of entries."
-        )
+        text = f"--zeros would add {n} entries, more than {MOST_ZEROS}"
+        fail_value(f"{text}; give a number, such as 3x the number of entries.")
     return tensor.with_zeros(n, random_state=args.seed)
 
 
@@ -239,9 +241,8 @@ def cells_of_words(
     frame = read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
-        fail_value(
-            f"column {value!r} of '{path}' has {int(missing.sum())} missing words; --drop-missing leaves them out."
-        )
+        what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
+        fail_value(f"{what}; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
     known = args.levels or classes or sorted(frame[value].unique())
     codes = pd.Categorical(frame[value], categories=known).codes
@@ -257,10 +258,6 @@ def cells_of_words(
 
 def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
     """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
-    from tensorcep.cp.targets.labels import two_classes
-    from tensorcep.cp.targets.levels import classes_of
-    from tensorcep.likelihoods import words_of
-
     first = cells_of_words(paths[0], args)
     if first is None:
         return None
@@ -271,8 +268,6 @@ def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[Spa
 
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
     """The modes and the value of a table, if this is of words, as far as its first lines tell."""
-    from tensorcep.likelihoods import words_of
-
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
@@ -280,13 +275,9 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    first = next(read_tables(path, how, lines=LOOKED_AT))
-    return (modes, value) if any(map(_is_word, first[value])) else None
-
-
-def _is_word(cell: Any) -> bool:
-    """Whether a cell holds text that is neither a number nor missing."""
-    return isinstance(cell, str) and number_in(cell) is None and number_in(cell, ",") is None and cell not in MISSING
+    text = (cell for cell in next(read_tables(path, how, lines=LOOKED_AT))[value] if isinstance(cell, str))
+    is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text if cell not in MISSING)
+    return (modes, value) if is_word else None
 
 
 def has_words(model: Any) -> bool:
@@ -315,9 +306,8 @@ def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     """
     kind = format_of(check_file(path), args.format)
     if kind not in TABLES or args.modes is not None or args.value is not None:
-        fail_value(
-            f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
-        )
+        text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
+        fail_value(f"{text}; leave it out.")
     table = read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))

@@ -168,9 +168,8 @@ def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
     if len(args.data) not in (0, wanted):
-        fail_value(
-            f"--data must be given {wanted} time{'s' * (wanted > 1)}, one for each matrix; got {len(args.data)}."
-        )
+        times = f"{wanted} time{'s' * (wanted > 1)}, one for each matrix"
+        fail_value(f"--data must be given {times}; got {len(args.data)}.")
     if not args.data:
         return None
     if not of_matrices:
@@ -182,14 +181,12 @@ def run_demo(args: argparse.Namespace) -> None:
     if args.rank != "auto":
         check_int("--rank", args.rank)
     check_int("--seed", args.seed, 0)
-    from tensorcep.demo import report, run_demo
+    from tensorcep import demo  # heavy, for this command alone
 
     if not args.quiet:
-        say(
-            "fitting (about 10 seconds on two free cores; without compiled kernels it compiles for about 10 more), "
-            "then scoring"
-        )
-    print(report(run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
+        about = "about 10 seconds on two free cores; without compiled kernels it compiles for about 10 more"
+        say(f"fitting ({about}), then scoring")
+    print(demo.report(demo.run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
 
 
 def run_warmup(args: argparse.Namespace) -> None:

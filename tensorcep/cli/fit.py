@@ -140,10 +140,8 @@ def _check_place(args: argparse.Namespace) -> None:
         fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
     if has_workers(args):
         if placed:
-            fail_value(
-                "--scratch and --memory are for a fit in this process; got --dask-local or "
-                "--dask-scheduler; leave them out."
-            )
+            text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
+            fail_value(f"{text}; leave them out.")
         return
     if not _is_placed(args):
         return
@@ -151,9 +149,8 @@ def _check_place(args: argparse.Namespace) -> None:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
     for name in ("zeros", "count", "shape", "exposure"):
         if is_given(args, name):
-            fail_value(
-                f"{option_of(name)} is for one file that is read whole; leave it out, or --scratch and --memory."
-            )
+            what = f"{option_of(name)} is for one file that is read whole"
+            fail_value(f"{what}; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
         fail_value(
             f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
@@ -231,8 +228,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
         word_or_range("zero_rate", params["zero_rate"], ("auto",), 0.0, 1.0, include_low=False)
     if params.get("lower_limit") == "none":
         params["lower_limit"] = None
-    if "noise" in params:
-        params["noise"] = mode_in(params["noise"])
     model = getattr(tc, name)(**params)
     check_parameters(spec_of(model))
     return model
@@ -426,9 +421,8 @@ def _entities(matrix: MatrixFile) -> tuple[str, str]:
     """What the rows and the columns of a matrix are: the names of its modes."""
     row, col = (None if labels is None else labels.name for labels in matrix.tensor.labels)
     if row is None or col is None:
-        fail_value(
-            f"--model cmf needs columns of labels with names, which say what they are; '{matrix.name}' has none."
-        )
+        text = "--model cmf needs columns of labels with names, which say what they are"
+        fail_value(f"{text}; '{matrix.name}' has none.")
     return str(row), str(col)
 
 

@@ -363,6 +363,7 @@ READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("power", "zero_rate"), number_or(float, "auto")),
     "lower_limit": number_or(float, "auto", "none"),
     "damping": number_or(float, "auto", "adaptive"),
+    "noise": mode_in,
     "threads": threads_in,
     "zeros": zeros_in,
     "sep": lambda text: text.replace("\\t", "\t"),  # which a shell hardly lets one type
