@@ -39,8 +39,7 @@ class Family(NamedTuple):
     """What loading needs to know of a family of models."""
 
     classes: dict[str, Any]  # by name
-    read: Callable[[StoredModel, Any], dict[str, Any]]  # ``read(stored, own)`` gives the fitted attributes
-    own: Callable[[Any], Any]  # ``own(cls)``: what a file holds, names of attributes or the class of what a fit decided
+    read: Callable[[StoredModel, Any], dict[str, Any]]  # ``read(stored, cls)`` gives the fitted attributes
     finish: str  # the method that sets those that follow from them, or tries them
     settings: Mapping[str, type]  # the records of settings that parameters may be, by the names of their classes
 
@@ -50,14 +49,18 @@ FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHOD
 FAMILIES = (
     Family(
         ESTIMATORS,
-        lambda stored, own: {"_fit": read_result(stored, own)},
-        lambda cls: spec_of(cls()).target.OBSERVATION,
+        lambda stored, cls: {"_fit": read_result(stored, spec_of(cls()).target.OBSERVATION)},
         "__sklearn_is_fitted__",
         CP_SETTINGS,
     ),
-    Family(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),
-    Family(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
-    Family(GP_MODELS, read_gp, lambda cls: (), "_restore", dict(GP_SETTINGS)),
+    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS),
+    Family(
+        FEATURE_MODELS,
+        lambda stored, cls: read_plain(stored, (*cls._stored, *cls._stored_if_there)),
+        "_try_out",
+        LINEAR_SETTINGS,
+    ),
+    Family(GP_MODELS, read_gp, "_restore", dict(GP_SETTINGS)),
 )
 
 
@@ -93,7 +96,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     cls = family.classes[stored.class_name]
     drop_projection(stored)
     with complete(path):
-        fitted = family.read(stored, family.own(cls))
+        fitted = family.read(stored, cls)
         params = parameters(stored, family.settings)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:

@@ -75,17 +75,6 @@ def _unit(w: np.ndarray) -> np.ndarray:
     return w / np.linalg.norm(w)
 
 
-def ep_points() -> list[np.ndarray]:
-    """The weights after each sweep of EP; the first is ADF."""
-    return [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in range(1, TOY_SWEEPS + 1)]
-
-
-def svm_point() -> np.ndarray:
-    """The weights of the support vector machine without slack, and its offset."""
-    svm = SVC(kernel="linear", C=1e6).fit(TOY_X[:, :2], TOY_Y)
-    return np.append(svm.coef_[0], svm.intercept_[0])
-
-
 def toy_errors() -> dict[str, Path2]:
     """Distance of unit weight vectors from the Bayes point, and its cost; one point for the support vector machine."""
     truth = _unit(bayes_point())
@@ -98,10 +87,13 @@ def toy_errors() -> dict[str, Path2]:
     def error(found: np.ndarray) -> float:
         return float(np.linalg.norm(_unit(found) - truth))
 
+    sweeps = range(1, TOY_SWEEPS + 1)  # the first is ADF
+    ep = [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in sweeps]
+    svm = SVC(kernel="linear", C=HARD_MARGIN).fit(TOY_X[:, :2], TOY_Y)
     return {
-        "ep": [(float((k + 1) * len(TOY_Y) * SITE_FLOPS), error(point)) for k, point in enumerate(ep_points())],
+        "ep": [(float(sweep * len(TOY_Y) * SITE_FLOPS), error(w)) for sweep, w in zip(sweeps, ep, strict=True)],
         "sampling": [(float(c * DRAW_FLOPS), error(total[c - 1])) for c in counts],
-        "svm": [(float(DRAW_FLOPS), error(svm_point()))],
+        "svm": [(float(DRAW_FLOPS), error(np.append(svm.coef_[0], svm.intercept_[0])))],
     }
 
 

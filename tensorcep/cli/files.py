@@ -119,7 +119,9 @@ def run_datasets(args: argparse.Namespace) -> None:
     if args.name is None:
         if args.output or args.part or args.fold:
             fail_value("--output, --part and --fold need the NAME of a data set; give one.")
-        print("\n".join(_dataset_line(item) for item in tc.datasets.available()))
+        for item in tc.datasets.available():
+            there = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}"
+            print(f"{item.name:17} {there if item.size else 'with TensorLy':21} {item.description}")
         return
     check_choice("NAME", args.name, tc.datasets.CATALOGUE)
     if (args.part or args.fold) and (args.output is None or args.name not in {"alog", "enron", "dblp"}):
@@ -147,11 +149,6 @@ def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
     check_int("--fold", fold, 1, tc.datasets.N_FOLDS)
     halves = tc.datasets.load_alog(fold) if name == "alog" else tc.datasets.load_enron(fold)
     return halves.train if part == "train" else halves.test
-
-
-def _dataset_line(item: tc.datasets.DatasetInfo) -> str:
-    where = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}" if item.size else "with TensorLy"
-    return f"{item.name:17} {where:21} {item.description}"
 
 
 def run_report(args: argparse.Namespace) -> None:

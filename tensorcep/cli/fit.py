@@ -412,18 +412,15 @@ def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tup
     if args.model == "gfa":
         shared = _shared(tensors, [("rows", f"columns of {name}") for name in names])
         return matrix_model(args, likelihood=[*likelihoods], **how), dict(zip(names, shared, strict=True))
-    entities = [_entities(one) for one in files]
+    entities = []
+    for name, tensor in zip(names, tensors, strict=True):
+        row, col = (None if labels is None else labels.name for labels in tensor.labels)
+        if row is None or col is None:
+            text = "--model cmf needs columns of labels with names, which say what they are"
+            fail_value(f"{text}; '{name}' has none.")
+        entities.append((str(row), str(col)))
     relations = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
     return matrix_model(args, relations, **how), _shared(tensors, entities)
-
-
-def _entities(matrix: MatrixFile) -> tuple[str, str]:
-    """What the rows and the columns of a matrix are: the names of its modes."""
-    row, col = (None if labels is None else labels.name for labels in matrix.tensor.labels)
-    if row is None or col is None:
-        text = "--model cmf needs columns of labels with names, which say what they are"
-        fail_value(f"{text}; '{matrix.name}' has none.")
-    return str(row), str(col)
 
 
 def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:

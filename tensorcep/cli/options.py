@@ -138,11 +138,6 @@ def threads_in(text: str) -> int:
     return int(text)
 
 
-def words_in(text: str) -> list[str]:
-    """Words between commas."""
-    return [word.strip() for word in text.split(",")]
-
-
 def integers_in(what: str, example: str) -> Callable[[str], list[int]]:
     """What reads integers between commas."""
 
@@ -359,7 +354,7 @@ DOCUMENTED = _all_documented()
 READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("rank", "max_iter"), number_or(int, "auto")),
     **dict.fromkeys(("index_base", "out_index_base"), int),
-    **dict.fromkeys(("modes", "levels", "methods"), words_in),
+    **dict.fromkeys(("modes", "levels", "methods"), lambda text: [word.strip() for word in text.split(",")]),
     **dict.fromkeys(("power", "zero_rate"), number_or(float, "auto")),
     "lower_limit": number_or(float, "auto", "none"),
     "damping": number_or(float, "auto", "adaptive"),

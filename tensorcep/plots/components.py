@@ -278,7 +278,10 @@ def plot_components(
     """
     found, n = components_of(model), check_int("n_components", n_components)
     chosen, panels = found.components[:n], found.panels
-    lines = {_panel_of(panels, mode) for mode in ordered}
+    names = [panel.name for panel in panels]
+    named = [mode in names and not isinstance(mode, bool) for mode in ordered]
+    lines = {names.index(mode) if known else check_int("ordered", mode, 0, len(names) - 1)
+             for mode, known in zip(ordered, named, strict=True)}  # fmt: skip
     figure = new_figure((3.2 * len(panels), 0.6 + 1.9 * len(chosen))) if figure is None else figure
     grid = figure.subplots(len(chosen), len(panels), squeeze=False)
     for r, share, axes in zip(chosen, found.shares, grid, strict=False):
@@ -294,13 +297,6 @@ def plot_components(
             title = f"{panel.name}" if k else f"component {r}, {100 * share:.0f} %: {panel.name}"
             ax.set_title(shown(title), fontsize="medium", loc="left")
     return figure
-
-
-def _panel_of(panels: Sequence[Panel], mode: Any) -> int:
-    names = [panel.name for panel in panels]
-    if mode in names and not isinstance(mode, bool):
-        return names.index(mode)
-    return check_int("ordered", mode, 0, len(names) - 1)
 
 
 def _weights(ax: Any, own: pd.DataFrame, places: np.ndarray | None, max_rows: int) -> None:
@@ -384,14 +380,20 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
     """
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
-        part = explained.iloc[:, : check_int("max_components", max_components)]
+        table = explained.iloc[:, : check_int("max_components", max_components)]
         if kind == "scree":
-            return _scree_of_views(part, axes_of(ax))
-        return _views(part, axes_of(ax)) if len(part) > 1 else _of_one_matrix(part, axes_of(ax))
-    table = explained.head(check_int("max_components", max_components))
-    gain = "r2" if "r2" in table else "share"
-    at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
-    what = "variance of the data" if gain == "r2" else "latent variance"
+            return _scree_of_views(table, axes_of(ax))
+        if len(table) > 1:
+            return _views(table, axes_of(ax))
+        values, what = 100 * table.iloc[0].to_numpy(dtype=float), "variance"
+        names, colours = list(table.columns), [MAIN] * len(values)
+    else:
+        table = explained.head(check_int("max_components", max_components))
+        gain = "r2" if "r2" in table else "share"
+        values, what = 100 * table[gain].to_numpy(), "variance of the data" if gain == "r2" else "latent variance"
+        names = [f"{r}: {part}" for r, part in zip(table["component"], table["part"], strict=True)]
+        colours = [MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]]
+    at, ax = np.arange(len(values)), axes_of(ax)
     if kind == "scree":
         ax.plot(at + 1, values, "o-", color=MAIN, markersize=4, label="each")
         ax.plot(at + 1, np.cumsum(values), "s--", color=ACCENT, markersize=4, label="together")
@@ -399,8 +401,8 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
         ax.set_ylim(bottom=0.0)
         ax.xaxis.get_major_locator().set_params(integer=True)
         return finish(ax, "Scree", "components, the largest first", f"% of the {what}")
-    ax.barh(at, values, color=[MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]])
-    ax.set_yticks(at, [shown(f"{r}: {part}") for r, part in zip(table["component"], table["part"], strict=True)])
+    ax.barh(at, values, color=colours)
+    ax.set_yticks(at, [shown(name) for name in names])
     ax.invert_yaxis()
     return finish(ax, "Variance explained", f"% of the {what}", "component")
 
@@ -417,15 +419,6 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
             ax.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour)
     ax.figure.colorbar(image, ax=ax, label="% of the view's variance", shrink=0.8)
     return finish(ax, "Variance explained by view", "component", "")
-
-
-def _of_one_matrix(table: pd.DataFrame, ax: Any) -> Any:
-    """A bar for each component."""
-    at = np.arange(table.shape[1])
-    ax.barh(at, 100 * table.iloc[0].to_numpy(dtype=float), color=MAIN)
-    ax.set_yticks(at, [shown(column) for column in table.columns])
-    ax.invert_yaxis()
-    return finish(ax, "Variance explained", "% of the variance", "component")
 
 
 def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:

@@ -54,7 +54,9 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     """
     check_is_fitted(model, "posterior_")
     k = mode_of(model.labels_, mode)
-    places, name = _places(model, k), names_of(model.labels_)[k]
+    part, name = model.parts_[0], names_of(model.labels_)[k]
+    places: Any = np.arange(part.shape[k]) if part.labels[k] is None else places_in_order(part.labels[k])
+    places = part.times[k] if places is None else places
     if places is None:
         fail_value(f"plot_series needs an ordered mode; the labels of mode {name!r} have no order.")
     table = model.components(mode, coverage)
@@ -74,16 +76,6 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     if x.dtype.kind == "M":
         ax.tick_params(axis="x", labelrotation=30)
     return finish(ax, f"Component {chosen} over {name}", str(name), "weight (norm 1)")
-
-
-def _places(model: Any, k: int) -> np.ndarray | None:
-    """Where the rows of a mode lie; None where it is not ordered."""
-    part = model.parts_[0]
-    labels = part.labels[k]
-    if labels is None:
-        return np.arange(part.shape[k])
-    found = places_in_order(labels)
-    return part.times[k] if found is None else found
 
 
 MARGIN = 0.1  # of the range of the points, drawn beyond them

@@ -195,13 +195,11 @@ def in_child(work: Callable[..., Any], arguments: Sequence[Any], seconds: float,
     if child.is_alive():
         child.kill()
         child.join()
-    return Outcome(_end_of(child.exitcode)) if outcome is None else outcome
-
-
-def _end_of(code: int | None) -> str:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return "time limit" if code == -signal.SIGXCPU else "killed (time or memory)"
-    return f"crash: signal {-code}" if code is not None and code < 0 else f"crash: exit code {code}"
+    if outcome is not None:
+        return outcome
+    code = child.exitcode or 0
+    known = {-signal.SIGXCPU: "time limit", -signal.SIGKILL: "killed (time or memory)"}
+    return Outcome(known.get(code, f"crash: signal {-code}" if code < 0 else f"crash: exit code {code}"))
 
 
 def _call(

@@ -90,13 +90,6 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     return [row(metric, value, **about) for metric, value in scored.items()]
 
 
-def given_interactions(text: str) -> Any:
-    """A word, or ranks such as main=1:pair=3:cp=3."""
-    if "=" not in text:
-        return text
-    return {name: int(n) for name, n in (item.split("=") for item in text.split(":"))}
-
-
 def likelihood_for(name: str, labelled: bool) -> str | None:
     """The first likelihood for such data that the method can use, or None."""
     method = METHODS["cep" if name == "paper" else name]
@@ -113,8 +106,9 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["link"] = likelihood_for(setting.method, labelled)
         given = {"rank": setting.rank, "prior": setting.prior, "n_ensemble": setting.ensemble, "max_iter": sweeps}
         chosen |= {name: value for name, value in given.items() if value is not None}
-        if setting.interactions is not None:
-            chosen["interactions"] = given_interactions(setting.interactions)
+        if setting.interactions is not None:  # a word, or ranks such as main=1:pair=3:cp=3
+            ranks = dict(item.split("=") for item in setting.interactions.split(":") if "=" in item)
+            chosen["interactions"] = {name: int(n) for name, n in ranks.items()} or setting.interactions
     cls = CPClassifier if labelled else CPRegressor
     if setting.method == "paper":
         return paper_model(cls, **chosen)
