@@ -227,8 +227,12 @@ def select_rank(
     2
     """
     of_matrices = isinstance(estimator, FactorModel)
-    if not of_matrices:
-        _check_rank_is_free(estimator)
+    if not of_matrices and not isinstance(estimator, BaseCP):
+        raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
+    if not of_matrices and isinstance(estimator.interactions, dict):
+        fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
+    if not of_matrices and not isinstance(estimator.init, str):
+        fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
     tried = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
     if not tried or len(set(tried)) < len(tried):
         fail_value(f"ranks must hold at least one rank, each once; got {tried}.")
@@ -312,16 +316,6 @@ def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error over folds of what each rank loses against the best one, (J,) each, of scores (J, F)."""
     apart = scores[np.argmax(scores.mean(axis=1))] - scores
     return apart.mean(axis=1), apart.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-
-
-def _check_rank_is_free(estimator: Any) -> None:
-    """Refuse what is no CP model, and one whose rank other parameters fix."""
-    if not isinstance(estimator, BaseCP):
-        raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
-    if isinstance(estimator.interactions, dict):
-        fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
-    if not isinstance(estimator.init, str):
-        fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
 
 
 def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -> Folds:

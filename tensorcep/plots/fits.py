@@ -56,9 +56,8 @@ def plot_convergence(
     ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
     if anneal:
         member = np.asarray(trace.get("member", np.zeros(change.size)))
-        for place, first in enumerate(
-            [0, *(np.flatnonzero(np.diff(member)) + 1)]
-        ):  # fits of a mixture follow each other
+        firsts = [0, *(np.flatnonzero(np.diff(member)) + 1)]  # fits of a mixture follow each other
+        for place, first in enumerate(firsts):
             label = None if place else "annealed"
             ax.axvspan(first + 0.5, first + anneal + 0.5, color=GUIDE, alpha=0.15, linewidth=0, label=label)
     if tol is not None:

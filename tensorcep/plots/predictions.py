@@ -231,8 +231,14 @@ def plot_predictions(
     """
     y, mean = check_vectors(y=y, mean=mean)
     coverage = check_fraction("coverage", coverage)
-    ends_of = _gaussian_ends(y, mean, sd, coverage) if intervals is None else _checked_ends("intervals", intervals, y)
-    lower, upper = ends_of.T
+    if intervals is not None:
+        lower, upper = _checked_ends("intervals", intervals, y).T
+    elif sd is None:
+        fail_value("sd is needed where no intervals are given; pass one of the two.")
+    else:
+        _, sd = check_vectors(y=y, sd=sd)
+        half = ndtri(0.5 + 0.5 * coverage) * check_positive("sd", sd)
+        lower, upper = mean - half, mean + half
     n_bars = min(check_int("n_bars", n_bars, 0), y.size)
     ax = axes_of(ax)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
@@ -240,31 +246,15 @@ def plot_predictions(
     alpha = float(np.clip(1500.0 / y.size, 0.08, 0.8))  # a cloud shows its density
     ax.scatter(y, mean, s=7, color=MAIN, alpha=alpha, linewidths=0, rasterized=True)
     shown = np.argsort(y, kind="stable")[np.linspace(0, y.size - 1, n_bars).astype(int)]
-    ax.errorbar(
-        y[shown],
-        0.5 * (lower + upper)[shown],  # a mean need not be in the middle of its interval, nor inside
-        yerr=0.5 * (upper - lower)[shown],
-        fmt="none",
-        linewidth=1,
-        color=ACCENT,
-        label=f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}",
-    )
+    middle, half = 0.5 * (lower + upper)[shown], 0.5 * (upper - lower)[shown]  # a mean may lie outside its interval
+    label = f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}"
+    ax.errorbar(y[shown], middle, yerr=half, fmt="none", linewidth=1, color=ACCENT, label=label)
     ax.plot(y[shown], mean[shown], "o", markersize=3, color=ACCENT)
     share = covered_share(y, lower, upper)
     ax.legend(loc="upper left", frameon=False)
     text = f"{100 * share:.1f} % of all {y.size:,} intervals\nhold the observed value"
     ax.text(0.98, 0.03, text, transform=ax.transAxes, ha="right", color=ACCENT)
     return finish(ax, "Predictions", "observed", "predicted")
-
-
-def _gaussian_ends(y: np.ndarray, mean: np.ndarray, sd: ArrayLike | None, coverage: float) -> np.ndarray:
-    """Ends (N, 2) of the central intervals of Gaussian predictions."""
-    if sd is None:
-        fail_value("sd is needed where no intervals are given; pass one of the two.")
-    _, sd = check_vectors(y=y, sd=sd)
-    check_positive("sd", sd)
-    half = ndtri(0.5 + 0.5 * coverage) * sd
-    return np.stack([mean - half, mean + half], axis=1)
 
 
 def _checked_ends(name: str, ends: ArrayLike, y: np.ndarray) -> np.ndarray:
