@@ -11,6 +11,7 @@ from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
 from tensorcep.core.persist.models import StoredModel, complete, open_model, parameters
 from tensorcep.core.persist.models import read_attributes as read_plain
+from tensorcep.cp.estimators.base import spec_of
 from tensorcep.cp.estimators.store import drop_projection, read_result
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.factor_models.base import read_attributes as read_factor_model
@@ -38,8 +39,7 @@ class Family(NamedTuple):
     """What loading needs to know of a family of models."""
 
     classes: dict[str, Any]  # by name
-    read: Callable[[StoredModel, Any], dict[str, Any]]  # ``read(stored, own)`` gives the fitted attributes
-    own: Callable[[Any], Any]  # ``own(cls)``: what a file holds, names of attributes or the class of what a fit decided
+    read: Callable[[StoredModel, Any], dict[str, Any]]  # ``read(stored, cls)`` gives the fitted attributes
     finish: str  # the method that sets those that follow from them, or tries them
     settings: Mapping[str, type]  # the records of settings that parameters may be, by the names of their classes
 
@@ -49,14 +49,18 @@ FACTOR_SETTINGS: dict[str, type] = {cls.__name__: cls for cls in (*FACTOR_METHOD
 FAMILIES = (
     Family(
         ESTIMATORS,
-        lambda stored, own: {"_fit": read_result(stored, own)},
-        lambda cls: cls()._target().OBSERVATION,
+        lambda stored, cls: {"_fit": read_result(stored, spec_of(cls()).target.OBSERVATION)},
         "__sklearn_is_fitted__",
         CP_SETTINGS,
     ),
-    Family(FACTOR_MODELS, read_factor_model, lambda cls: (), "_set_attributes", FACTOR_SETTINGS),
-    Family(FEATURE_MODELS, read_plain, lambda cls: (*cls._stored, *cls._stored_if_there), "_try_out", LINEAR_SETTINGS),
-    Family(GP_MODELS, read_gp, lambda cls: (), "_restore", dict(GP_SETTINGS)),
+    Family(FACTOR_MODELS, read_factor_model, "_set_attributes", FACTOR_SETTINGS),
+    Family(
+        FEATURE_MODELS,
+        lambda stored, cls: read_plain(stored, (*cls._stored, *cls._stored_if_there)),
+        "_try_out",
+        LINEAR_SETTINGS,
+    ),
+    Family(GP_MODELS, read_gp, "_restore", dict(GP_SETTINGS)),
 )
 
 
@@ -83,17 +87,21 @@ def load(path: str | os.PathLike[str]) -> Any:
     'BayesianLogisticRegression'
     """
     stored = open_model(path)
-    family = _family(stored)
+    family = next((family for family in FAMILIES if stored.class_name in family.classes), None)
+    if family is None:
+        listed = ", ".join(name for family in FAMILIES for name in family.classes)
+        fail_value(
+            f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep."
+        )
     cls = family.classes[stored.class_name]
     drop_projection(stored)
     with complete(path):
-        fitted = family.read(stored, family.own(cls))
+        fitted = family.read(stored, cls)
         params = parameters(stored, family.settings)
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
-        fail_value(
-            f"'{stored.path}' has a parameter {odd[0][:60]!r} that this tensorcep does not know; update tensorcep."
-        )
+        unknown = f"'{stored.path}' has a parameter {odd[0][:60]!r}"
+        fail_value(f"{unknown} that this tensorcep does not know; update tensorcep.")
     model = cls(**params)
     for name, value in fitted.items():
         setattr(model, name, value)
@@ -101,12 +109,3 @@ def load(path: str | os.PathLike[str]) -> Any:
         model._check_parameters()
         getattr(model, family.finish)()
     return model
-
-
-def _family(stored: StoredModel) -> Family:
-    """The family of the class of a saved model."""
-    for family in FAMILIES:
-        if stored.class_name in family.classes:
-            return family
-    listed = ", ".join(name for family in FAMILIES for name in family.classes)
-    fail_value(f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep.")

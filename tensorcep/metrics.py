@@ -42,9 +42,6 @@ class ReliabilityCurve(NamedTuple):
     weight: np.ndarray
 
 
-# ---- point predictions -------------------------------------------------------------------------------------------
-
-
 def rmse(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Root mean squared error.
 
@@ -69,9 +66,6 @@ def mae(y: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -
     """
     (y, prediction), weights = _inputs(weights, y=y, prediction=prediction)
     return float(sk.mean_absolute_error(y, prediction, sample_weight=weights))
-
-
-# ---- binary labels -----------------------------------------------------------------------------------------------
 
 
 def auc(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -197,9 +191,6 @@ def expected_calibration_error(
     return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weight))
 
 
-# ---- predictive distributions ------------------------------------------------------------------------------------
-
-
 def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Mean log density of y under N(mean, sd^2); higher is better. `sd` > 0.
 
@@ -264,9 +255,6 @@ def interval_score(
     _checks.check_fraction("level", level)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     return float(np.average(upper - lower + 2.0 / (1.0 - level) * outside, weights=weights))
-
-
-# ---- tables ------------------------------------------------------------------------------------------------------
 
 
 def evaluate_regression(

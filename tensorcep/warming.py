@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -68,23 +68,17 @@ def _cp(name: str, *methods: Any, **settings: Any) -> None:
 
 def _streams() -> None:
     coords, y = _entries()
-    half = len(y) // 2
-    fits = [
-        *((name, {}) for name in ("CPRegressor", "CPClassifier", "CPCountRegressor")),
-        ("CPCountRegressor", {"likelihood": "poisson"}),
-    ]
-    for name, how in fits:
+    for name, how in (*((name, {}) for name in [*VALUES][:3]), ("CPCountRegressor", {"likelihood": "poisson"})):
         model = getattr(tensorcep, name)(shape=SHAPE, random_state=0, **how)
-        for some in (slice(half), slice(half, None)):
+        for some in np.split(np.arange(len(y)), 2):
             model.partial_fit(coords[some], VALUES[name](y)[some])
         _predict(model, coords)
 
 
 def _cep() -> None:
-    _cp("CPRegressor", "cep")
-    _cp("CPClassifier", "cep")
+    for name in ("CPRegressor", "CPClassifier", "CPCountRegressor"):
+        _cp(name, "cep")
     _cp("CPClassifier", "cep", link="probit")
-    _cp("CPCountRegressor", "cep")
     _cp("CPCountRegressor", "cep", likelihood="poisson")
     _cp("CPRegressor", "cep", interactions="cp")
     _cp("CPRegressor", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
@@ -108,9 +102,8 @@ def _others() -> None:
     _cp("CPClassifier", link="probit")
     _cp("CPCountRegressor", likelihood="poisson")
     _cp("CPCountRegressor", zero_inflation=True)
-    _cp("CPRegressor", lower_limit=-1.0)
-    for noise in ("entry", 0):
-        _cp("CPRegressor", noise=noise)
+    for how in ({"lower_limit": -1.0}, {"noise": "entry"}, {"noise": 0}):
+        _cp("CPRegressor", **how)
 
 
 def _knowledge() -> None:
@@ -174,14 +167,6 @@ KINDS: dict[str, Callable[[], None]] = {
 }
 
 
-class _Child(NamedTuple):
-    """A process that compiles one kind, and when it began."""
-
-    kind: str
-    process: subprocess.Popen[str]
-    begin: float
-
-
 def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose: bool = False) -> dict[str, float]:
     """Compile the kernels of the usual fits into numba's cache, so that the first fit of every process is quick.
 
@@ -221,61 +206,56 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     check_int("n_processes", n_processes)
     if AS_PYTHON:
         fail_value("NUMBA_DISABLE_JIT is set, so kernels run as Python and none is compiled; unset it.")
-    with tqdm(total=len(wanted), desc="compiling", unit="kind", disable=not verbose) as bar:
-        return _run([(kind, {}) for kind in KINDS if kind in wanted], n_processes, bar)
+    return _run([(kind, {}) for kind in KINDS if kind in wanted], n_processes, verbose)
 
 
 def fill(folder: str | os.PathLike[str], n_processes: int = 2, verbose: bool = False) -> None:
     """Compile all kinds into a folder, for every level that this processor has."""
     folder = str(Path(folder).resolve())
-    jobs = [
-        (kind, {"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": level}) for level in available_levels() for kind in KINDS
-    ]
-    with tqdm(total=len(jobs), desc="compiling", unit="kind", disable=not verbose) as bar:
-        _run(jobs, n_processes, bar)
+    levels = [{"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": level} for level in available_levels()]
+    _run([(kind, environment) for environment in levels for kind in KINDS], n_processes, verbose)
 
 
-def _run(jobs: Sequence[tuple[str, Mapping[str, str]]], n_processes: int, bar: Any) -> dict[str, float]:
+def _run(jobs: Sequence[tuple[str, Mapping[str, str]]], n_processes: int, verbose: bool) -> dict[str, float]:
     """Run kinds, each in a process of its own and with its own settings of the environment; seconds by the clock."""
-    waiting = [*jobs]
-    seconds: dict[str, float] = {}
-    running: list[_Child] = []
-    try:
-        while waiting or running:
-            while waiting and len(running) < n_processes:
-                running.append(_started(*waiting.pop(0)))
-            bar.set_postfix_str(", ".join(child.kind for child in running))
-            ended = [child for child in running if child.process.poll() is not None]
-            for child in ended:
-                running.remove(child)
-                _check_end(child)
-                seconds[child.kind] = time.perf_counter() - child.begin
-                bar.update()
-            if not ended:
-                time.sleep(WAIT)
-    finally:
-        for child in running:  # of a failure or an interrupt
-            child.process.kill()
-            child.process.communicate()
+    waiting, seconds = [*jobs], {}
+    running: dict[subprocess.Popen[str], tuple[str, float]] = {}
+    with tqdm(total=len(jobs), desc="compiling", unit="kind", disable=not verbose) as bar:
+        try:
+            while waiting or running:
+                while waiting and len(running) < n_processes:
+                    kind, environment = waiting.pop(0)
+                    running[_started(kind, environment)] = kind, time.perf_counter()
+                bar.set_postfix_str(", ".join(kind for kind, _ in running.values()))
+                ended = [process for process in running if process.poll() is not None]
+                for process in ended:
+                    kind, begin = running.pop(process)
+                    _check_end(kind, process)
+                    seconds[kind] = time.perf_counter() - begin
+                    bar.update()
+                if not ended:
+                    time.sleep(WAIT)
+        finally:
+            for process in running:  # of a failure or an interrupt
+                process.kill()
+                process.communicate()
     return seconds
 
 
-def _started(kind: str, environment: Mapping[str, str]) -> _Child:
+def _started(kind: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, kind, *(path or os.getcwd() for path in sys.path)]
     env = {**os.environ, **environment}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    return _Child(kind, process, time.perf_counter())
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
-def _check_end(child: _Child) -> None:
+def _check_end(kind: str, process: subprocess.Popen[str]) -> None:
     """Refuse a failure, and warn where what was compiled could not be kept."""
-    out, err = child.process.communicate()
-    if child.process.returncode:
-        last = (err.strip().splitlines() or [f"exit code {child.process.returncode}"])[-1]
-        raise RuntimeError(f"the process that compiles {child.kind!r} failed: {last}")
-    problem = out.strip()
-    if problem:
-        lost = f"what was compiled for {child.kind!r} may be lost: {problem}"
+    out, err = process.communicate()
+    if process.returncode:
+        last = (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise RuntimeError(f"the process that compiles {kind!r} failed: {last}")
+    if out.strip():
+        lost = f"what was compiled for {kind!r} may be lost: {out.strip()}"
         warn_user(f"{lost}; set NUMBA_CACHE_DIR to a folder that can be written.", UserWarning)
 
 
@@ -291,9 +271,8 @@ def main() -> None:
     """Fill a folder with kernels for all levels that this processor has."""
     parser = argparse.ArgumentParser(prog="python -m tensorcep.warming", description=main.__doc__)
     parser.add_argument("folder", help="where the kernels go; those of a wheel lie in tensorcep/_compiled")
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="kinds at a time (default: all cores)"
-    )
+    n_cores = os.cpu_count() or 1
+    parser.add_argument("--processes", type=int, default=n_cores, help="kinds at a time (default: all cores)")
     args = parser.parse_args()
     fill(args.folder, args.processes, verbose=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import io
 import json
@@ -26,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tensorcep
 from tensorcep import CPClassifier, CPRegressor, load, metrics
-from tensorcep.cli.fit import add_arguments, hint_line
+from tensorcep.cli.fit import hint_line
 from tensorcep.cli.main import COMMANDS, build_parser, main, sentence_of
 from tensorcep.core.checks import InvalidParameter
 from tensorcep.cp.simulate import simulate_cp
@@ -503,8 +502,7 @@ def test_cli_fit_takes_a_method(work: Path, tmp_path: Path) -> None:
 
 
 def test_cli_fit_defaults_are_the_estimators() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    parser: Any = build_parser()._subparsers._group_actions[0].choices["fit"]  # type: ignore[union-attr, index, call-overload]
     given = vars(parser.parse_args(["x", "-o", "y"]))
     for cls in ESTIMATORS.values():
         expected = {name: item.default for name, item in inspect.signature(cls).parameters.items()}

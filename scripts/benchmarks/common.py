@@ -89,9 +89,8 @@ PAPER = {"method": "cep", "prior": "fixed", "interactions": "cp", "n_ensemble": 
 def paper_model(estimator: Any, rank: int = 8, **changes: Any) -> Any:
     """An estimator of this class with the settings of the CEP paper, but for `changes`: nothing is learned of data."""
     names = inspect.signature(estimator).parameters
-    own = (
-        {"lower_limit": None} if "lower_limit" in names else {"likelihood": "poisson"} if "dispersion" in names else {}
-    )
+    own = {"likelihood": "poisson"} if "dispersion" in names else {}
+    own |= {"lower_limit": None} if "lower_limit" in names else {}
     return estimator(rank, **with_settings(estimator, {**PAPER, **own, **changes}))
 
 
@@ -106,6 +105,14 @@ def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:
         own = {name: value for name, value in given.items() if name not in names and hasattr(engine, name)}
         params["method"] = engine(**own) if own else engine.name
     return params
+
+
+def grouped(rows: Iterable[Row], names: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by what they have in these columns, None for nothing, in the order in which they come."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for item in rows:
+        found.setdefault(tuple(item.get(name) for name in names), []).append(item)
+    return found
 
 
 def say(text: str) -> None:
@@ -137,7 +144,6 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """A cell of a table."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

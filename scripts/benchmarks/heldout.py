@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from scripts.benchmarks.common import Row, row
+from scripts.benchmarks.common import Row, grouped, row
 from tensorcep import datasets
 from tensorcep.metrics import auc, brier, coverage, expected_calibration_error, log_loss, rmse
 
@@ -119,7 +119,6 @@ def shifted(p: np.ndarray, split: Split) -> np.ndarray:
 
 
 def label_scores(split: Split, p: np.ndarray) -> dict[str, float]:
-    """Scores of the probabilities of a one."""
     y, weights, moved = split.held.y, train_share_weights(split), shifted(p, split)
     ranked = aucs(split.tests, p)
     return {
@@ -134,7 +133,6 @@ def label_scores(split: Split, p: np.ndarray) -> dict[str, float]:
 
 
 def value_scores(split: Split, mean: np.ndarray) -> dict[str, float]:
-    """Scores of the predicted means of real values."""
     return {"rmse": rmse(split.held.y, mean)}
 
 
@@ -168,7 +166,6 @@ def warm_up(model: Any, split: Split) -> None:
 
 
 def model_scores(model: Any, split: Split) -> dict[str, float]:
-    """Scores of a fitted model."""
     held = split.held
     if split.data in LABELLED:
         return label_scores(split, model.predict_proba(held.coords)[:, 1])
@@ -186,19 +183,14 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
     Spreads are root mean squares: over seeds of the sd over folds, and the other way round.
     """
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for item in rows:
-        if item["value"] is not None and item.get("fold") not in SUMMARIES:
-            groups.setdefault((*(item.get(name) for name in MODEL), item["metric"]), []).append(item)
+    fits = (item for item in rows if item["value"] is not None and item.get("fold") not in SUMMARIES)
     result = []
-    for (*names, metric), items in groups.items():
+    for (*names, metric), items in grouped(fits, (*MODEL, "metric")).items():
         about = dict(zip(MODEL, names, strict=True))
         result.append(row(metric, np.mean([item["value"] for item in items]), **about, fold="mean", n=len(items)))
         for name, over, within in (("sd_folds", "fold", "seed"), ("sd_seeds", "seed", "fold")):
-            sets: dict[Any, list[float]] = {}
-            for item in items:
-                sets.setdefault(item[within], []).append(item["value"])
-            spreads = [np.var(values, ddof=1) for values in sets.values() if len(values) > 1]
+            sets = [[item["value"] for item in some] for some in grouped(items, [within]).values()]
+            spreads = [np.var(values, ddof=1) for values in sets if len(values) > 1]
             if spreads:
                 n = len({item[over] for item in items})
                 result.append(row(metric, np.sqrt(np.mean(spreads)), **about, fold=name, n=n))

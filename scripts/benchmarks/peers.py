@@ -81,16 +81,9 @@ def smurff(given: Given) -> Given:
         noise = smurff.FixedNoise() if precision is None else smurff.FixedNoise(precision)
     known, order = _features(given), given["coords"].shape[1]
     clock = Clock()
-    session = smurff.TrainSession(
-        priors=["macau" if k in known else "normal" for k in range(order)],
-        num_latent=settings["rank"],
-        num_threads=settings["threads"],
-        burnin=burn_in,
-        nsamples=None if sweeps is None else sweeps - burn_in,
-        seed=settings["seed"],
-        verbose=0,
-        save_freq=0,
-    )
+    how = {"num_latent": settings["rank"], "num_threads": settings["threads"], "seed": settings["seed"]}
+    how |= {"burnin": burn_in, "nsamples": None if sweeps is None else sweeps - burn_in, "verbose": 0, "save_freq": 0}
+    session = smurff.TrainSession(priors=["macau" if k in known else "normal" for k in range(order)], **how)
     session.setTrain(tensor(given["coords"], given["y"]), noise)
     for mode, features in known.items():
         session.addSideInfo(mode, features)
@@ -336,7 +329,6 @@ def read_stars(where: Path, fold: int, cold: int | None, seed: int) -> list[Any]
 
 
 def star_scores(model: Any, X: np.ndarray, stars: np.ndarray) -> dict[str, float]:
-    """Scores of a fitted model."""
     from tensorcep.metrics import coverage, rmse
 
     if hasattr(model, "expected_value"):
@@ -349,7 +341,6 @@ def star_scores(model: Any, X: np.ndarray, stars: np.ndarray) -> dict[str, float
 
 
 def ratings(options: argparse.Namespace) -> Found:
-    """Scores of stars."""
     import pandas as pd
 
     from scripts.benchmarks.heldout import Entries, Split
@@ -358,9 +349,8 @@ def ratings(options: argparse.Namespace) -> Found:
 
     where = Path(os.environ.get("TENSORCEP_DATA", ""), MOVIELENS)
     if not all((where / f"u{k}.test.gz").is_file() for k in FOLDS):
-        raise SystemExit(
-            f"no {MOVIELENS}/u1.test.gz to u5.test.gz in the folder that TENSORCEP_DATA names; see --help."
-        )
+        files = f"{MOVIELENS}/u1.test.gz to u5.test.gz"
+        raise SystemExit(f"no {files} in the folder that TENSORCEP_DATA names; see --help.")
     for fold in options.folds if options.cold is None else [0]:
         parts = read_stars(where, fold, options.cold, options.seed)
         parts[0] = parts[0].sample(min(options.few or len(parts[0]), len(parts[0])), random_state=fold)
@@ -374,10 +364,8 @@ def ratings(options: argparse.Namespace) -> Found:
                     known = [side["F0"], side["F1"]]
             if kind in SAMPLERS:
                 setting = PeerSetting(options.peer_rank, 600, 300, "learned", grouped=True)
-                split, more = (
-                    Split(MOVIELENS, fold, shape, train, [test]),
-                    {f"features_{k}": F for k, F in enumerate(known)},
-                )
+                split = Split(MOVIELENS, fold, shape, train, [test])
+                more = {f"features_{k}": F for k, F in enumerate(known)}
                 told = sample(options.python([kind]), kind, split, setting, seed=options.seed, **more)
                 found = {"rmse": rmse(test.y, told["predicted"]), "cpu_seconds": float(told["cpu_seconds"])}
             else:
@@ -418,9 +406,8 @@ def factors(options: argparse.Namespace) -> Found:
 
     hidden = rng.random(f.shape) < 0.5
     x = np.where(hidden, np.nan, f + 0.5 * rng.standard_normal(f.shape))
-    models: dict[str, Any] = {
-        m: BayesianPCA(rank, method=m, bias="none", init="random", tol=0.0, **how) for m in options.factor_methods
-    }
+    plain = {**how, "bias": "none", "init": "random", "tol": 0.0}
+    models: dict[str, Any] = {m: BayesianPCA(rank, method=m, **plain) for m in options.factor_methods}
     for name, model, seconds in fits(models, x, "bayespy"):
         error = float(np.sqrt(np.mean((filled(model) - f)[hidden] ** 2)))
         yield "hidden rmse", error, {"data": "half hidden", "rank": rank, "method": name, "seconds": seconds}
@@ -466,12 +453,9 @@ def classes(options: argparse.Namespace) -> Found:
             found[method] = call(options.gpy, "gpy", X=X, y=y, test_X=test_X, **how)
         for method, told in found.items():
             log_loss = -np.log(np.where(test_y == 1, told["p"], 1.0 - told["p"])).mean()
-            for metric, value in (
-                ("cpu_seconds", told["cpu_seconds"]),
-                ("log_loss", log_loss),
-                ("evidence", told["evidence"]),
-            ):
-                yield metric, float(value), {"data": name, "method": method}
+            for metric, value in {**told, "log_loss": log_loss}.items():
+                if metric in ("cpu_seconds", "evidence", "log_loss"):
+                    yield metric, float(value), {"data": name, "method": method}
 
 
 def _cpu_of(model: Any, *data: Any) -> float:
@@ -511,7 +495,6 @@ PROBLEMS: dict[str, Callable[[argparse.Namespace], Found]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     from threadpoolctl import threadpool_limits
 
     from scripts.benchmarks.common import numbers, parser, report, row, say, words

@@ -38,15 +38,15 @@ def stage(target: Path) -> None:
 
 def quote_docstrings(target: Path) -> None:
     """Put the text of a class, up to its first section, where a page says {docstring} and its name."""
+
+    def quoted(match: re.Match[str]) -> str:
+        module, _, name = match[1].rpartition(".")
+        text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+        return re.split(r"^\w+\n-+$", text, maxsplit=1, flags=re.MULTILINE)[0].strip()
+
     for path in target.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
-        path.write_text(re.sub(r"^\{docstring\} (\S+)$", _quoted, text, flags=re.MULTILINE), encoding="utf-8")
-
-
-def _quoted(match: re.Match[str]) -> str:
-    module, _, name = match[1].rpartition(".")
-    text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
-    return re.split(r"^\w+\n-+$", text, maxsplit=1, flags=re.MULTILINE)[0].strip()
+        path.write_text(re.sub(r"^\{docstring\} (\S+)$", quoted, text, flags=re.MULTILINE), encoding="utf-8")
 
 
 def draw_named_figures(target: Path, cache: Path) -> None:
@@ -61,7 +61,6 @@ def draw_named_figures(target: Path, cache: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the site and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="where the pages go")
     parser.add_argument("--no-run", action="store_true", help="do not run the notebooks; show them without outputs")

@@ -10,8 +10,6 @@ LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sourc
 
 
 class Page(HTMLParser):
-    """What of a page is checked."""
-
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path

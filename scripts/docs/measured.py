@@ -40,10 +40,8 @@ def figures(table: str | None = None) -> list[Figure]:
     """The rows of all files, or of a table; a ValueError where one, but for findings, lacks what it should say."""
     found = []
     for path in sorted(FOLDER.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            if tuple(reader.fieldnames or ()) == FIELDS:  # the gauntlet's oracle has columns of its own
-                found += list(reader)
+        rows = _read(path)
+        found += rows if rows and tuple(rows[0]) == FIELDS else []  # the gauntlet's oracle has columns of its own
     for row in found:
         needed = () if row["table"] == "findings" else ("value", "command", "commit", "date", "machine")
         missing = [name for name in needed if not row[name]]
@@ -79,9 +77,8 @@ def table_page(table: str) -> str:
     lines = []
     for label in labels:
         unit = f", {min(units[label])}" if differ and any(units[label]) else ""
-        lines.append(
-            [f"{label}{unit}{' †' if old[label] else ''}", *(cells.get((label, name), "") for name in columns)]
-        )
+        shown = f"{label}{unit}{' †' if old[label] else ''}"
+        lines.append([shown, *(cells.get((label, name), "") for name in columns)])
     text = _lines([" ", *columns], lines)
     newest = max(filter(None, old.values()), default="", key=list(old.values()).count)
     if newest:
@@ -108,18 +105,13 @@ def findings_page() -> str:
     for question in dict.fromkeys(row["row"] for row in rows):
         some = [row for row in rows if row["row"] == question]
         text += f"### {question}\n\n{some[0]['note']}\n\n"
-        told = [_finding(row) for row in some if row["value"]]
-        text += "".join(f"* {line}\n" for line in told)
+        for row in filter(lambda row: row["value"], some):
+            spread, unit = f" ± {row['sd']}" if row["sd"] else "", f" {row['unit']}" if row["unit"] else ""
+            text += f"* {row['column']}: {row['value']}{spread}{unit}\n"
         command = f"`{some[0]['command']}` at " if some[0]["command"] else ""
-        text += (
-            f"* {command}{some[0]['commit']} of {some[0]['date']}; machine: {some[0]['machine'] or 'not recorded'}\n\n"
-        )
+        when, machine = f"{some[0]['commit']} of {some[0]['date']}", some[0]["machine"] or "not recorded"
+        text += f"* {command}{when}; machine: {machine}\n\n"
     return text
-
-
-def _finding(row: Figure) -> str:
-    spread, unit = f" ± {row['sd']}" if row["sd"] else "", f" {row['unit']}" if row["unit"] else ""
-    return f"{row['column']}: {row['value']}{spread}{unit}"
 
 
 def write_measured(folder: Path) -> None:
@@ -153,7 +145,6 @@ def _read(path: Path) -> list[Figure]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Keep rows that a command wrote."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", help="of data/measured, without .csv")
     parser.add_argument("table")

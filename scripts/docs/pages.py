@@ -61,7 +61,6 @@ def fill(path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the pages, or fill them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fill", action="store_true", help="write down what comes out")
     parser.add_argument("pages", nargs="*", type=Path)

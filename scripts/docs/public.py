@@ -50,7 +50,6 @@ class Public(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The dotted name by which it is imported."""
         return f"{self.module}.{self.name}"
 
 
@@ -74,9 +73,8 @@ def of_module(name: str) -> list[Public]:
 def of_settings(name: str) -> list[Public]:
     """The records of settings of a family: those that a user may give as `method`."""
     module: ModuleType = importlib.import_module(f"tensorcep.{name}")
-    values = (
-        [getattr(module, key) for key in module.__all__] if hasattr(module, "__all__") else module.SETTINGS.values()
-    )
+    listed = getattr(module, "__all__", None)
+    values = module.SETTINGS.values() if listed is None else [getattr(module, key) for key in listed]
     unique = {value.__name__: value for value in values}
     return [Public(module.__name__, key, value) for key, value in sorted(unique.items())]
 
@@ -89,12 +87,8 @@ def of_package() -> list[Public]:
 
 
 def of_records() -> list[Public]:
-    """The records that methods return."""
-    found = []
-    for path in RECORDS:
-        module, _, name = f"tensorcep.{path}".rpartition(".")
-        found.append(Public(module, name, getattr(importlib.import_module(module), name)))
-    return found
+    parts = (f"tensorcep.{path}".rpartition(".") for path in RECORDS)
+    return [Public(home, name, getattr(importlib.import_module(home), name)) for home, _, name in parts]
 
 
 def every() -> list[Public]:

@@ -42,12 +42,10 @@ ABOUT = {
 
 
 def heading(text: str, sign: str = "=") -> str:
-    """A heading of reStructuredText."""
     return f"{text}\n{sign * len(text)}\n\n"
 
 
 def first_line(value: object) -> str:
-    """The first sentence of a docstring."""
     return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
 
 
@@ -83,7 +81,6 @@ def listed_pages(page: str, title: str, about: str, items: list[Public]) -> dict
 
 
 def listing(items: list[tuple[str, Public]]) -> str:
-    """A table of links and first sentences."""
     text = ".. list-table::\n   :widths: 35 65\n\n"
     for page, item in items:
         text += f"   * - :doc:`{item.name} <{page}>`\n     - {first_line(item.value)}\n"

@@ -11,16 +11,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from scripts.benchmarks.common import Row, words
+from scripts.benchmarks.common import Row, grouped, words
 from tensorcep.core.persist.archive import atomic_write
 
 
 def groups(rows: list[Row], names: list[str]) -> dict[str, list[Row]]:
-    """Rows by the values of some columns, in the order in which they come."""
-    found: dict[str, list[Row]] = {}
-    for item in rows:
-        found.setdefault(" ".join(str(item[name]) for name in names if item.get(name) is not None), []).append(item)
-    return found
+    """Rows by the values of some columns, as they are shown."""
+    found = grouped(rows, names)
+    return {" ".join(str(word) for word in key if word is not None): some for key, some in found.items()}
 
 
 def draw(rows: list[Row], options: Any) -> None:
@@ -45,7 +43,6 @@ def draw(rows: list[Row], options: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("rows", type=Path, help="what --json wrote")
     p.add_argument("--metric", type=words(), required=True, help="between commas")

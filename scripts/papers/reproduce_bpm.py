@@ -39,8 +39,6 @@ LENGTH_SCALES = {"half": SIGMA, "whole": SIGMA / np.sqrt(2.0)}
 TRAIN_SHARE = 0.6
 # A support vector machine without slack: the cost of an error is as good as infinite.
 HARD_MARGIN = 1e6
-
-
 # The third feature is the constant.
 TOY_X = np.array([[1.0, 2.0, 1.0], [-1.5, 0.5, 1.0], [0.5, -1.0, 1.0]])
 TOY_Y = np.array([1, 0, 1])
@@ -77,17 +75,6 @@ def _unit(w: np.ndarray) -> np.ndarray:
     return w / np.linalg.norm(w)
 
 
-def ep_points() -> list[np.ndarray]:
-    """The weights after each sweep of EP; the first is ADF."""
-    return [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in range(1, TOY_SWEEPS + 1)]
-
-
-def svm_point() -> np.ndarray:
-    """The weights of the support vector machine without slack, and its offset."""
-    svm = SVC(kernel="linear", C=1e6).fit(TOY_X[:, :2], TOY_Y)
-    return np.append(svm.coef_[0], svm.intercept_[0])
-
-
 def toy_errors() -> dict[str, Path2]:
     """Distance of unit weight vectors from the Bayes point, and its cost; one point for the support vector machine."""
     truth = _unit(bayes_point())
@@ -100,15 +87,17 @@ def toy_errors() -> dict[str, Path2]:
     def error(found: np.ndarray) -> float:
         return float(np.linalg.norm(_unit(found) - truth))
 
+    sweeps = range(1, TOY_SWEEPS + 1)  # the first is ADF
+    ep = [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in sweeps]
+    svm = SVC(kernel="linear", C=HARD_MARGIN).fit(TOY_X[:, :2], TOY_Y)
     return {
-        "ep": [(float((k + 1) * len(TOY_Y) * SITE_FLOPS), error(point)) for k, point in enumerate(ep_points())],
+        "ep": [(float(sweep * len(TOY_Y) * SITE_FLOPS), error(w)) for sweep, w in zip(sweeps, ep, strict=True)],
         "sampling": [(float(c * DRAW_FLOPS), error(total[c - 1])) for c in counts],
-        "svm": [(float(DRAW_FLOPS), error(svm_point()))],
+        "svm": [(float(DRAW_FLOPS), error(np.append(svm.coef_[0], svm.intercept_[0])))],
     }
 
 
 def load(name: str, files: dict[str, Path | None]) -> Points:
-    """One data set, fetched or read from the user's file."""
     if name in datasets.GP_FILES:
         return datasets.load_gp(name)
     path = files[name]
@@ -132,7 +121,6 @@ def split(points: Points, rng: np.random.Generator) -> tuple[Points, Points]:
 
 
 def models(kernel: str, intercept: bool, tol: float) -> dict[str, Any]:
-    """The machines compared, by name."""
     scale = LENGTH_SCALES[kernel]
     bpm = {"length_scale": scale, "fit_intercept": intercept, "max_iter": 500, "tol": tol}
     return {
@@ -144,10 +132,8 @@ def models(kernel: str, intercept: bool, tol: float) -> dict[str, Any]:
 
 def measure(name: str, points: Points, kernel: str, intercept: bool, options: Any) -> list[Row]:
     """Rows of one data set and kernel: mean and two standard deviations of the test error, of every method."""
-    errors: dict[str, list[float]] = {method: [] for method in options.methods}
-    seconds = dict.fromkeys(options.methods, 0.0)
-    evidence: dict[str, list[float]] = {method: [] for method in options.methods}
-    converged = dict.fromkeys(options.methods, 0)
+    errors, evidence = ({method: list[float]() for method in options.methods} for _ in range(2))
+    seconds, converged = (dict.fromkeys(options.methods, start) for start in (0.0, 0))
     for number in range(options.splits):
         train, test = split(points, np.random.default_rng([options.seed, number]))
         for method in options.methods:
@@ -173,7 +159,6 @@ def measure(name: str, points: Points, kernel: str, intercept: bool, options: An
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data="ionosphere,sonar", methods="step,svm", seed=0)
     p.add_argument("--splits", type=int, default=40, help="random splits (default: %(default)s)")
     p.add_argument("--kernels", type=words(*LENGTH_SCALES), default="half", help="half, whole (default: %(default)s)")

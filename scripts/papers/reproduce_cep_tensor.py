@@ -21,11 +21,12 @@ standard deviations over folds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, check_words, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, grouped, parser, report, row, say, words
 from tensorcep import datasets
 from tensorcep.core.loop import Sweep, run
 from tensorcep.core.packing import offsets, unpack
@@ -136,8 +137,6 @@ DAMPING = {("alog", "parallel"): 0.5, ("alog", "modewise"): 0.0, ("enron", "para
 REPORTED_SWEEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 # What a method may be given, in the order of preference.
 CANDIDATES = {"alog": ("gaussian",), "enron": ("probit", "logit")}
-
-
 # Most sweeps of a method whose sweeps cost many times those of the others, and which needs few.
 MOST_SWEEPS = {"laplace": 100}
 WOPT_ITERATIONS = 10
@@ -156,16 +155,10 @@ def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Reci
     """The published settings where there are any, otherwise the method's own."""
     sweeps = min(sweeps, MOST_SWEEPS.get(method, sweeps))
     if method == "cep":
-        damping = DAMPING[data, schedule or "parallel"]
-        published = {
-            "positive": False,
-            "noise_moments": "cavity",
-            "message_precision": 1e-6,
-            "message_noise": (1e-3, 1e-3),
-        }
-        return Recipe(
-            options_with("cep", schedule=schedule or "parallel", damping=damping, **published), "cep", 1, sweeps
-        )
+        schedule = schedule or "parallel"
+        first: dict[str, Any] = {"message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
+        published = {"schedule": schedule, "positive": False, "noise_moments": "cavity", **first}
+        return Recipe(options_with("cep", damping=DAMPING[data, schedule], **published), "cep", 1, sweeps)
     if method == "wopt":
         options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS), ridge=0.0, least_gain=0.0)
         return Recipe(options, "cep", options.iterations, sweeps // options.iterations)
@@ -222,43 +215,28 @@ GROUP = ("data", "rank", "method", "likelihood", "schedule", "sweep", "metric")
 
 def means(rows: Sequence[Row]) -> list[Row]:
     """Mean and standard deviation over the folds of every metric at its sweep."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
-    for item in rows:
-        groups.setdefault(tuple(item.get(name) for name in GROUP), []).append(item["value"])
     result = []
-    for key, values in groups.items():
-        about = dict(zip(GROUP, key, strict=True))
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        result.append(
-            row(about.pop("metric"), float(np.mean(values)), **about, fold="mean", sd=spread, folds=len(values))
-        )
+    for key, items in grouped(rows, GROUP).items():
+        about, values = dict(zip(GROUP, key, strict=True)), [item["value"] for item in items]
+        spread = {"sd": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0, "folds": len(values)}
+        result.append(row(about.pop("metric"), float(np.mean(values)), **about, fold="mean", **spread))
     return result
 
 
 def settings(options: Any) -> list[Setting]:
-    """Every curve that was asked for."""
-    result = []
-    for data in options.data:
-        for name in options.methods:
-            likelihood = likelihood_for(name, data)
-            for schedule in options.schedules if name == "cep" else [None]:
-                for rank in options.ranks if likelihood is not None else []:
-                    result.append(Setting(data, name, likelihood or "", schedule, rank))
-    return result
+    return [
+        Setting(data, name, likelihood, schedule, rank)
+        for data, name in product(options.data, options.methods)
+        if (likelihood := likelihood_for(name, data)) is not None
+        for schedule, rank in product(options.schedules if name == "cep" else [None], options.ranks)
+    ]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
-    every = ",".join(METHODS)
-    args_of = parser(
-        __doc__, data="alog,enron", folds="1,2,3,4,5", ranks="3,5,8,10", methods=every, sweeps=500, threads="1"
-    )
-    args_of.add_argument(
-        "--schedules",
-        type=words("parallel", "modewise"),
-        default=["parallel"],
-        help="schedules of cep, between commas: parallel (the paper's), modewise (default: parallel)",
-    )
+    usual = {"data": "alog,enron", "folds": "1,2,3,4,5", "ranks": "3,5,8,10", "methods": ",".join(METHODS)}
+    args_of = parser(__doc__, **usual, sweeps=500, threads="1")
+    text = "schedules of cep, between commas: parallel (the paper's), modewise (default: parallel)"
+    args_of.add_argument("--schedules", type=words("parallel", "modewise"), default=["parallel"], help=text)
     args = args_of.parse_args(arguments)
     check_words(args_of, args, data=SHAPES, methods=METHODS)
     rows: list[Row] = []
@@ -267,8 +245,7 @@ def main(arguments: list[str] | None = None) -> None:
             rows += trajectory(setting, fold, args.sweeps, args.threads[0])
             last = [item for item in rows if item["metric"] in ("rmse", "auc")][-1]
             say(f"{setting} fold {fold}: {last['metric']} {last['value']:.4f} after {last['sweep']} sweeps")
-    averages = means(rows)
-    report([*rows, *averages], args.json)
+    report([*rows, *means(rows)], args.json)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,6 @@ def spherical_moments(y: np.ndarray, m: np.ndarray, V: np.ndarray) -> tuple[floa
 
 
 def simulate(n: int, rng: np.random.Generator, x: float = 2.0) -> np.ndarray:
-    """Observations of x."""
     signal = rng.random(n) >= W
     return np.where(signal, x, 0.0) + np.where(signal, 1.0, math.sqrt(CLUTTER_VAR)) * rng.standard_normal(n)
 
@@ -102,7 +101,6 @@ def log_terms(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_joint(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Log p(y, x) at each x."""
     return norm.logpdf(x, scale=math.sqrt(PRIOR_VAR)) + np.logaddexp(*log_terms(y, x)).sum(axis=0)
 
 
@@ -149,9 +147,8 @@ def run_laplace(y: np.ndarray, max_iter: int = 10_000) -> Iterator[Estimate]:
         log_evidence = math.nan
         if curve > 0.0:
             log_evidence = float(log_joint(y, np.array([x]))[0]) + 0.5 * math.log(2.0 * math.pi / curve)
-        yield Estimate(
-            x, float(1.0 / curve) if curve > 0.0 else math.nan, log_evidence, float(step * LAPLACE_FLOPS * len(y))
-        )
+        var = float(1.0 / curve) if curve > 0.0 else math.nan
+        yield Estimate(x, var, log_evidence, float(step * LAPLACE_FLOPS * len(y)))
         new = float(r @ y / (r.sum() + 1.0 / PRIOR_VAR))
         if abs(new - x) < STOP:
             return
@@ -215,17 +212,9 @@ def _counts(draws: int) -> list[int]:
     return [*[c for c in counts if c < draws], draws]
 
 
-METHODS: dict[str, Callable[..., Any]] = {
-    "ep": run_ep,
-    "adf": run_adf,
-    "laplace": run_laplace,
-    "vb": run_vb,
-    "importance": run_importance,
-    "gibbs": run_gibbs,
-}
+METHODS: dict[str, Callable[..., Any]] = {"ep": run_ep, "adf": run_adf, "laplace": run_laplace, "vb": run_vb}
+METHODS |= {"importance": run_importance, "gibbs": run_gibbs}
 SAMPLERS = ("importance", "gibbs")
-
-
 N_LARGE = 200
 # A draw with three modes, found by going through seeds.
 THREE_MODES_SEED = 3407
@@ -233,7 +222,6 @@ DATA = ("typical", "listed", "modes", "n200")
 
 
 def observations(name: str, seed: int) -> np.ndarray:
-    """One data set."""
     if name == "n200":
         return simulate(N_LARGE, np.random.default_rng(seed))
     if name == "modes":
@@ -242,7 +230,6 @@ def observations(name: str, seed: int) -> np.ndarray:
 
 
 def work_of(method: str, y: np.ndarray, options: Any) -> Callable[[], list[Estimate]]:
-    """A run of a method that returns its estimates."""
     if method in SAMPLERS:
         return lambda: list(METHODS[method](y, options.draws, np.random.default_rng([options.seed, 1])))
     return lambda: list(METHODS[method](y))
@@ -266,7 +253,6 @@ def best_seconds(method: str, y: np.ndarray, options: Any) -> float:
 
 
 def errors(path: list[Estimate], truth: Estimate, part: str) -> np.ndarray:
-    """Absolute errors of one part of the estimates."""
     return np.array([abs(getattr(found, part) - getattr(truth, part)) for found in path])
 
 
@@ -298,7 +284,6 @@ def measure(name: str, y: np.ndarray, options: Any) -> list[Row]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data=",".join(DATA), methods=",".join(METHODS), seed=0)
     p.add_argument("--draws", type=int, default=20_000, help="draws of the samplers (default: %(default)s)")
     p.add_argument("--repeats", type=int, default=3, help="timed runs of each method (default: %(default)s)")

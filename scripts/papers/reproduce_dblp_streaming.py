@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, numbers, paper_model, parser, report, row, say, words
+from scripts.benchmarks.common import Row, grouped, numbers, paper_model, parser, report, row, say, words
 from scripts.benchmarks.heldout import Entries, aucs, dblp_entries
 from tensorcep import CPClassifier, datasets
 from tensorcep.cp.methods import METHODS
@@ -25,20 +25,11 @@ STREAMED, ON_ALL = ("cep", "vmp"), {"batch": "cep", "wopt": "wopt"}
 def estimator(method: str, rank: int, seed: int, args: Any) -> Any:
     """A classifier of the paper's model; a stream starts at it, without annealing."""
     starting: dict[str, Any] = {"init": "prior", "anneal": 0} if method in ("cep", "vmp") else {}
-    return paper_model(
-        CPClassifier,
-        rank,
-        method=method,
-        shape=datasets.DBLP_SHAPE,
-        max_iter=args.sweeps,
-        random_state=seed,
-        n_jobs=args.threads[0],
-        **starting,
-    )
+    how = {"shape": datasets.DBLP_SHAPE, "max_iter": args.sweeps, "n_jobs": args.threads[0], **starting}
+    return paper_model(CPClassifier, rank, method=method, random_state=seed, **how)
 
 
 def mean_auc(model: CPClassifier, tests: list[Entries]) -> float:
-    """Mean AUC over the test sets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # rows without training entries
         return float(aucs(tests, model.decision_function(np.concatenate([test.coords for test in tests]))).mean())
@@ -59,9 +50,8 @@ def streamed(method: str, rank: int, size: int, order: int, loaded: Any, args: A
         seconds += scores["seconds"]
         if model.n_batches_ in wanted:
             seen = int(scores["n_samples_seen"])
-            found = mean_auc(model, tests) if seen == len(y) or order == 0 else None
-            if found is not None:
-                rows.append(row("auc", found, **about, entries=seen, seconds=seconds))
+            if seen == len(y) or order == 0:
+                rows.append(row("auc", mean_auc(model, tests), **about, entries=seen, seconds=seconds))
 
     model = estimator(method, rank, args.seed, args)
     with warnings.catch_warnings():
@@ -89,12 +79,10 @@ def on_all(name: str, rank: int, loaded: Any, args: Any) -> list[Row]:
 def over_orders(rows: list[Row]) -> list[Row]:
     """Mean and standard deviation over the orders of the AUC after the last entry."""
     last = max((item.get("entries", 0) for item in rows), default=0)
-    groups: dict[tuple[Any, ...], list[float]] = {}
-    for item in rows:
-        if item["metric"] == "auc" and item.get("entries") == last and "order" in item:
-            groups.setdefault((item["rank"], item["method"], item["batch_size"]), []).append(item["value"])
+    ended = [item for item in rows if item["metric"] == "auc" and item.get("entries") == last and "order" in item]
     result = []
-    for (rank, method, size), values in groups.items():
+    for (rank, method, size), items in grouped(ended, ("rank", "method", "batch_size")).items():
+        values = [item["value"] for item in items]
         about = {"data": "dblp", "rank": rank, "method": method, "batch_size": size, "orders": len(values)}
         result.append(row("auc_mean", float(np.mean(values)), **about))
         if len(values) > 1:
@@ -103,7 +91,6 @@ def over_orders(rows: list[Row]) -> list[Row]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, ranks="8", methods="cep,vmp", sweeps=50, seed=0, threads="1")
     p.add_argument("--batch-sizes", type=numbers, default="100,500,1000,5000,10000", help="default: %(default)s")
     p.add_argument("--orders", type=int, default=5, help="random orders of the entries (default: %(default)s)")

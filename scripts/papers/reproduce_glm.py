@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, check_words, parser, report, row, say
+from scripts.benchmarks.common import Row, check_words, grouped, parser, report, row, say
 from scripts.papers.glm_baselines import JustInTime, importance_moments, sampled_ep
 from tensorcep import datasets
 from tensorcep.core.compile import kernel
@@ -51,13 +51,7 @@ PUBLISHED_SWEEPS, PUBLISHED_TOL, CONVERGED_TOL = 1000, 1e-5, 1e-4
 # The authors' rho, where it is not 0.01 for the probit and 0.1 for the logit; EP's is 0.05 throughout.
 RHO = {("crabs", "probit"): 0.1, ("australian", "probit"): 0.1}
 # CEP-2's rho, where it is not 0.01, and its sweeps of CEP-1, where they are not 50.
-RHO_SECOND = {
-    ("crabs", "probit"): 0.1,
-    ("crabs", "logistic"): 0.1,
-    ("australian", "probit"): 0.1,
-    ("australian", "logistic"): 0.1,
-    ("sonar", "probit"): 0.001,
-}
+RHO_SECOND = dict.fromkeys(product(("crabs", "australian"), ("probit", "logistic")), 0.1) | {("sonar", "probit"): 0.001}
 FIRST_ORDER = {("crabs", "probit"): 10, ("crabs", "logistic"): 10, ("australian", "logistic"): 10}
 # The rule of the paper's experiments: nine Gauss-Hermite nodes.
 NINE_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
@@ -106,7 +100,6 @@ class Effort(NamedTuple):
 
 
 def settings_of(method: str, simulated: bool = False) -> tuple[str, ...]:
-    """The settings that a method has."""
     if method in ("ep", "is-ep") or (simulated and method == "vb"):
         return ("converged",)
     return ("published",) if method == "is" or (simulated and method == "kjit") else ("published", "converged")
@@ -114,11 +107,9 @@ def settings_of(method: str, simulated: bool = False) -> tuple[str, ...]:
 
 def problem_of(points: datasets.Points, link: str, nine: bool, seed: int = 0) -> GLMProblem:
     """The paper's model: weights N(0, 1), no intercept; nine quadrature nodes or exact moments for the logit."""
-    d = points.X.shape[1]
-    logit = LOGIT_NINE if nine else LOGIT
-    likelihood = PROBIT if link == "probit" else logit
-    no = np.zeros(d, dtype=bool)
-    return GLMProblem(as_csr(points.X), 2.0 * points.y - 1.0, likelihood, np.zeros(d), np.ones(d), no, seed)
+    likelihood = PROBIT if link == "probit" else LOGIT_NINE if nine else LOGIT
+    zeros = np.zeros(points.X.shape[1])
+    return GLMProblem(as_csr(points.X), 2.0 * points.y - 1.0, likelihood, zeros, zeros + 1.0, zeros > 0.0, seed)
 
 
 def published_settings(data: str, link: str, method: str) -> GLMSettings:
@@ -138,17 +129,11 @@ def fit_sampled(problem: GLMProblem, method: str, setting: str, effort: Effort, 
     """Factorised EP with learned or sampled moments, at the authors' damping of EP; all sweeps for a curve."""
     make = JustInTime if method == "kjit" else importance_moments
     published = setting == "published"
-    tol = PUBLISHED_TOL if published else CONVERGED_TOL
-    tol = tol if score is None else 0.0
-    return sampled_ep(
-        problem,
-        make(problem, effort.draws),
-        damping=0.95,
-        stop="published" if published else "residual",
-        max_iter=min(effort.sweeps, PUBLISHED_SWEEPS) if published else effort.sweeps,
-        tol=tol,
-        score=score,
-    )
+    how: dict[str, Any] = {"damping": 0.95, "max_iter": effort.sweeps, "stop": "residual", "tol": CONVERGED_TOL}
+    if published:
+        how |= {"max_iter": min(effort.sweeps, PUBLISHED_SWEEPS), "stop": "published", "tol": PUBLISHED_TOL}
+    how |= {} if score is None else {"tol": 0.0, "score": score}
+    return sampled_ep(problem, make(problem, effort.draws), **how)
 
 
 def fit_table(points: datasets.Points, data: str, link: str, method: str, setting: str, effort: Effort) -> Any:
@@ -183,21 +168,12 @@ def lost_part(trace: dict[str, np.ndarray]) -> float | None:
 
 
 def table_rows(data: str, link: str, fold: int, method: str, setting: str, effort: Effort) -> list[Row]:
-    """Test scores of one fit."""
     points = datasets.load_uci(data, link, fold)
     begin = time.perf_counter()
     problem, found = fit_table(points.train, data, link, method, setting, effort)
-    about = {
-        "data": data,
-        "link": link,
-        "fold": fold,
-        "method": method,
-        "setting": setting,
-        "sweep": found.n_iter,
-        "seconds": time.perf_counter() - begin,
-        "converged": int(found.converged),
-        "lost": lost_part(found.trace),
-    }
+    about = {"data": data, "link": link, "fold": fold, "method": method, "setting": setting, "sweep": found.n_iter}
+    about |= {"seconds": time.perf_counter() - begin, "converged": int(found.converged)}
+    about |= {"lost": lost_part(found.trace)}
     scores = test_scores(problem, found.posterior, points.test)
     return [row(metric, value, **about) for metric, value in scores.items()]
 
@@ -213,19 +189,14 @@ def warm_up(data: str, methods: list[str]) -> None:
 
 def means(rows: list[Row]) -> list[Row]:
     """Mean and standard error over the folds."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for item in rows:
-        key = tuple(item[name] for name in ("data", "link", "method", "setting", "metric"))
-        groups.setdefault(key, []).append(item)
-    result = []
-    for (data, link, method, setting, metric), items in groups.items():
+    result, names = [], ("data", "link", "method", "setting", "metric")
+    for key, items in grouped(rows, names).items():
         values = np.array([item["value"] for item in items], dtype=float)
-        about = {"data": data, "link": link, "method": method, "setting": setting, "fold": "mean"}
+        about = {**dict(zip(names, key, strict=True)), "fold": "mean"}
+        averaged = ("sweep", "seconds", *(["lost"] if "lost" in items[0] else []))
+        about |= {name: float(np.mean([item[name] for item in items])) for name in averaged}
         spread = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-        about |= {name: float(np.mean([item[name] for item in items])) for name in ("sweep", "seconds")}
-        if "lost" in items[0]:
-            about["lost"] = float(np.mean([item["lost"] for item in items]))
-        done = int(sum(item["converged"] for item in items))
+        done, metric = int(sum(item["converged"] for item in items)), about.pop("metric")
         result.append(row(metric, float(values.mean()), **about, standard_error=spread, converged=done))
     return result
 
@@ -274,13 +245,8 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> lis
     wall = time.perf_counter() - begin
     posterior = result.posterior
     kl = divergence(found, posterior.mean, posterior.cov)
-    about |= {
-        "sweep": result.n_iter,
-        "seconds": float(steps.sum() if len(steps) else wall),
-        "wall": wall,
-        "converged": int(result.converged),
-        "lost": lost_part(result.trace),
-    }
+    about |= {"sweep": result.n_iter, "seconds": float(steps.sum() if len(steps) else wall), "wall": wall}
+    about |= {"converged": int(result.converged), "lost": lost_part(result.trace)}
     rows = [row("kl", kl, **about), row("kl_without_shift", divergence(found, found.mean, posterior.cov), **about)]
     if posterior.cov.ndim == 2:
         rows.append(row("kl_of_precisions", of_precisions(found, posterior.mean, posterior.cov), **about))

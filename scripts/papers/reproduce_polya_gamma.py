@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln
 
-from scripts.benchmarks.common import Row, check_words, parser, report, row, say
+from scripts.benchmarks.common import Row, check_words, grouped, parser, report, row, say
 from tensorcep.core.settings import Settings
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.fit import ENGINES, RunPlan, build_problem
@@ -140,7 +140,6 @@ def scores(data: Simulated, found: np.ndarray) -> dict[str, float]:
 
 
 def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> list[Row]:
-    """Fit one method to one data set and score it along the way."""
     shape = options.shape or ((1000, 100) if DATA[name][0] == "bernoulli" else (500, 50))
     K = options.true_rank
     data = simulate(name, shape, K, seed)
@@ -174,24 +173,18 @@ def summary(rows: list[Row]) -> list[Row]:
     for item in rows:
         key = (item["data"], item["method"], item["fold"])
         last[key] = max(last.get(key, 0), item["sweep"])
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for item in rows:
-        if item["sweep"] == last[(item["data"], item["method"], item["fold"])]:
-            groups.setdefault((item["data"], item["method"], item["metric"]), []).append(item)
+    ended = [item for item in rows if item["sweep"] == last[(item["data"], item["method"], item["fold"])]]
     result = []
-    for (data, method, metric), items in groups.items():
+    for (data, method, metric), items in grouped(ended, ("data", "method", "metric")).items():
         values = [item["value"] for item in items]
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
         seconds = [item["seconds"] for item in items if "seconds" in item]
-        mean_seconds = float(np.mean(seconds)) if seconds else None
-        result.append(
-            row(metric, np.mean(values), data=data, method=method, sd=sd, seconds=mean_seconds, n=len(values))
-        )
+        about = {"data": data, "method": method, "seconds": float(np.mean(seconds)) if seconds else None}
+        result.append(row(metric, np.mean(values), **about, sd=sd, n=len(values)))
     return result
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data=",".join(DATA), methods=",".join(METHODS), sweeps=3000, seed=0)
     p.add_argument("--seeds", type=int, default=10, help="data sets for each setting (default: %(default)s)")
     p.add_argument("--gibbs-sweeps", type=int, help="sweeps of the sampler, if not those of the others")

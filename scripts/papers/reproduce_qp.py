@@ -51,7 +51,6 @@ RATE_LENGTH = 15.0
 
 
 def load(name: str, options: Any) -> Points:
-    """One data set, fetched or read from the user's file."""
     if name == "mining":
         return datasets.load_coal_mining()
     if name in datasets.GP_FILES:
@@ -68,19 +67,14 @@ def fitted(name: str, X: np.ndarray, y: np.ndarray, methods: list[str]) -> dict[
     kernel = 1.0 * RBF(RATE_LENGTH if count else np.sqrt(X.shape[1]))
     models: dict[str, Any] = {}
     for method in [m for m in METHODS if m in methods or (m == "ep" and "qp" in methods)]:
-        given = {"kernel": kernel, "method": method}
-        if method == "qp":
-            given = {"kernel": models["ep"].kernel_, "method": method, "optimizer": None}
-        if count:
-            models[method] = GaussianProcessCountRegressor(prior_mean=1.0, **given)
-        else:
-            models[method] = GaussianProcessClassifier(**given)
-        models[method].fit(X, y)
+        given = {"kernel": kernel} if method != "qp" else {"kernel": models["ep"].kernel_, "optimizer": None}
+        given |= {"method": method, **({"prior_mean": 1.0} if count else {})}
+        model = GaussianProcessCountRegressor if count else GaussianProcessClassifier
+        models[method] = model(**given).fit(X, y)
     return models
 
 
 def scores(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Error and loss of every test point."""
     if isinstance(model, GaussianProcessCountRegressor):
         return np.abs(y - model.predict(X)), -model.log_score(X, y)
     p = model.predict_proba(X)[np.arange(len(y)), y]
@@ -121,7 +115,6 @@ def bounds_of_vb(points: Points) -> list[Row]:
 
 
 def measure(name: str, options: Any) -> list[Row]:
-    """Rows of one data set."""
     points, ratios = load(name, options), list[Any]()
     rounds = [one_round(name, points, options.seed + k, options, ratios) for k in range(options.rounds)]
     rows = []
@@ -148,10 +141,8 @@ def measure(name: str, options: Any) -> list[Row]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
-    p = parser(
-        __doc__, data="sonar,crabs,ionosphere,cancer,pima,pima-with-duplicates,mining", methods="ep,qp,vb", seed=0
-    )
+    fetched = "sonar,crabs,ionosphere,cancer,pima,pima-with-duplicates,mining"
+    p = parser(__doc__, data=fetched, methods="ep,qp,vb", seed=0)
     p.add_argument("--rounds", type=int, default=5, help="random divisions (default: %(default)s; the paper: 100)")
     p.add_argument("--folds-run", type=int, default=FOLDS, help="folds of each round that are run (default: all)")
     p.add_argument("--glass", type=Path, help="the user's glass.data")

@@ -63,7 +63,6 @@ def block(text: str, name: str) -> list[str]:
 
 
 def value(text: str, name: str) -> str:
-    """A string of pyproject.toml."""
     found = re.search(rf'^{name} = "([^"]*)"', text, re.MULTILINE)
     if found is None:
         raise ValueError(f"pyproject.toml has no {name!r}.")
@@ -92,7 +91,6 @@ def recipe(archive: Path) -> str:
 
 
 def main() -> None:
-    """Print the recipe."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dist", type=Path, help="the folder that holds the source archive")
     (archive,) = parser.parse_args().dist.glob("tensorcep-*.tar.gz")

@@ -28,7 +28,6 @@ def lines(language: str) -> str:
 
 
 def main() -> None:
-    """Print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language", choices=["python", "bash"])
     print(lines(parser.parse_args().language), end="")

@@ -8,13 +8,13 @@ import itertools
 import math
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of
+from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of, output
 from tensorcep.core.checks import (
     check_choice,
     check_columns,
@@ -26,6 +26,8 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
+from tensorcep.cp.targets.labels import two_classes
+from tensorcep.cp.targets.levels import classes_of
 from tensorcep.entries.io import (
     LAST,
     MISSING,
@@ -33,6 +35,7 @@ from tensorcep.entries.io import (
     chosen_columns,
     columns_of,
     comma_hint,
+    escaped,
     files_of,
     format_of,
     number_in,
@@ -45,6 +48,7 @@ from tensorcep.entries.io import (
 )
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.likelihoods import words_of
 
 TABLES = ("csv", "parquet")  # files with further columns
 MOST_ZEROS = 10**8  # more absent cells are not all written down
@@ -52,9 +56,6 @@ LOOKED_AT = 1000  # lines that tell whether a column holds words
 # Lines that are predicted at a time; a file of no more bytes is read whole, so that it has its warnings once.
 LINES, WHOLE = 1 << 17, 1 << 24
 BLOCK = 1 << 20  # bytes that a checksum takes at a time
-
-
-# Entries.
 
 
 def reading_of(args: argparse.Namespace) -> Schema:
@@ -113,19 +114,16 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
     if n > absent:
         fail_value(f"--zeros must be at most the {absent} cells without an entry; got {n}; give all, or fewer.")
     if n > MOST_ZEROS:
-        fail_value(
-            f"--zeros would add {n} entries, more than {MOST_ZEROS}; give a number, such as 3x the number of entries."
-        )
+        text = f"--zeros would add {n} entries, more than {MOST_ZEROS}"
+        fail_value(f"{text}; give a number, such as 3x the number of entries.")
     return tensor.with_zeros(n, random_state=args.seed)
 
 
-# What was read of files, so that a run that is resumed goes on with the same input.
-
-
 class Witness:
-    """Checksums of the lines of files up to a position that moves on; each line is read once.
+    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input.
 
-    A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read twice, are left out.
+    Each line is read once. A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read
+    twice, are left out.
     """
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
@@ -201,11 +199,8 @@ def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
             yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"
 
 
-# Exposures of counts, and numbers of trials: a column beside the value.
-
-
 def given_extents(args: argparse.Namespace) -> dict[str, str]:
-    """The columns that hold extents, by the name of what they hold."""
+    """The columns beside the value that hold exposures or numbers of trials, by the name of what they hold."""
     return {name: getattr(args, name) for name in EXTENTS if is_given(args, name)}
 
 
@@ -222,18 +217,6 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
         fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
     tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
     return tensor, {name: extras[column]}
-
-
-def _without_extents(
-    path: str, frame: pd.DataFrame, args: argparse.Namespace
-) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """The columns of a file of cells but those that hold extents, and these."""
-    extents = given_extents(args)
-    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
-    return frame.drop(columns=list(extents.values())), {name: frame[column] for name, column in extents.items()}
-
-
-# Classes and levels that a file writes as words, such as yes and no.
 
 
 def cells_of_words(
@@ -258,9 +241,8 @@ def cells_of_words(
     frame = read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
-        fail_value(
-            f"column {value!r} of '{path}' has {int(missing.sum())} missing words; --drop-missing leaves them out."
-        )
+        what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
+        fail_value(f"{what}; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
     known = args.levels or classes or sorted(frame[value].unique())
     codes = pd.Categorical(frame[value], categories=known).codes
@@ -276,10 +258,6 @@ def cells_of_words(
 
 def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
     """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
-    from tensorcep.cp.targets.labels import two_classes
-    from tensorcep.cp.targets.levels import classes_of
-    from tensorcep.likelihoods import words_of
-
     first = cells_of_words(paths[0], args)
     if first is None:
         return None
@@ -290,8 +268,6 @@ def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[Spa
 
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
     """The modes and the value of a table, if this is of words, as far as its first lines tell."""
-    from tensorcep.likelihoods import words_of
-
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
@@ -299,21 +275,14 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    first = next(read_tables(path, how, lines=LOOKED_AT))
-    return (modes, value) if any(map(_is_word, first[value])) else None
-
-
-def _is_word(cell: Any) -> bool:
-    """Whether a cell holds text that is neither a number nor missing."""
-    return isinstance(cell, str) and number_in(cell) is None and number_in(cell, ",") is None and cell not in MISSING
+    text = (cell for cell in next(read_tables(path, how, lines=LOOKED_AT))[value] if isinstance(cell, str))
+    is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text if cell not in MISSING)
+    return (modes, value) if is_word else None
 
 
 def has_words(model: Any) -> bool:
     """Whether the classes or levels of a model are words."""
     return hasattr(model, "classes_") and isinstance(model.classes_.tolist()[0], str)
-
-
-# Matrices.
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
@@ -337,9 +306,8 @@ def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     """
     kind = format_of(check_file(path), args.format)
     if kind not in TABLES or args.modes is not None or args.value is not None:
-        fail_value(
-            f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value; leave it out."
-        )
+        text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
+        fail_value(f"{text}; leave it out.")
     table = read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
@@ -431,6 +399,22 @@ class QueriedCells(NamedTuple):
 
 def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: bool) -> QueriedCells:
     """Read the cells of a file for a fitted model."""
+    (cells,) = _read_pieces(path, args, model, with_values, None)
+    return cells
+
+
+def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
+    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
+    for file in [path] if is_one_file(path) else files_of(path):
+        large = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
+        large = large and os.path.getsize(file) > WHOLE
+        yield from _read_pieces(file, args, model, False, LINES if large else None)
+
+
+def _read_pieces(
+    path: str, args: argparse.Namespace, model: Any, with_values: bool, lines: int | None
+) -> Iterator[QueriedCells]:
+    """The cells of a file, so many lines at a time; None: all."""
     labelled, extents = _labelled_modes(args, model), given_extents(args)
     kind = format_of(check_file(path), args.format)
     if kind in ("tns", "mtx") and any(labelled):
@@ -440,39 +424,35 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
         )
     if kind not in TABLES and extents:
         fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
-    extent: dict[str, Any] = {}
     if kind == "npz":
-        frame, y = _read_npz(path, args, model, labelled)
-    else:
-        frame = read_table(path, reading_of(args), n_modes=len(labelled), with_values=with_values)
+        cells, y = _read_npz(path, args, model, labelled)
+        yield QueriedCells(_matched(path, cells, model, labelled, args.index_base), y, cells, {})
+        return
+    start = 0
+    for frame in read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
+        frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
         if kind in TABLES:
-            frame, y, extent = _chosen(path, frame, args, model, with_values)
+            cells, y, extent = _chosen(path, frame, args, model, with_values)
         else:
-            frame, y = frame.iloc[:, : len(labelled)], frame["value"].to_numpy() if with_values else None
-    return QueriedCells(_matched(path, frame, model, labelled, args.index_base), y, frame, extent)
+            cells, y, extent = frame.iloc[:, : len(labelled)], frame["value"].to_numpy() if with_values else None, {}
+        X = _matched(path, cells, model, labelled, args.index_base)
+        yield QueriedCells(X, y, cells.reset_index(drop=True), extent)
 
 
-def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
-    """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
-    for file in [path] if is_one_file(path) else files_of(path):
-        if format_of(check_file(file), args.format) not in TABLES:
-            yield read_queries(file, args, model, with_values=False)
-            continue
-        labelled, start = _labelled_modes(args, model), 0
-        large = os.path.isfile(file) and os.path.getsize(file) > WHOLE
-        for frame in read_tables(file, reading_of(args), lines=LINES if large else None):
-            frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
-            cells, _, extent = _chosen(file, frame, args, model, False)
-            X = _matched(file, cells, model, labelled, args.index_base)
-            yield QueriedCells(X, None, cells.reset_index(drop=True), extent)
+def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame]) -> None:
+    """Write tables of results one after the other as csv, as --safe-csv says."""
+    with output(path) as handle:
+        for n, table in enumerate(tables):
+            shown = escaped(table) if args.safe_csv else table
+            shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
-def write_parquet(handle: BinaryIO, tables: Iterator[pd.DataFrame]) -> None:
+def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
     """Write tables of the same columns one after the other, of the types of the first."""
     arrow = optional_module("pyarrow", "writing parquet files", "'tensorcep[parquet]'")
     parquet = optional_module("pyarrow.parquet", "writing parquet files", "'tensorcep[parquet]'")
     first = arrow.Table.from_pandas(next(tables), preserve_index=False)
-    with parquet.ParquetWriter(handle, first.schema) as writer:
+    with output(path) as handle, parquet.ParquetWriter(handle, first.schema) as writer:
         writer.write_table(first)
         for table in tables:
             writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
@@ -511,7 +491,10 @@ def _chosen(
     path: str, frame: pd.DataFrame, args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """The mode columns of a table, its values and its extents."""
-    frame, extent = _without_extents(path, frame, args)
+    extents = given_extents(args)
+    check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
+    extent = {name: frame[column] for name, column in extents.items()}
+    frame = frame.drop(columns=list(extents.values()))
     modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
     if args.drop_missing and value is not None:
         kept = ~(frame[value].isna() | frame[value].isin(MISSING))

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli import options
+from tensorcep.cli.cells import changed, matrix_of_fit, read_data, reading_of, value_column, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
-from tensorcep.cli.options import Command, check_output, mode_in, output, say, show, shows_progress
+from tensorcep.cli.options import check_output, figure_module, mode_in, output, say, show, shows_progress
 from tensorcep.cli.predict import is_of_matrices, load_model
 from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value, printable
 from tensorcep.core.persist.archive import archive_kind
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-# info
+from tensorcep.entries.io import escaped, format_of, read_table, separator_of, text_file
+from tensorcep.entries.splitting import held_out, way_of
 
 
-def _add_info(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help=f"model file, or entries in {options.FILE_KINDS}")
-    options.add_data(parser)
-
-
-def _run_info(args: argparse.Namespace) -> None:
+def run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
         model = load_model(args.file)
         show(str(model.summary()) if is_of_matrices(model) else _describe_model(model))
         return
-    from tensorcep.cli.cells import read_data, value_column
-
     tensor, name = read_data(args.file, args), value_column(args.file, args)
     show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
 
@@ -52,18 +44,7 @@ def _describe_model(model: Any) -> str:
     return printable("\n".join(lines))
 
 
-def _add_convert(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="IN", help=f"entries in {options.FILE_KINDS}")
-    parser.add_argument("output", metavar="OUT", help="file to write; its extension says the format")
-    options.add_talk(parser)
-    group = parser.add_argument_group("how to write OUT")
-    options.add(group, "out_index_base", "out_no_header", "extended", "safe_csv", "zeros", "seed")
-    options.add_data(parser)
-
-
-def _run_convert(args: argparse.Namespace) -> None:
-    from tensorcep.cli.cells import read_data, with_zeros
-
+def run_convert(args: argparse.Namespace) -> None:
     check_output(args.output, args.data)
     check_int("--seed", args.seed, 0)
     progress = shows_progress(args)
@@ -76,33 +57,7 @@ def _run_convert(args: argparse.Namespace) -> None:
         show(f"{args.output}  {tensor!r}")
 
 
-SPLIT = """\
-Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
-
-  entry   entries at random
-  time    those of the last times, by the mode or column --times; one time stays together
-  row     some entries of each row of --mode, such as each user, but not all: the last
-          ones where --times says when, or random ones
-  group   rows of --mode with all their entries
-
---test-size is a share (of entries; of group, of rows), or a whole number: of entries, times, entries of each row, rows.
-Files of csv and parquet keep their header, all their columns and the order of their lines, those of csv also their
-separator, if it is a single character."""
-
-
-def _add_split(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="IN", help=f"entries in {options.FILE_KINDS}")
-    parser.add_argument("train", metavar="TRAIN", help="file for the entries to fit")
-    parser.add_argument("test", metavar="TEST", help="file for the entries held out")
-    options.add(parser, "split.by", "split.mode", "times", "test_size", "seed", "safe_csv")
-    options.add_talk(parser)
-    options.add_data(parser)
-
-
-def _run_split(args: argparse.Namespace) -> None:
-    from tensorcep.cli.cells import changed, read_data
-    from tensorcep.entries.splitting import held_out, way_of
-
+def run_split(args: argparse.Namespace) -> None:
     if isinstance(args.test_size, int):
         check_int("--test-size", args.test_size)
     else:
@@ -141,9 +96,6 @@ def _run_split(args: argparse.Namespace) -> None:
 
 def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
     """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
-    from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import format_of, read_table
-
     kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
     merged = args.duplicates != "error" or (args.count and args.by == "entry")
     if len(kinds) > 1 or merged or not os.path.isfile(args.data):
@@ -153,9 +105,6 @@ def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
 
 def _write_lines(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
     """Write lines of a table as they were read."""
-    from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import escaped, format_of, separator_of, text_file
-
     if format_of(path, args.format) == "parquet":
         with output(path) as handle:
             table.to_parquet(handle, index=False)
@@ -166,22 +115,13 @@ def _write_lines(path: str, table: pd.DataFrame, args: argparse.Namespace) -> No
         shown.to_csv(handle, sep=separator, index=False, header=args.header, lineterminator="\n")
 
 
-DATASETS = f"""\
-Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its
-entries to a file ({options.WRITTEN_KINDS}). Downloads are kept in the folder that
-TENSORCEP_DATA names, or in the cache of pooch."""
-
-
-def _add_datasets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one of those that the list shows")
-    options.add(parser, "output", "part", "fold", "safe_csv")
-
-
-def _run_datasets(args: argparse.Namespace) -> None:
+def run_datasets(args: argparse.Namespace) -> None:
     if args.name is None:
         if args.output or args.part or args.fold:
             fail_value("--output, --part and --fold need the NAME of a data set; give one.")
-        print("\n".join(_dataset_line(item) for item in tc.datasets.available()))
+        for item in tc.datasets.available():
+            there = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}"
+            print(f"{item.name:17} {there if item.size else 'with TensorLy':21} {item.description}")
         return
     check_choice("NAME", args.name, tc.datasets.CATALOGUE)
     if (args.part or args.fold) and (args.output is None or args.name not in {"alog", "enron", "dblp"}):
@@ -211,46 +151,22 @@ def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
     return halves.train if part == "train" else halves.test
 
 
-def _dataset_line(item: tc.datasets.DatasetInfo) -> str:
-    where = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}" if item.size else "with TensorLy"
-    return f"{item.name:17} {where:21} {item.description}"
-
-
-REPORT = """\
-Write one HTML page about a model, with all figures in it: what was fitted and how far it is to be believed, the
-variance that components explain, their weights with intervals, the rows of the largest weights, how the fit went; with
---data, entries as fit takes them, also the gaps of the data and the residuals by row. Models of matrices have the
-scores of their rows, too; of several matrices --data is given once for each, in the order of the fit."""
-
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
-    options.add(parser, "output", required=True)
-    options.add(parser, "report.data", "wide")
-    options.add_data(parser)
-
-
-def _run_report(args: argparse.Namespace) -> None:
+def run_report(args: argparse.Namespace) -> None:
     check_output(args.output, args.model, *args.data)
-    options.figure_module()
-    from tensorcep.plots.report import report
-
+    figure_module()
     model = load_model(args.model)
     data = _data_of_report(model, args)
     with output(args.output) as handle:
-        handle.write(report(model, data).encode("utf-8"))
+        handle.write(tc.plots.report(model, data).encode("utf-8"))
 
 
 def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
     """The entries of --data, as the model has them; None without."""
-    from tensorcep.cli.cells import matrix_of_fit, read_data
-
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
     if len(args.data) not in (0, wanted):
-        fail_value(
-            f"--data must be given {wanted} time{'s' * (wanted > 1)}, one for each matrix; got {len(args.data)}."
-        )
+        times = f"{wanted} time{'s' * (wanted > 1)}, one for each matrix"
+        fail_value(f"--data must be given {times}; got {len(args.data)}.")
     if not args.data:
         return None
     if not of_matrices:
@@ -258,54 +174,21 @@ def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
     return [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
 
 
-DEMO = """\
-Hold out a fifth of the COVID-19 serology tensor (it ships with TensorLy: nothing is downloaded), fit the rest, and
-compare the predictions with the training mean and with TensorLy's masked parafac. Writes the model and a figure."""
-WARMUP = """\
-Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every process is quick;
-a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp or pg-vb (fits
-by these methods), streams, knowledge (features, series, graphs), others, matrices, linear or gaussian-processes;
-without any, all of them."""
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, "output_dir", "rank", "seed", "quiet")
-
-
-def _run_demo(args: argparse.Namespace) -> None:
+def run_demo(args: argparse.Namespace) -> None:
     if args.rank != "auto":
         check_int("--rank", args.rank)
     check_int("--seed", args.seed, 0)
-    from tensorcep.demo import report, run_demo
+    from tensorcep import demo  # heavy, for this command alone
 
     if not args.quiet:
-        say(
-            "fitting (about 10 seconds on two free cores; without compiled kernels it compiles for about 10 more), "
-            "then scoring"
-        )
-    print(report(run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
+        about = "about 10 seconds on two free cores; without compiled kernels it compiles for about 10 more"
+        say(f"fitting ({about}), then scoring")
+    print(demo.report(demo.run_demo(args.output_dir, rank=args.rank, seed=args.seed, progress=not args.quiet)))
 
 
-def _add_warmup(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kinds", metavar="KIND", nargs="*", help="what to compile (default: everything)")
-    options.add(parser, "processes")
-    options.add_talk(parser)
-
-
-def _run_warmup(args: argparse.Namespace) -> None:
+def run_warmup(args: argparse.Namespace) -> None:
     check_int("--processes", args.processes)
     seconds = tc.warmup(args.kinds or None, n_processes=args.processes, verbose=bool(shows_progress(args)))
     if not args.quiet:
         for kind, each in seconds.items():
             say(f"{kind}: {each:.1f} s")
-
-
-REPORTING = Command("report", "MODEL -o OUT.html", "write a page about a model", _add_report, _run_report, REPORT)
-COMMANDS = (
-    Command("info", "FILE", "describe a file of entries or a model", _add_info, _run_info),
-    Command("convert", "IN OUT", "write entries in another format", _add_convert, _run_convert),
-    Command("split", "IN TRAIN TEST", "hold out a part of the entries", _add_split, _run_split, SPLIT),
-    Command("datasets", "[NAME]", "list or fetch published data sets", _add_datasets, _run_datasets, DATASETS),
-    Command("demo", "", "see it work on real data, in half a minute", _add_demo, _run_demo, DEMO),
-    Command("warmup", "[KIND ...]", "compile the usual kernels beforehand", _add_warmup, _run_warmup, WARMUP),
-)

@@ -5,30 +5,31 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli import options
-from tensorcep.cli.options import STDOUT, Command, check_output, is_given, mode_in, option_of, show, shows_progress
+from tensorcep.cli import cells, options
+from tensorcep.cli.options import STDOUT, check_output, is_given, mode_in, option_of, show, shows_progress
 from tensorcep.core.arrays import bytes_of
 from tensorcep.core.checks import check_choice, check_file, check_int, fail_value, word_or_range
+from tensorcep.core.cluster import dask_module
+from tensorcep.cp.estimators.base import spec_of
+from tensorcep.cp.estimators.store import write_model
+from tensorcep.cp.inputs.coordinates import mode_of
+from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan.spec import check_parameters
 from tensorcep.cp.settings.registry import SETTINGS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-DESCRIPTION = f"""\
-Fit a CP decomposition to the entries of DATA and write it to MODEL.
-
-DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
-zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
-{options.FILE_KINDS}."""
+from tensorcep.entries.io import Files, Schema, files_of, format_of, read_table
+from tensorcep.entries.labels import numbers_of
+from tensorcep.factor_models.sites import LIKELIHOODS, augmentation_of
+from tensorcep.likelihoods import ALIASES, words_of
+from tensorcep.priors.series import KINDS
 
 MOST_LEVELS = 20  # from more different values on they are none
 # The estimators of tensors by what they observe, and the parameter that takes the word of a likelihood.
@@ -61,25 +62,7 @@ QUICKER, LONG = {"gibbs": "vmp", "pg-gibbs": "pg-vb"}, 10.0
 COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}  # how many there are of each part
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="file of the entries to fit, a folder, or a pattern in quotes")
-    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
-    options.add_talk(parser)
-    group = options.add_model(parser, "rank")
-    options.add(group, "method", *(f"cep.{name}" for name in options.MESSAGES))
-    options.add(parser.add_argument_group("models of matrices"), "fit.model", "wide", "also")
-    options.add(options.add_data(parser, extents=True), "zeros")
-    options.add(parser.add_argument_group("data that outgrow memory"), "scratch", "memory")
-    group = parser.add_argument_group("workers (for every method but wopt; no effect on the result)")
-    options.add(group.add_mutually_exclusive_group(), "dask_local", "dask_scheduler")
-    options.add(group, "checkpoint")
-
-
-def run(args: argparse.Namespace) -> None:
-    from tensorcep.cli.cells import digests_of_files
-    from tensorcep.cp.estimators.store import write_model
-    from tensorcep.entries.io import files_of
-
+def run_fit(args: argparse.Namespace) -> None:
     check_output(args.output, args.data, *args.also)
     check_likelihood(args)
     _check_place(args)
@@ -88,15 +71,13 @@ def run(args: argparse.Namespace) -> None:
     if args.model != "cp" or args.also:
         _fit_matrices(args)
         return
-    progress = shows_progress(args)
-    model = estimator_of(args, method=_method_of(args), verbose=progress)
+    model = estimator_of(args, method=_method_of(args), verbose=shows_progress(args))
     learned = []  # what workers read does not come here
     if has_workers(args):
-        seconds = _fit_on_workers(args, model, lambda: _read(args, progress)[0])
+        seconds = _fit_on_workers(args, model)
     else:
-        data, extent = _read(args, progress)
-        files = [args.data] if os.path.isfile(args.data) else files_of(args.data)
-        learned = digests_of_files(files, args.format)
+        data, extent = _read(args)
+        learned = cells.digests_of_files(files_of(args.data), args.format)
         start = time.perf_counter()
         model.fit(data, scratch=args.scratch, memory=args.memory, **extent)
         seconds = time.perf_counter() - start
@@ -104,16 +85,13 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         show(f"method      {method_line(model)}\nfit         {fit_line(model)}, {seconds:.1f} s")
         hint = hint_line(args.method, model.method_, seconds)
-        for line in [*noise_lines(model), *(health_lines(model) if args.verbose else ()), *([hint] if hint else ())]:
+        for line in (*noise_lines(model), *(health_lines(model) if args.verbose else ()), *filter(None, [hint])):
             show(line)
         show(f"model       {args.output}")
 
 
-def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]:
+def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """The entries, or files that are read some lines at a time, and what `fit` takes beside them; both are told of."""
-    from tensorcep.cli import cells
-    from tensorcep.entries.io import Files, files_of
-
     extent: dict[str, Any] = {}
     if _is_placed(args) and not has_workers(args):
         data: Any = Files(files_of(args.data), cells.reading_of(args), distinct=True)
@@ -124,7 +102,7 @@ def _read(args: argparse.Namespace, progress: int) -> tuple[Any, dict[str, Any]]
         if words is not None:
             tensor, data, extent["y"] = words
         else:
-            tensor, extent = cells.read_with_extents(args.data, args, progress)
+            tensor, extent = cells.read_with_extents(args.data, args, shows_progress(args))
             data = tensor = cells.with_zeros(tensor, args)
         name = cells.value_column(args.data, args)
         text = cells.described(tensor) + ("" if name is None else f", value {name}")
@@ -148,14 +126,9 @@ def default_likelihood(tensor: Any) -> str:
     return text
 
 
-# Data that outgrow memory, or that lie in several files.
-
-
 def _is_placed(args: argparse.Namespace) -> bool:
     """Whether the data are read some lines at a time: they are asked to be, or no one file has that name."""
-    from tensorcep.cli.cells import is_one_file
-
-    return args.scratch is not None or args.memory is not None or not is_one_file(args.data)
+    return args.scratch is not None or args.memory is not None or not cells.is_one_file(args.data)
 
 
 def _check_place(args: argparse.Namespace) -> None:
@@ -167,10 +140,8 @@ def _check_place(args: argparse.Namespace) -> None:
         fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
     if has_workers(args):
         if placed:
-            fail_value(
-                "--scratch and --memory are for a fit in this process; got --dask-local or "
-                "--dask-scheduler; leave them out."
-            )
+            text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
+            fail_value(f"{text}; leave them out.")
         return
     if not _is_placed(args):
         return
@@ -178,17 +149,13 @@ def _check_place(args: argparse.Namespace) -> None:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
     for name in ("zeros", "count", "shape", "exposure"):
         if is_given(args, name):
-            fail_value(
-                f"{option_of(name)} is for one file that is read whole; leave it out, or --scratch and --memory."
-            )
+            what = f"{option_of(name)} is for one file that is read whole"
+            fail_value(f"{what}; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
         fail_value(
             f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
             "files; merge the cells before."
         )
-
-
-# Workers of a Dask cluster.
 
 
 def has_workers(args: argparse.Namespace) -> bool:
@@ -200,11 +167,14 @@ def has_workers(args: argparse.Namespace) -> bool:
     return asked
 
 
-@contextlib.contextmanager
-def _client_of(args: argparse.Namespace) -> Iterator[Any]:
-    """The client of the workers that the options name, which end with the block if they began with it."""
-    from tensorcep.core.cluster import dask_module
+def _fit_on_workers(args: argparse.Namespace, model: Any) -> float:
+    """Fit on the workers that the options name, which end with the fit if they began with it; gives its seconds.
 
+    Several files of parquet are read by the workers.
+    """
+    by_workers = args.data.endswith(".parquet") and not cells.is_one_file(args.data)
+    how: dict[str, Any] = {}
+    data = None if by_workers else _read(args)[0]
     dask = dask_module("a fit on workers")
     with contextlib.ExitStack() as stack:
         address = args.dask_scheduler
@@ -218,17 +188,6 @@ def _client_of(args: argparse.Namespace) -> Iterator[Any]:
         if not args.quiet:
             n = len(client.scheduler_info(n_workers=-1)["workers"])
             print(f"workers     {n}, dashboard at {client.dashboard_link}", flush=True)
-        yield client
-
-
-def _fit_on_workers(args: argparse.Namespace, model: Any, read: Callable[[], Any]) -> float:
-    """Fit a model to what ``read()`` gives, or to files that the workers read; gives the seconds of the fit."""
-    from tensorcep.cli.cells import is_one_file
-
-    by_workers = args.data.endswith(".parquet") and not is_one_file(args.data)
-    how: dict[str, Any] = {}
-    data = None if by_workers else read()
-    with _client_of(args) as client:
         start = time.perf_counter()
         if by_workers:
             data = importlib.import_module("dask.dataframe").read_parquet(args.data)
@@ -239,13 +198,8 @@ def _fit_on_workers(args: argparse.Namespace, model: Any, read: Callable[[], Any
         return time.perf_counter() - start
 
 
-# The estimator that the options describe.
-
-
 def kind_of(word: str) -> str:
     """What a likelihood is of: "values", "labels", "counts" or "levels"."""
-    from tensorcep.likelihoods import words_of
-
     return next(kind for kind in ESTIMATOR_OF if word in words_of(kind))
 
 
@@ -274,10 +228,8 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
         word_or_range("zero_rate", params["zero_rate"], ("auto",), 0.0, 1.0, include_low=False)
     if params.get("lower_limit") == "none":
         params["lower_limit"] = None
-    if "noise" in params:
-        params["noise"] = mode_in(params["noise"])
     model = getattr(tc, name)(**params)
-    model._check_parameters()
+    check_parameters(spec_of(model))
     return model
 
 
@@ -292,9 +244,6 @@ def _method_of(args: argparse.Namespace) -> Any:
             takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
             fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
     return engine(**settings)
-
-
-# What is known of the rows of a mode: files of features and of edges, and modes that are series.
 
 
 def knowledge_of(args: argparse.Namespace) -> Any:
@@ -320,8 +269,6 @@ def knowledge_of(args: argparse.Namespace) -> Any:
 
 def _series(words: str, text: str) -> tc.Series:
     """A series of these words."""
-    from tensorcep.priors.series import KINDS
-
     how: dict[str, Any] = {}
     for word in (part.strip() for part in words.split(",") if part.strip()):
         name, _, value = word.partition("=")
@@ -345,13 +292,7 @@ def _series(words: str, text: str) -> tc.Series:
 
 def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace) -> Any:
     """Features or a graph, of rows as the file of entries will have them."""
-    import pandas as pd
-
-    from tensorcep.cli.cells import TABLES, typed
-    from tensorcep.entries.io import Schema, format_of, read_table
-
-    kind = format_of(check_file(path), None)
-    if kind not in TABLES:
+    if format_of(check_file(path), None) not in cells.TABLES:
         fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
     table = read_table(path, Schema())
     base = None if _is_labelled(mode, args) else int(args.index_base)
@@ -360,7 +301,7 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
             fail_value(f"--features needs lines of a row and its features; '{path}' has {table.shape[1]} columns.")
         of_rows = mode if mode in table.columns else table.columns[0]
         rows = _rows(table[of_rows], path, base, args)
-        features = table.drop(columns=of_rows).apply(typed)
+        features = table.drop(columns=of_rows).apply(cells.typed)
         return tc.Features(features.set_axis(pd.Index(rows), axis=0))
     if table.shape[1] not in (2, 3) or not len(table):
         fail_value(f"--graph needs two columns of rows, and perhaps one of weights; '{path}' has {table.shape[1]}.")
@@ -372,14 +313,9 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
 
 def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespace) -> np.ndarray:
     """Labels as those of the entries are, (n,); numbers of rows from 0 where the entries have indices from `base`."""
-    import pandas as pd
-
-    from tensorcep.cli.cells import as_rows
-    from tensorcep.entries.labels import numbers_of
-
     column = column.reset_index(drop=True)
     if base is not None:
-        return as_rows(path, column, base)
+        return cells.as_rows(path, column, base)
     # A stream keeps labels of text files as text, as a later line may hold any.
     stays = isinstance(getattr(args, "data", None), list) or not pd.api.types.is_string_dtype(column.dtype)
     rows = np.asarray(column if stays else numbers_of(column))
@@ -388,9 +324,6 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
 
 def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
     """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
-    from tensorcep.cp.inputs.coordinates import mode_of
-    from tensorcep.entries.io import files_of, format_of
-
     data = getattr(args, "data", None) or args.train
     first = data if isinstance(data, str) else data[0]
     kind = args.format or "csv" if first == STDOUT else format_of(files_of(first)[0], args.format)
@@ -398,9 +331,6 @@ def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
         labels = tc.read_tensor(first, format=kind).labels
         return labels[mode_of(labels, mode)] is not None
     return kind != "tns" and bool(args.header if args.labels is None else args.labels)
-
-
-# Models of matrices.
 
 
 class MatrixFile(NamedTuple):
@@ -413,9 +343,6 @@ class MatrixFile(NamedTuple):
 
 def words_of_matrices() -> dict[str, str]:
     """The words of --likelihood that models of matrices know, and what they call them."""
-    from tensorcep.factor_models.sites import LIKELIHOODS
-    from tensorcep.likelihoods import ALIASES
-
     return {ALIASES.get(name, name): name for name in LIKELIHOODS}
 
 
@@ -434,9 +361,6 @@ def check_no_tensor(args: argparse.Namespace, *names: str) -> None:
 
 
 def _fit_matrices(args: argparse.Namespace) -> None:
-    """Fit the model of matrices that the options describe, and write it."""
-    from tensorcep.cli.cells import described
-
     several = args.model in ("gfa", "cmf")
     if args.also and not several:
         got = "" if args.model == "cp" else f" got {args.model};"
@@ -447,7 +371,7 @@ def _fit_matrices(args: argparse.Namespace) -> None:
     matrix_files = [_read_matrix(path, args, number) for number, path in enumerate([args.data, *args.also])]
     if not args.quiet:
         for one in matrix_files:
-            show(f"data        {one.name}: {described(one.tensor)}, {one.likelihood}")
+            show(f"data        {one.name}: {cells.described(one.tensor)}, {one.likelihood}")
     model, matrices = _model_of_matrices(args, matrix_files)
     start = time.perf_counter()
     model.fit(matrices)
@@ -463,53 +387,43 @@ def _fit_matrices(args: argparse.Namespace) -> None:
 
 def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile:
     """The matrix of DATA (number 0), or of a file that --also names."""
-    from tensorcep.cli.cells import changed, matrix_in
-
     word, words = args.likelihood or "gaussian", words_of_matrices()
     if number:
         before, _, named = path.rpartition("=")
         path, word = (before, named) if named in words else (path, word)
-        args = changed(args, modes=None, value=None, count=False, format=None)
+        args = cells.changed(args, modes=None, value=None, count=False, format=None)
     if word not in words:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(words)}; got {word}.")
-    tensor = matrix_in(path, args, shows_progress(args))
+    tensor = cells.matrix_in(path, args, shows_progress(args))
     return MatrixFile(Path(path).name.partition(".")[0], tensor, words[word])
 
 
 def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
-    from tensorcep.factor_models.sites import augmentation_of
-
     how = {"method": args.method} if is_given(args, "method") else {}
-    first = files[0]
-    if args.model == "pca":
-        how |= {"likelihood": first.likelihood, "augmentation": augmentation_of(first.likelihood)}
-        return matrix_model(args, **how), first.tensor
-    if args.model == "fa":
-        if first.likelihood != "gaussian":
+    names, tensors, likelihoods = zip(*files, strict=True)
+    if args.model in ("pca", "fa"):
+        if args.model == "pca":
+            how |= {"likelihood": likelihoods[0], "augmentation": augmentation_of(likelihoods[0])}
+        elif likelihoods[0] != "gaussian":
             fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
-        return matrix_model(args, **how), first.tensor
+        return matrix_model(args, **how), tensors[0]
     how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
     if args.model == "gfa":
-        tensors = _shared([one.tensor for one in files], [("rows", f"columns of {one.name}") for one in files])
-        model = matrix_model(args, likelihood=[one.likelihood for one in files], **how)
-        return model, dict(zip([one.name for one in files], tensors, strict=True))
-    entities = [_entities(one) for one in files]
-    relations = [(*pair, one.likelihood) for pair, one in zip(entities, files, strict=True)]
-    return matrix_model(args, relations, **how), _shared([one.tensor for one in files], entities)
+        shared = _shared(tensors, [("rows", f"columns of {name}") for name in names])
+        return matrix_model(args, likelihood=[*likelihoods], **how), dict(zip(names, shared, strict=True))
+    entities = []
+    for name, tensor in zip(names, tensors, strict=True):
+        row, col = (None if labels is None else labels.name for labels in tensor.labels)
+        if row is None or col is None:
+            text = "--model cmf needs columns of labels with names, which say what they are"
+            fail_value(f"{text}; '{name}' has none.")
+        entities.append((str(row), str(col)))
+    relations = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
+    return matrix_model(args, relations, **how), _shared(tensors, entities)
 
 
-def _entities(matrix: MatrixFile) -> tuple[str, str]:
-    """What the rows and the columns of a matrix are: the names of its modes."""
-    row, col = (None if labels is None else labels.name for labels in matrix.tensor.labels)
-    if row is None or col is None:
-        fail_value(
-            f"--model cmf needs columns of labels with names, which say what they are; '{matrix.name}' has none."
-        )
-    return str(row), str(col)
-
-
-def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
+def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
     """The matrices with the same rows for the same entity: all labels that one of them has."""
     known: dict[str, tc.Labels | None] = {}
     sizes: dict[str, int] = {}
@@ -518,7 +432,7 @@ def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> 
             before = known.get(name, labels)
             if (before is None) != (labels is None):
                 fail_value(f"the {name} must have labels in all files, or indices in all of them.")
-            known[name] = None if before is None or labels is None else _join_labels(before, labels)
+            known[name] = None if before is None or labels is None else before.extended(labels.index)
             sizes[name] = max(size, sizes.get(name, 0))
     result = []
     for tensor, pair in zip(tensors, entities, strict=True):
@@ -531,18 +445,8 @@ def _shared(tensors: list[tc.SparseTensor], entities: list[tuple[str, str]]) -> 
     return result
 
 
-def _join_labels(known: tc.Labels, more: tc.Labels) -> tc.Labels:
-    new = known.rows(more.index, unknown="ignore") < 0
-    return known.extended(more.index[new]) if new.any() else known
-
-
-# Lines about a fitted model of a tensor.
-
-
 def fit_line(model: Any) -> str:
     """How the fit ended; a sampler makes all its sweeps, whatever they change."""
-    from tensorcep.cp.methods import METHODS
-
     if METHODS[model.method_].capabilities.sampler:
         return f"{model.n_iter_} sweeps of every chain"
     ending = "converged" if model.converged_ else "not converged"
@@ -590,6 +494,3 @@ def health_lines(model: Any) -> list[str]:
     """How far the fit is to be believed, but for what the other lines say."""
     lines = {} if model.diagnostics_ is None else model.diagnostics_.lines()
     return [f"{name:<12}{text}" for name, text in lines.items() if name not in ("sweeps", "noise")]
-
-
-COMMAND = Command("fit", "DATA -o MODEL", "fit a model to the entries of a file", add_arguments, run, DESCRIPTION)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import re
 import sys
@@ -15,21 +16,12 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from tensorcep import __version__
-from tensorcep.cli import INTERRUPTED, LAST_WORDS, assess, die, files, fit, hear_interrupts, predict, stream
-from tensorcep.cli.options import Command, say
+from tensorcep.cli import INTERRUPTED, LAST_WORDS, die, hear_interrupts
+from tensorcep.cli.options import FILE_KINDS, WRITTEN_KINDS, add, say
 from tensorcep.core.checks import InvalidParameter
-
-# A command is one line of its module, and is listed here by that.
-GROUPS: dict[str, tuple[Command, ...]] = {
-    "fit a model": (fit.COMMAND, *stream.COMMANDS),
-    "ask a model": (*predict.COMMANDS, files.REPORTING),
-    "judge models": assess.COMMANDS,
-    "files and the program": files.COMMANDS,
-}
-COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$|-inf$", re.IGNORECASE)
 BROKEN_PIPE = 141  # what a shell reports for SIGPIPE
@@ -46,6 +38,249 @@ a session, on data that needs no download:
   tensorcep predict model.npz test.csv -o predictions.csv --coverage 0.9
 
 "tensorcep COMMAND --help" explains one command."""
+
+# What the commands are for, and do, as their --help says.
+DESCRIPTIONS = {
+    "fit": f"""\
+Fit a CP decomposition to the entries of DATA and write it to MODEL.
+
+DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
+zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
+{FILE_KINDS}.""",
+    "stream": """\
+Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
+MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
+not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
+those of entries, with the columns of score, which are empty in the first batch.
+
+MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
+--resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
+
+With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
+other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
+resumed.""",
+    "update": """\
+Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted before it is learned:
+--scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
+
+MODEL is of stream, or of fit, as far as that learns on: not of levels, structural zeros, or several noises. It is
+replaced in one step when all is done; a run that fails or is interrupted leaves it as it was, so that the same command
+can be run again. Checksums of what was learned are kept in MODEL, and a file that was learned already is refused.""",
+    "predict": """\
+Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
+
+  mean, sd, lower, upper       real values and counts: of a new observation
+  probability, lower, upper    labels: of a 1, and bounds of the probability; of
+                               words probability_yes, the second of no and yes
+  level, mean, sd, lower,      levels: the most probable one, and what is known
+  upper, probability_1, ...    of a new observation
+
+A point estimate (fit --method wopt) has the first column only. A model of matrices (fit --model) has mean, sd, lower
+and upper of real values, mean and sd of counts, and probability of labels.
+
+DATA is read as for fit, except that it needs no values and that cells may repeat. Columns of a csv or parquet file that
+carry the names of the model's modes are taken by name. Cells in rows without training data get the prior.""",
+    "score": """\
+Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of DATA, and
+
+  value                     what was observed
+  mean, sd                  of a new observation
+  surprise                  minus its log predictive density or mass, in nats
+  lower_tail, upper_tail    probability of an observation as low, or as high
+  unseen                    whether a row of the cell had no training data
+
+DATA is read as for predict, and must hold values; with --count a line is an event, and the value of a cell is the
+number of its lines.""",
+    "recommend": """\
+Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
+lower and upper of the expected observation, without the noise of a single one. Cells that the model was fitted to are
+left out, but for zeros that were sampled; a mode that --given fixes does not count for that, unless all are fixed. A
+row of --given that the model does not know has the prior: what is best for all.""",
+    "components": """\
+Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
+to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
+component that explains most comes first. Of a model of matrices (fit --model): feature, component, and mean, sd, lower
+and upper of the loadings of the matrix that --mode names.""",
+    "transform": """\
+Place new rows among those of a fitted model, everything else as it was fitted, and write them as csv: row, component,
+mean and sd.
+
+Of a model of a tensor the entries of DATA are of new rows of the mode that --mode names. Of a model of matrices (fit
+--model) they are new rows of a matrix, whose columns the model knows.""",
+    "report": """\
+Write one HTML page about a model, with all figures in it: what was fitted and how far it is to be believed, the
+variance that components explain, their weights with intervals, the rows of the largest weights, how the fit went; with
+--data, entries as fit takes them, also the gaps of the data and the residuals by row. Models of matrices have the
+scores of their rows, too; of several matrices --data is given once for each, in the order of the fit.""",
+    "evaluate": """\
+Score a model's predictions of the entries of DATA, which should not be those that it was fitted to.
+
+  real values   RMSE, MAE, log likelihood, CRPS, coverage of 50, 80 and 95 % intervals
+  labels        AUC, average precision, log loss, Brier score, accuracy, calibration
+  counts        RMSE, MAE, log likelihood, coverage; so too real values with a limit
+  levels        these of the expected level, and accuracy; of words two of them
+
+A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
+predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
+real values, the predictions.""",
+    "compare": """\
+Fit the entries of TRAIN by several methods, score each on those of TEST, and print a table.
+
+  rmse, auc          accuracy of real values and counts, and of labels
+  log_score          mean log predictive density or probability; higher is better
+  coverage           share of values inside their 90 % interval
+  calibration_error  mean distance of coverages, or of probabilities, from what is
+                     observed
+  sweeps, seconds, peak_mb   what the fit took""",
+    "select-rank": """\
+Fit the entries of DATA with several ranks, score each on entries held out of the fit, fold by fold, and print a table
+and the chosen rank: the smallest one whose mean log score is within one standard error of the best.
+
+  mean, standard_error   log score of a held-out entry; higher is better
+  loss, loss_error       what the rank loses against the best one, on the same folds
+  seconds                of its fits""",
+    "split": """\
+Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
+
+  entry   entries at random
+  time    those of the last times, by the mode or column --times; one time stays together
+  row     some entries of each row of --mode, such as each user, but not all: the last
+          ones where --times says when, or random ones
+  group   rows of --mode with all their entries
+
+--test-size is a share (of entries; of group, of rows), or a whole number: of entries, times, entries of each row, rows.
+Files of csv and parquet keep their header, all their columns and the order of their lines, those of csv also their
+separator, if it is a single character.""",
+    "datasets": f"""\
+Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its
+entries to a file ({WRITTEN_KINDS}). Downloads are kept in the folder that
+TENSORCEP_DATA names, or in the cache of pooch.""",
+    "demo": """\
+Hold out a fifth of the COVID-19 serology tensor (it ships with TensorLy: nothing is downloaded), fit the rest, and
+compare the predictions with the training mean and with TensorLy's masked parafac. Writes the model and a figure.""",
+    "warmup": """\
+Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every process is quick;
+a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp or pg-vb (fits
+by these methods), streams, knowledge (features, series, graphs), others, matrices, linear or gaussian-processes;
+without any, all of them.""",
+}
+
+# Options that several commands have: of what is said on the way, of a model of tensors, of files of entries, and of
+# files of cells for a model, which has fixed what the rows are.
+TALK, INFERENCE = "verbose|quiet", "max_iter tol seed threads"
+STRUCTURE = "prior features series graph interactions lower_limit upper_limit power zero_rate zero_inflation"
+MODEL, TEXT = f"likelihood {STRUCTURE} noise levels", "no_header sep decimal encoding drop_missing labels"
+ENTRIES = f"how to read the entries | format index_base modes value|count {TEXT} duplicates shape"
+CELLS = f"how to read the entries | format index_base modes value exposure n_trials {TEXT}"
+
+# The commands: what is typed, the function that runs it, and one line about it; then the names of its arguments in
+# `options.OPTIONS`, by the titles of their groups.
+SHELL = f"""
+fit a model:
+fit DATA -o MODEL | fit.run_fit | fit a model to the entries of a file
+    fit.data fit.output {TALK}
+    model | rank {MODEL}
+    inference | {INFERENCE} method cep.schedule cep.damping cep.dtype
+    models of matrices | fit.model wide also
+    {ENTRIES.replace("count", "count exposure n_trials")} zeros
+    data that outgrow memory | scratch memory
+    workers (for every method but wopt; no effect on the result) | dask_local|dask_scheduler checkpoint
+stream DATA... -o MODEL | stream.run_stream | learn entries as they come, with checkpoints
+    stream.data fit.output safe_csv {TALK}
+    stream | batch_size first_batch checkpoint_every resume bad_lines trace scores forget revisit
+    model | stream.model rank stream.likelihood {STRUCTURE.replace("graph ", "")} stream.graph stream.zeros
+    inference | stream.method stream.max_iter tol seed stream.threads
+    {CELLS}
+update MODEL NEW... | stream.run_update | score and learn the next file
+    learned.model update.data scores again count safe_csv quiet
+    {CELLS}
+
+ask a model:
+predict MODEL DATA | predict.run_predict | predict cells, with their uncertainty
+    fitted.model predict.data predict.output coverage safe_csv matrix
+    {CELLS}
+score MODEL DATA | predict.run_score | score how odd observations are
+    learned.model score.data csv.output safe_csv top count
+    {CELLS}
+recommend MODEL --mode MODE | predict.run_recommend | rank the rows of a mode
+    fitted.model recommend.mode given recommend.by n all|exclude csv.output coverage safe_csv
+components MODEL --mode MODE | predict.run_components | write a mode's weights
+    learned.model components.mode csv.output coverage safe_csv
+transform MODEL DATA | predict.run_transform | place new rows in a model
+    fitted.model transform.data csv.output safe_csv transform.mode matrix wide
+    {ENTRIES}
+report MODEL -o OUT.html | files.run_report | write a page about a model
+    learned.model report.output report.data wide
+    {ENTRIES}
+
+judge models:
+evaluate MODEL DATA | assess.run_evaluate | score predictions of entries left out
+    fitted.model evaluate.data json evaluate.figure
+    {CELLS}
+compare TRAIN TEST | assess.run_compare | compare methods on entries left out
+    train test table.output compare.figure methods {TALK}
+    model | rank {MODEL}
+    inference | {INFERENCE}
+    {ENTRIES}
+select-rank DATA | assess.run_ranks | choose the rank by entries left out
+    ranks.data table.output select_rank.model {TALK}
+    choice of the rank | ranks cv best patience
+    model | {MODEL}
+    inference | {INFERENCE} method
+    {ENTRIES}
+
+files and the program:
+info FILE | files.run_info | describe a file of entries or a model
+    file
+    {ENTRIES}
+convert IN OUT | files.run_convert | write entries in another format
+    convert.data convert.output {TALK}
+    how to write OUT | out_index_base out_no_header extended safe_csv zeros seed
+    {ENTRIES}
+split IN TRAIN TEST | files.run_split | hold out a part of the entries
+    convert.data split.train split.test split.by split.mode times test_size seed safe_csv {TALK}
+    {ENTRIES}
+datasets [NAME] | files.run_datasets | list or fetch published data sets
+    datasets.name output part fold safe_csv
+demo | files.run_demo | see it work on real data, in half a minute
+    output_dir rank seed quiet
+warmup [KIND ...] | files.run_warmup | compile the usual kernels beforehand
+    kinds processes {TALK}
+"""
+
+
+class Command(NamedTuple):
+    """One sub-command: what is typed, what comes after it, one line about it, and its options by the titles of groups.
+
+    `run`, a module of this room and a function, takes the parsed arguments, writes results to stdout, everything else
+    to stderr, and raises on errors. The module is loaded when the command runs.
+    """
+
+    name: str
+    arguments: str
+    run: str
+    help: str
+    options: dict[str, str]
+
+
+def _commands() -> dict[str, list[Command]]:
+    groups: dict[str, list[Command]] = {}
+    listed: list[Command] = []
+    for line in filter(None, SHELL.splitlines()):
+        if line.endswith(":"):
+            groups[line[:-1]] = listed = []
+        elif line[0] == " ":
+            title, _, words = line.strip().rpartition(" | ")
+            listed[-1].options[title] = words
+        else:
+            typed, run, about = line.split(" | ")
+            name, _, arguments = typed.partition(" ")
+            listed.append(Command(name, arguments, run, about, {}))
+    return groups
+
+
+GROUPS = _commands()
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -75,11 +310,12 @@ def build_parser() -> argparse.ArgumentParser:
         own = commands.add_parser(
             command.name,
             usage=f"tensorcep {command.name} {command.arguments} [options]".replace("  ", " "),
-            description=command.description or f"{command.help[0].upper()}{command.help[1:]}.",
+            description=DESCRIPTIONS.get(command.name) or f"{command.help[0].upper()}{command.help[1:]}.",
             formatter_class=HelpFormatter,
         )
         own._negative_number_matcher = NEGATIVE  # argparse's own knows no exponents
-        command.add_arguments(own)
+        for title, words in command.options.items():
+            add(own.add_argument_group(title) if title else own, words)
         own.add_argument("--debug", action="store_true", help="show the traceback of an error")
         own.set_defaults(run=command.run, parser=own)
     return parser
@@ -99,8 +335,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once_shown(args.parser)
         try:
+            module, _, name = args.run.rpartition(".")
+            run = getattr(importlib.import_module(f"tensorcep.cli.{module}"), name)
             hear_interrupts()
-            args.run(args)
+            run(args)
             sys.stdout.flush()
         except KeyboardInterrupt:
             say(LAST_WORDS)

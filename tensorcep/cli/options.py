@@ -1,4 +1,4 @@
-"""What the commands share: the record of a command, its options, what it writes and says. Nothing heavy is loaded."""
+"""What the commands share: options, and what is written and said. Nothing heavy is loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from tensorcep.core.checks import DUPLICATE_POLICIES, check_int, fail_value, optional_module, printable
 from tensorcep.core.persist.archive import atomic_write
@@ -18,28 +18,11 @@ from tensorcep.cp.estimators.docs import PARAMETERS
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.settings.registry import SETTINGS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 STDOUT = "-"
 FILE_KINDS = ".tns, .csv, .tsv, .txt, .dat, .data, .mtx (these also with .gz, .bz2, .xz, .zip), .parquet or .npz"
 WRITTEN_KINDS = ".tns, .tns.gz, .csv, .csv.gz, .parquet or .npz"
 EXTENTS = ("exposure", "n_trials")  # columns of a file beside the value
 MESSAGES = ("schedule", "damping", "dtype")  # settings of methods
-
-
-class Command(NamedTuple):
-    """One sub-command: what is typed, what comes after it, one line about it, and the text of its --help above options.
-
-    `run` takes the parsed arguments, writes results to stdout, everything else to stderr, and raises on errors.
-    """
-
-    name: str
-    arguments: str
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
-    description: str = ""
 
 
 # What is said and written.
@@ -93,14 +76,6 @@ def output(path: str) -> Iterator[BinaryIO]:
             yield handle
 
 
-def write_csv(handle: BinaryIO, table: pd.DataFrame, args: argparse.Namespace, header: bool = True) -> None:
-    """Write a table of results as csv, as --safe-csv says."""
-    from tensorcep.entries.io import escaped
-
-    shown = escaped(table) if args.safe_csv else table
-    shown.to_csv(handle, index=False, header=header, float_format="%.8g", lineterminator="\n")
-
-
 def figure_module() -> Any:
     """What figures need of matplotlib; to be asked for before any work."""
     return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
@@ -121,7 +96,7 @@ def save_figure(path: str, *drawings: Callable[[Any], Any]) -> None:
 
 def option_of(name: str) -> str:
     """What is typed for an option of this name."""
-    return f"--{name.replace('_', '-')}"
+    return f"--{name.replace('_', '-')}" if len(name) > 1 else f"-{name}"
 
 
 def is_given(args: argparse.Namespace, name: str) -> bool:
@@ -161,11 +136,6 @@ def threads_in(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
     return int(text)
-
-
-def words_in(text: str) -> list[str]:
-    """Words between commas."""
-    return [word.strip() for word in text.split(",")]
 
 
 def integers_in(what: str, example: str) -> Callable[[str], list[int]]:
@@ -209,18 +179,35 @@ def likelihood_in(*kinds: str) -> Callable[[str], str]:
 
 
 # The options. Those of parameters have the names, defaults, words and first sentences of these, in the package; the
-# shell's own are documented here in the same way. A type is a set of words, int, float, list (several times), flag or
-# switch (yes or no), and what stands for a value; or that of the parameter. What differs between commands has the name
-# of one before it.
+# shell's own are documented here in the same way, a short one in a line. A type is a set of words, int, float or one of
+# KINDS, and what stands for a value; or that of the parameter. What differs between commands has a word before it.
 
 OPTIONS = """
+fit.data : positional DATA | file of the entries to fit, a folder, or a pattern in quotes
+stream.data : several DATA | files of entries, in the order to learn them
+update.data : several NEW | files of new entries, in the order to learn them
+predict.data : positional DATA | file of the cells to predict, a folder, or a pattern in quotes
+score.data : positional DATA | file of observations
+transform.data : positional DATA | file of the entries of the new rows
+evaluate.data : positional DATA | file of entries with their values
+ranks.data : positional DATA | file of the entries to fit
+convert.data : positional IN | entries in <files>
+convert.output : positional OUT | file to write; its extension says the format
+fitted.model : positional MODEL | file that fit wrote
+learned.model : positional MODEL | file that fit or stream wrote
+train : positional TRAIN | file of the entries to fit
+test : positional TEST | file of the entries to predict
+split.train : positional TRAIN | file for the entries to fit
+split.test : positional TEST | file for the entries held out
+file : positional FILE | model file, or entries in <files>
+datasets.name : perhaps NAME | one of those that the list shows
+kinds : any KIND | what to compile (default: everything)
 likelihood : NAME, default=gaussian
     gaussian: real values; probit, logit: labels 0/1, or two words; poisson, negbinomial: counts; counts: the one of
     these two that they ask for; binomial: successes of trials; ordinal: ordered levels such as stars
 stream.likelihood : NAME, default=gaussian
     gaussian, probit, logit, counts, poisson, negbinomial or binomial, as for fit
-cep.dtype : parameter
-    storage of the messages of cep and laplace, and of the draws of samplers
+cep.dtype : parameter | storage of the messages of cep and laplace, and of the draws of samplers
 features : list MODE=FILE
     what is known of the rows of a mode (by name, or position from 0), such as item=items.csv: csv or parquet with the
     row, in the column called like the mode or the first one, and its features, numbers or text; rows without entries
@@ -234,8 +221,7 @@ graph : list MODE=FILE
     weight
 lower_limit : L, default=auto
     real values: those at or below L are censored there; auto: at the least value if it is a spike; none
-upper_limit : float U
-    real values: those at or above U are censored there
+upper_limit : float U | real values: those at or above U are censored there
 power : P
     positive real values: the power of them that is Gaussian, 0 to 1, 0 for the logarithm, or auto (default: 1, or as
     auto where all are positive and very uneven)
@@ -245,24 +231,16 @@ noise : N, default=one
 zero_rate : W
     labels: share of the population's zeros that DATA holds, where they were sampled, or auto (from .npz files);
     probabilities are then those of the population (default: 1)
-zero_inflation : flag
-    counts, poisson, negbinomial: a share of the cells, which is learned, is 0 whatever its mean
-levels : A,B,C
-    ordinal: the levels in their order, where they are words (default: that of the alphabet)
-seed : int N, default=0
-    of the random numbers
-threads : N, default=all processors
-    of the fit; the result does not depend on them
-rank : parameter
-    number of components; auto: 3 to 20 by entries and rows, more where entries left out ask for them
+zero_inflation : flag | counts, poisson, negbinomial: a share of the cells, which is learned, is 0 whatever its mean
+levels : A,B,C | ordinal: the levels in their order, where they are words (default: that of the alphabet)
+seed : int N, default=0 | of the random numbers
+threads : N, default=all processors | of the fit; the result does not depend on them
+rank : parameter | number of components; auto: 3 to 20 by entries and rows, more where entries left out ask for them
 method : parameter
     <methods>; auto: gibbs (pg-gibbs for logit) where it fits, vmp for more than 100,000 counts, otherwise cep
-stream.threads : N, default=1
-    of the fit; the result does not depend on them
-stream.method : {cep, vmp}, default=cep
-    inside a batch
-stream.max_iter : N, default=200
-    the most sweeps of a batch
+stream.threads : N, default=1 | of the fit; the result does not depend on them
+stream.method : {cep, vmp}, default=cep | inside a batch
+stream.max_iter : N, default=200 | the most sweeps of a batch
 zeros : N
     add entries of value 0 in so many absent cells, drawn by --seed: a number, 3x the number of entries, or all. For
     counts and labels of which only ones and more were recorded; 3x to 5x to recommend
@@ -270,162 +248,103 @@ fit.model : {cp, pca, fa, gfa, cmf}, default=cp
     cp: a tensor. Of a matrix of rows, columns and values: pca, fa (factor analysis). Of several, with --also: gfa,
     views of the same rows; cmf, matrices whose rows and columns are what their columns of labels are called. Their
     likelihoods: gaussian, logit, probit, negbinomial, poisson
-stream.model : {cp, pca, fa}, default=cp
-    cp: a tensor; pca, fa: rows of a matrix
-also : list FILE[=LIKELIHOOD]
-    gfa, cmf: the entries of one more matrix (several times)
+stream.model : {cp, pca, fa}, default=cp | cp: a tensor; pca, fa: rows of a matrix
+also : list FILE[=LIKELIHOOD] | gfa, cmf: the entries of one more matrix (several times)
 wide : switch
     csv and parquet hold a matrix as it is: a line per row, a column per variable, empty cells for what is missing, and
     perhaps labels of the rows first (default: where there are not just three columns)
-scratch : DIR
-    folder for files of the entries, in place of memory; real values, labels and counts
-memory : SIZE
-    most memory to take, such as 8GB: entries that fit stay in memory
-dask_local : int N
-    start N workers on this machine
-dask_scheduler : ADDRESS
-    the workers of this Dask scheduler, such as tcp://host:8786
+scratch : DIR | folder for files of the entries, in place of memory; real values, labels and counts
+memory : SIZE | most memory to take, such as 8GB: entries that fit stay in memory
+dask_local : int N | start N workers on this machine
+dask_scheduler : ADDRESS | the workers of this Dask scheduler, such as tcp://host:8786
 checkpoint : DIR
     folder that all workers see, where the fit is kept; the same command goes on with a fit that was ended
-batch_size : int N, default=1000
-    entries per batch
-first_batch : int N
-    entries of the first batch, which should be large (default: as all)
-checkpoint_every : int N, default=50
-    batches between two checkpoints
-resume : flag
-    go on from the checkpoint in MODEL, if there is one
-bad_lines : FILE
-    set malformed lines aside in FILE and go on (default: stop at the first)
-trace : FILE.csv
-    write the scores of each batch before it was learned
-scores : FILE.csv
-    write how odd each entry is, as score does, before it is learned
-again : flag
-    learn files although they were learned already
-format : {tns, csv, parquet, npz, mtx}
-    of the file (default: by the extension)
-index_base : {0, 1}, default=1
-    what indices count from
-modes : A,B,C
-    columns of the modes (default: all but the value)
-value : COLUMN
-    column of the value (default: the last)
-count : flag
-    no column is the value: count the lines of each cell
-exposure : COLUMN
-    counts: column of the exposures that means are proportional to, such as hours; csv and parquet
-n_trials : COLUMN
-    binomial: column of the numbers of trials (default: 1 each)
+batch_size : int N, default=1000 | entries per batch
+first_batch : int N | entries of the first batch, which should be large (default: as all)
+checkpoint_every : int N, default=50 | batches between two checkpoints
+resume : flag | go on from the checkpoint in MODEL, if there is one
+bad_lines : FILE | set malformed lines aside in FILE and go on (default: stop at the first)
+trace : FILE.csv | write the scores of each batch before it was learned
+scores : FILE.csv | write how odd each entry is, as score does, before it is learned
+again : flag | learn files although they were learned already
+format : {tns, csv, parquet, npz, mtx} | of the file (default: by the extension)
+index_base : {0, 1}, default=1 | what indices count from
+modes : A,B,C | columns of the modes (default: all but the value)
+value : COLUMN | column of the value (default: the last)
+count : flag | no column is the value: count the lines of each cell
+exposure : COLUMN | counts: column of the exposures that means are proportional to, such as hours; csv and parquet
+n_trials : COLUMN | binomial: column of the numbers of trials (default: 1 each)
 sep : S
     csv: what stands between the fields of a line, such as ';' or \\t (default: the comma, tab, ;, | or :: that the
     first line has, or blanks)
-decimal : P, default=.
-    decimal point of values: . or ,
-encoding : NAME
-    of text, such as latin1 (default: UTF-8, or what a byte-order mark says)
-drop_missing : flag
-    leave out lines whose value is missing: empty, NA, nan, null, ...
+decimal : P, default=. | decimal point of values: . or ,
+encoding : NAME | of text, such as latin1 (default: UTF-8, or what a byte-order mark says)
+drop_missing : flag | leave out lines whose value is missing: empty, NA, nan, null, ...
 labels : switch
     whether mode columns hold labels, not indices (default: as the model has them, or if the columns have names)
-duplicates : str, default=error
-    cells that occur twice
-shape : N,N,N
-    sizes (default: the largest indices; not for labels)
-no_header : flag
-    csv without column names; columns are 0, 1, ...
-out_index_base : {0, 1}, default=1
-    indices count from
-out_no_header : flag
-    csv: no line of column names
-extended : flag
-    .tns: begin with order, number of entries and sizes
-verbose : flag
-    show progress bars even if stderr is no terminal, and how far a fit is to be believed
-quiet : flag
-    show nothing but warnings and errors
-output : FILE
-    file to write
-csv.output : OUT, default=-
-    csv file to write; - is stdout
-predict.output : OUT, default=-
-    csv or parquet file to write; - is csv on stdout
-table.output : CSV
-    write the table to this file, too
-coverage : float C, default=0.9
-    of the interval lower to upper
-safe_csv : flag
-    csv for spreadsheets: put ' before text that they would run as a formula
-matrix : NAME
-    of a model of matrices: which one (default: the first)
-mode : MODE
-    the mode, or matrix: its name, or its position from 0
-recommend.mode : MODE
-    mode whose rows are ranked: its name, or its position from 0
-top : int N
-    the N oddest alone, the oddest first
-transform.mode : MODE
-    of a tensor: the mode of the new rows, its name or its position from 0
-given : list MODE=LABEL
-    a row of another mode (several times)
-recommend.by : {mean, lower, upper, thompson, sd}, default=mean
-    what rows are ranked by
-all : flag
-    cells that the model was fitted to as well
-exclude : FILE
-    leave out the cells of this file, which may have the columns of some modes
-json : flag
-    one JSON object instead of a table
-evaluate.figure : PNG
-    draw how well the uncertainty holds to this file
-compare.figure : PNG
-    draw accuracy against seconds to this file
-methods : A,B,C
-    names between commas (default: every method that fits the likelihood)
-select_rank.model : MODEL
-    write the model of the chosen rank, fitted to all entries
-ranks : R,R,R, default=1,2,3,4,6,8,12,16
-    ranks to try
-cv : int N, default=5
-    number of folds
-best : flag
-    choose the best rank, not the smallest one that is as good
-patience : int N
-    stop when so many ranks in a row are no better (default: try all)
-split.by : {entry, time, row, group}, default=entry
-    what is held out
-split.mode : MODE
-    row, group: name of the mode (without names: its position from 0)
-times : COLUMN
-    time, row: mode or column that says when
-test_size : S, default=0.2
-    share that is held out, or a whole number
-part : {train, test}
-    alog, enron, dblp: which entries (default: train)
-fold : int N
-    alog, enron: fold; dblp: test set (default: 1)
-report.data : list FILE
-    entries with their values (several times)
-output_dir : DIR, default=.
-    folder for the two files
-processes : int N, default=2
-    kinds that are compiled at a time
+duplicates : str, default=error | cells that occur twice
+shape : N,N,N | sizes (default: the largest indices; not for labels)
+no_header : flag | csv without column names; columns are 0, 1, ...
+out_index_base : {0, 1}, default=1 | indices count from
+out_no_header : flag | csv: no line of column names
+extended : flag | .tns: begin with order, number of entries and sizes
+verbose : flag | show progress bars even if stderr is no terminal, and how far a fit is to be believed
+quiet : flag | show nothing but warnings and errors
+output : FILE | file to write
+fit.output : required MODEL | file to write, usually .npz
+report.output : required FILE | file to write
+csv.output : OUT, default=- | csv file to write; - is stdout
+predict.output : OUT, default=- | csv or parquet file to write; - is csv on stdout
+table.output : CSV | write the table to this file, too
+coverage : float C, default=0.9 | of the interval lower to upper
+safe_csv : flag | csv for spreadsheets: put ' before text that they would run as a formula
+matrix : NAME | of a model of matrices: which one (default: the first)
+components.mode : required MODE | the mode, or matrix: its name, or its position from 0
+recommend.mode : required MODE | mode whose rows are ranked: its name, or its position from 0
+top : int N | the N oddest alone, the oddest first
+transform.mode : MODE | of a tensor: the mode of the new rows, its name or its position from 0
+given : list MODE=LABEL | a row of another mode (several times)
+recommend.by : {mean, lower, upper, thompson, sd}, default=mean | what rows are ranked by
+n : int N, default=10 | rows for each combination
+all : flag | cells that the model was fitted to as well
+exclude : FILE | leave out the cells of this file, which may have the columns of some modes
+json : flag | one JSON object instead of a table
+evaluate.figure : PNG | draw how well the uncertainty holds to this file
+compare.figure : PNG | draw accuracy against seconds to this file
+methods : A,B,C | names between commas (default: every method that fits the likelihood)
+select_rank.model : MODEL | write the model of the chosen rank, fitted to all entries
+ranks : R,R,R, default=1,2,3,4,6,8,12,16 | ranks to try
+cv : int N, default=5 | number of folds
+best : flag | choose the best rank, not the smallest one that is as good
+patience : int N | stop when so many ranks in a row are no better (default: try all)
+split.by : {entry, time, row, group}, default=entry | what is held out
+split.mode : MODE | row, group: name of the mode (without names: its position from 0)
+times : COLUMN | time, row: mode or column that says when
+test_size : S, default=0.2 | share that is held out, or a whole number
+part : {train, test} | alog, enron, dblp: which entries (default: train)
+fold : int N | alog, enron: fold; dblp: test set (default: 1)
+report.data : list FILE | entries with their values (several times)
+output_dir : DIR, default=. | folder for the two files
+processes : int N, default=2 | kinds that are compiled at a time
 """
 
 
-def _shortened(item: Documented) -> Documented:
-    """The first sentence of a parameter's documentation, without long asides and quotation marks."""
-    text = re.sub(r" \([^()]{20,}\)", "", item.summary).replace('"', "")
-    return item._replace(text=f"{text[:1].lower()}{text[1:]}")
-
-
 def _all_documented() -> dict[str, Documented]:
-    """What is documented of parameters, of settings as "cep.damping", and here."""
-    items = {name: _shortened(item) for name, item in documented(PARAMETERS).items()}
+    """What is documented of parameters, of settings as "cep.damping", and here.
+
+    Of parameters it is the first sentence, without long asides and quotation marks.
+    """
+
+    def shortened(item: Documented) -> str:
+        text = re.sub(r" \([^()]{20,}\)", "", item.summary).replace('"', "")
+        return f"{text[:1].lower()}{text[1:]}"
+
+    items = {name: item._replace(text=shortened(item)) for name, item in documented(PARAMETERS).items()}
     for name, item in documented(CEP.__doc__ or "").items():  # which python -OO has not
         methods = ", ".join(method for method, record in SETTINGS.items() if name in record().get_params())
-        items[f"cep.{name}"] = item._replace(text=f"{methods}: {_shortened(item).text}")
-    for name, item in documented(OPTIONS.replace("<methods>", ", ".join(SETTINGS))).items():
+        items[f"cep.{name}"] = item._replace(text=f"{methods}: {shortened(item)}")
+    rows = OPTIONS.replace("<methods>", ", ".join(SETTINGS)).replace("<files>", FILE_KINDS)
+    for name, item in documented(re.sub(r"^(\S+ : [^|\n]+) \| ", r"\1\n    ", rows, flags=re.MULTILINE)).items():
         items[name] = items.get(name, item)._replace(text=item.text) if item.type == "parameter" else item
     return items
 
@@ -435,10 +354,11 @@ DOCUMENTED = _all_documented()
 READ: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("rank", "max_iter"), number_or(int, "auto")),
     **dict.fromkeys(("index_base", "out_index_base"), int),
-    **dict.fromkeys(("modes", "levels", "methods"), words_in),
+    **dict.fromkeys(("modes", "levels", "methods"), lambda text: [word.strip() for word in text.split(",")]),
     **dict.fromkeys(("power", "zero_rate"), number_or(float, "auto")),
     "lower_limit": number_or(float, "auto", "none"),
     "damping": number_or(float, "auto", "adaptive"),
+    "noise": mode_in,
     "threads": threads_in,
     "zeros": zeros_in,
     "sep": lambda text: text.replace("\\t", "\t"),  # which a shell hardly lets one type
@@ -446,67 +366,54 @@ READ: dict[str, Callable[[str], Any]] = {
     "ranks": integers_in("ranks", "2,4,8"),
     "test_size": lambda text: int(text) if text.isdecimal() else number_or(float)(text),
 }
+# What `add_argument` is to take beside or instead of what is documented; a default is then said in words.
+EXCEPTIONS: dict[str, dict[str, Any]] = {
+    "likelihood": {"type": likelihood_in("values", "labels", "counts", "levels"), "default": None},
+    "stream.likelihood": {"type": likelihood_in("values", "labels", "counts")},
+    "stream.graph": {"help": argparse.SUPPRESS},  # to say what to do instead
+    "stream.zeros": {"help": argparse.SUPPRESS},
+    "threads": {"default": -1},
+    "no_header": {"dest": "header", "action": "store_false"},
+    "decimal": {"choices": (".", ",")},
+    "duplicates": {"choices": DUPLICATE_POLICIES},
+}
 SHORT = {"output": ["-o"], "verbose": ["-v"], "quiet": ["-q"]}
-FLAGS: dict[str, dict[str, Any]] = {
+POSITIONAL: dict[str, dict[str, Any]] = {
+    "positional": {},
+    **{kind: {"nargs": sign} for kind, sign in (("several", "+"), ("any", "*"), ("perhaps", "?"))},
+}
+KINDS: dict[str, dict[str, Any]] = {
+    **POSITIONAL,
     "flag": {"action": "store_true"},
     "switch": {"action": argparse.BooleanOptionalAction},
     "list": {"action": "append", "default": []},
+    "required": {"required": True},
 }
 
 
-def add(group: Any, *keys: str, **how: Any) -> None:
-    """Add options as they are documented; `how` is what `add_argument` is to take instead."""
-    for key in keys:
-        item, name = DOCUMENTED.get(key, Documented()), key.rpartition(".")[2]
-        what = re.sub(r",? ?default=.*", "", item.type)
-        kind, typed = what.partition(" ")[0], re.search(r"(?:^| )([A-Z][^ ]*)$", what)
-        read = READ.get(name, {"int": int, "float": float}.get(kind))
-        default = f" (default: {item.default})" if item.default else ""
-        arguments: dict[str, Any] = {"help": item.text.replace("%", "%%") + default, **FLAGS.get(kind, {})}
-        if read is not None:
-            arguments["type"] = read
-        if typed is not None:
-            arguments["metavar"] = typed[1]
-        if item.words:
-            arguments["choices"] = tuple(map(read or str, item.words))
-        if item.default and "default" not in how and not key.startswith("cep."):  # a setting is left to its method
-            arguments["default"] = (read or str)(item.default)
-        group.add_argument(*SHORT.get(name, []), option_of(name), **{**arguments, **how})
+def add(group: Any, words: str) -> None:
+    """Add arguments as they are documented, of names between blanks, or between "|" where they exclude each other."""
+    for word in words.split():
+        place = group.add_mutually_exclusive_group() if "|" in word else group
+        for key in word.split("|"):
+            _add_one(place, key)
 
 
-# What a model of a tensor is, and what some kinds of data have.
-STRUCTURE = ["prior", "features", "series", "graph", "interactions", "lower_limit", "upper_limit", "power"]
-STRUCTURE += ["zero_rate", "zero_inflation"]
-
-
-def add_model(parser: argparse.ArgumentParser, *more: str) -> Any:
-    """Add what a model of a tensor is, and how it is fitted; returns the group of inference."""
-    group = parser.add_argument_group("model")
-    add(group, *more)
-    add(group, "likelihood", type=likelihood_in("values", "labels", "counts", "levels"), default=None)
-    add(group, *STRUCTURE, "noise", "levels")
-    group = parser.add_argument_group("inference")
-    add(group, "max_iter", "tol", "seed")
-    add(group, "threads", default=-1)
-    return group
-
-
-def add_data(parser: argparse.ArgumentParser, *, fixed_rows: bool = False, extents: bool = False) -> Any:
-    """Add the options that say how to read a file of entries (`fixed_rows`: a model has fixed what the rows are)."""
-    group = parser.add_argument_group("how to read the entries")
-    add(group, "format", "index_base", "modes")
-    add(group.add_mutually_exclusive_group(), "value", *([] if fixed_rows else ["count"]))
-    add(group, *(EXTENTS if extents else ()))
-    add(group, "no_header", dest="header", action="store_false")
-    add(group, "sep")
-    add(group, "decimal", choices=(".", ","))
-    add(group, "encoding", "drop_missing", "labels")
-    if not fixed_rows:
-        add(group, "duplicates", choices=DUPLICATE_POLICIES)
-        add(group, "shape")
-    return group
-
-
-def add_talk(parser: argparse.ArgumentParser) -> None:
-    """Add --verbose and --quiet."""
-    add(parser.add_mutually_exclusive_group(), "verbose", "quiet")
+def _add_one(group: Any, key: str) -> None:
+    name, exception = key.rpartition(".")[2], EXCEPTIONS.get(key, {})
+    item = DOCUMENTED.get(key) or DOCUMENTED.get(name, Documented())
+    what = re.sub(r",? ?default=.*", "", item.type)
+    kind, typed = what.partition(" ")[0], re.search(r"(?:^| )([A-Z][^ ]*)$", what)
+    read = READ.get(name, {"int": int, "float": float}.get(kind))
+    default = f" (default: {item.default})" if item.default else ""
+    arguments: dict[str, Any] = {"help": item.text.replace("%", "%%") + default, **KINDS.get(kind, {})}
+    if read is not None:
+        arguments["type"] = read
+    if typed is not None:
+        arguments["metavar"] = typed[1]
+    if item.words:
+        arguments["choices"] = tuple(map(read or str, item.words))
+    if item.default and "default" not in exception and not key.startswith("cep."):  # a setting is left to its method
+        arguments["default"] = (read or str)(item.default)
+    names = [name] if kind in POSITIONAL else [*SHORT.get(name, []), option_of(name)]
+    group.add_argument(*names, **arguments | exception)

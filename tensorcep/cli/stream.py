@@ -9,12 +9,13 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli import options
+from tensorcep.cli.cells import Witness, columns_of_words, digests_of_files, given_extents, reading_of, write_csv
 from tensorcep.cli.fit import (
     check_likelihood,
     check_no_tensor,
@@ -23,70 +24,27 @@ from tensorcep.cli.fit import (
     method_line,
     words_of_matrices,
 )
-from tensorcep.cli.options import STDOUT, Command, check_output, output, say, show, shows_progress, write_csv
+from tensorcep.cli.options import STDOUT, check_counts_of, check_output, say, show, shows_progress
 from tensorcep.cli.predict import check_count, load_model, read_scored, score_table
 from tensorcep.core.checks import check_file, check_int, fail_value
 from tensorcep.core.persist.archive import naming
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tensorcep.cli.cells import Witness
-    from tensorcep.entries.io import Batch
-
-STREAM = """\
-Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
-MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
-not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
-those of entries, with the columns of score, which are empty in the first batch.
-
-MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
---resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
-
-With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
-other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
-resumed."""
+from tensorcep.core.persist.models import complete, open_model
+from tensorcep.core.persist.records import read_as
+from tensorcep.cp.estimators.store import write_model
+from tensorcep.cp.stream.learn import write_scores
+from tensorcep.entries.io import Batch, escaped, read_batches
 
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
 FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
 # Options that streams of rows do not have beside those of models of matrices.
-FOR_TENSORS = (
-    "lower_limit",
-    "resume",
-    "checkpoint_every",
-    "trace",
-    "scores",
-    "bad_lines",
-    "forget",
-    "revisit",
-    "method",
-)
+FOR_TENSORS: tuple[str, ...] = ("lower_limit", "resume", "checkpoint_every", "trace", "scores", "bad_lines", "forget")
+FOR_TENSORS += ("revisit", "method")
 TRACE = ("n_samples_seen", "log_score", "rmse", "n_iter")
 
 
-def _add_stream(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", nargs="+", help="files of entries, in the order to learn them")
-    options.add(parser, "output", required=True, metavar="MODEL", help="file to write, usually .npz")
-    options.add(parser, "safe_csv")
-    options.add_talk(parser)
-    group = parser.add_argument_group("stream")
-    options.add(group, "batch_size", "first_batch", "checkpoint_every", "resume", "bad_lines", "trace", "scores")
-    options.add(group, "forget", "revisit")
-    group = parser.add_argument_group("model")
-    options.add(group, "stream.model", "rank")
-    options.add(group, "stream.likelihood", type=options.likelihood_in("values", "labels", "counts"))
-    options.add(group, *(name for name in options.STRUCTURE if name != "graph"))
-    options.add(group, "graph", "zeros", help=argparse.SUPPRESS)  # to say what to do instead
-    group = parser.add_argument_group("inference")
-    options.add(group, "stream.method", "stream.max_iter", "tol", "seed", "stream.threads")
-    options.add_data(parser, fixed_rows=True, extents=True)
-
-
-def _run_stream(args: argparse.Namespace) -> None:
-    from tensorcep.cli.cells import Witness
-
+def run_stream(args: argparse.Namespace) -> None:
     if args.model != "cp":
         _stream_rows(args)
         return
@@ -96,7 +54,7 @@ def _run_stream(args: argparse.Namespace) -> None:
     witness = Witness(args.data, args.format)
     if args.resume and os.path.exists(args.output):
         model, progress = _resumed(args, model)
-        witness.check(progress.get("read", ()), *progress["position"])  # earlier checkpoints do not hold it
+        witness.check(progress["read"], *progress["position"])
         if not args.quiet:
             show(f"resumed     after {model.n_samples_seen_} entries, {model.n_batches_} batches")
     with _side_files(args, progress) as files:
@@ -121,7 +79,7 @@ def _check(args: argparse.Namespace) -> None:
         fail_value("MODEL, --bad-lines, --trace and --scores must be different files.")
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
-    options.check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
+    check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
     check_likelihood(args)
     if (args.exposure or args.n_trials) and (args.modes is None or args.value is None or args.bad_lines is not None):
         fail_value("--exposure and --n-trials need --modes and --value, and take no --bad-lines; change these.")
@@ -148,85 +106,68 @@ def _check_written(what: str, args: argparse.Namespace, *paths: str) -> None:
         check_output(path, *args.data)
 
 
-def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
-    """What a checkpoint holds beside the model: the input, how far it was read, and the sizes of the side files."""
-    from tensorcep.cli.cells import reading_of
-
-    return {
-        "data": list(args.data),
-        "batch_size": args.batch_size,
-        "first_batch": args.first_batch,
-        "position": (0, 0),
-        "read": [],
-        "aside": 0,
-        "trace": 0,
-        "scores": 0,
-        "bad": 0,
-        "knowledge": _knowledge_digests(args),
-        "reading": {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING},
-    }
-
-
 def _knowledge_digests(args: argparse.Namespace) -> list[str]:
     """What is said of rows, with checksums of the files it names: a run that is resumed must say the same."""
     digests = [f"--series {text}" for text in args.series]
-    for option in ("features", "graph"):
-        for text in getattr(args, option):
-            content = Path(check_file(text.partition("=")[2])).read_bytes()
-            digests.append(f"--{option} {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
+    for text in args.features:
+        content = Path(check_file(text.partition("=")[2])).read_bytes()
+        digests.append(f"--features {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
     return digests
 
 
 class Progress(NamedTuple):
     """What a checkpoint holds beside the model: the input, how far it was read, the sizes of the side files."""
 
-    data: tuple[str, ...]
+    data: list[str]
     batch_size: int
     first_batch: int | None
     position: tuple[int, int]
+    read: list[tuple[int, str]]
     aside: int
     trace: int
+    scores: int
     bad: int
-    read: tuple[tuple[int, str], ...] = ()  # earlier checkpoints hold neither this nor what follows
-    scores: int = 0
-    knowledge: tuple[str, ...] = ()
-    reading: dict[str, Any] | None = None
+    knowledge: list[str]
+    reading: dict[str, Any] | None
 
 
-def _checked(stored: Any) -> Any:
+EARLIER = {"read": [], "scores": 0, "knowledge": [], "reading": None}  # what earlier checkpoints do not hold
+
+
+def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
+    reading = {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING}
+    asked = {"data": args.data, "batch_size": args.batch_size, "first_batch": args.first_batch, "position": (0, 0)}
+    nothing = {"read": [], "aside": 0, "trace": 0, "scores": 0, "bad": 0}
+    return {**asked, **nothing, "knowledge": _knowledge_digests(args), "reading": reading}
+
+
+def _checked(stored: Any) -> dict[str, Any]:
     """What a checkpoint says of its progress, unless that makes no sense."""
-    from tensorcep.core.persist.records import read_as
-
-    progress: Progress = read_as(Progress, stored, "progress")
+    full = stored | {name: value for name, value in EARLIER.items() if name not in stored}
+    progress: Progress = read_as(Progress, full, "progress")
     if min(*progress.position, progress.aside, progress.trace, progress.scores, progress.bad) < 0:
         fail_value("its progress is negative")
-    return stored
+    return full
 
 
 def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]:
     """The model and the progress of a checkpoint, if the options are those that it was made with."""
-    from tensorcep.cli.cells import given_extents
-    from tensorcep.core.persist.models import complete, open_model
 
     def check(name: str, before: Any, now: Any, instead: str = "") -> None:
         if before != now:
-            fail_value(
-                f"'{args.output}' was made with {name}={before!r}; got {now!r}; give the same to resume{instead}."
-            )
+            made = f"'{args.output}' was made with {name}={before!r}"
+            fail_value(f"{made}; got {now!r}; give the same to resume{instead}.")
 
-    progress = open_model(args.output).header.get("progress")
-    if progress is None:
-        fail_value(
-            f"'{args.output}' is no checkpoint of a stream; learn further files by tensorcep update, or give another "
-            "file."
-        )
+    stored = open_model(args.output).header.get("progress")
+    if stored is None:
+        what = f"'{args.output}' is no checkpoint of a stream"
+        fail_value(f"{what}; learn further files by tensorcep update, or give another file.")
     model = tc.load(args.output)
     with complete(args.output):
-        _checked(progress)
+        progress = _checked(stored)
     new = _new_progress(args)
     asked = {name: new[name] for name in ("data", "batch_size", "first_batch", "knowledge")} | new["reading"]
-    # Earlier checkpoints hold neither what is known of rows nor how files were read.
-    made = {"knowledge": [], **progress, **(progress.get("reading") or new["reading"])}
+    made = progress | (progress["reading"] or new["reading"])
     for name, now in asked.items():
         check(name, made.get(name), now, ", or learn a further file by tensorcep update" if name == "data" else "")
     if type(model) is not type(fresh):
@@ -237,8 +178,7 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
     for name, now in fresh.get_params(deep=False).items():
         if name not in free:
             check(name, params[name], now)
-    column = next(iter(given_extents(args).values()), None)
-    before = getattr(model, "extent_column_", None)
+    column, before = next(iter(given_extents(args).values()), None), getattr(model, "extent_column_", None)
     if before != column:
         fail_value(
             f"'{args.output}' was made with the column {before!r} of exposures or trials; "
@@ -261,8 +201,6 @@ class StreamRun:
 
     def batches(self) -> Iterator[Batch]:
         """Batches of the input from where the progress is."""
-        from tensorcep.cli.cells import columns_of_words, given_extents
-
         args, words = self.args, columns_of_words(self.args.data[0], self.args) is not None
         how: dict[str, Any] = {"words": words, "start": self.progress["position"], "bad_line": self.set_aside}
         how["extent"] = next(iter(given_extents(args).values()), None)
@@ -289,9 +227,6 @@ class StreamRun:
 
     def scored(self, frame: pd.DataFrame) -> None:
         """Write the scores of the entries of a batch that was learned, by what the files call its rows."""
-        from tensorcep.cp.stream.learn import write_scores
-        from tensorcep.entries.io import escaped
-
         frame = frame.copy()
         for k, base in enumerate(self.base):
             if base:
@@ -309,8 +244,6 @@ class StreamRun:
 
     def checkpoint(self, model: Any) -> None:
         """Write model and progress in one step, after the files that they refer to are on the disk."""
-        from tensorcep.cp.estimators.store import write_model
-
         for name, handle in self.files.items():
             with naming(handle.name):
                 handle.flush()
@@ -321,10 +254,6 @@ class StreamRun:
 
 
 def _batches(args: argparse.Namespace, **how: Any) -> Iterator[Batch]:
-    """The batches of the files."""
-    from tensorcep.cli.cells import reading_of
-    from tensorcep.entries.io import read_batches
-
     how = {**reading_of(args)._asdict(), "first_batch": args.first_batch, **how}
     del how["shape"], how["extras"]
     return read_batches(args.data, args.batch_size, **how)
@@ -340,10 +269,8 @@ def _side_paths(args: argparse.Namespace) -> dict[str, str]:
 def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[dict[str, BinaryIO]]:
     """These files, open; a trace that is empty gets the names of its columns."""
     with contextlib.ExitStack() as stack:
-        files = {
-            name: stack.enter_context(_side_file(path, progress.get(name, 0)))
-            for name, path in _side_paths(args).items()
-        }
+        paths = _side_paths(args).items()
+        files = {name: stack.enter_context(_side_file(path, progress[name])) for name, path in paths}
         if "trace" in files and files["trace"].tell() == 0:
             files["trace"].write((",".join(TRACE) + "\n").encode())
         yield files
@@ -366,9 +293,6 @@ def _side_file(path: str, size: int) -> Iterator[BinaryIO]:
                 handle.close()
 
 
-# The rows of a matrix as they come.
-
-
 def _stream_rows(args: argparse.Namespace) -> None:
     """Learn the rows of the files batch after batch, and write the model."""
     check_no_tensor(args, *FOR_TENSORS)
@@ -377,7 +301,7 @@ def _stream_rows(args: argparse.Namespace) -> None:
     if args.likelihood not in known:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")
     _check_written("a stream", args, args.output)
-    options.check_counts_of(args, "batch_size", "first_batch")
+    check_counts_of(args, "batch_size", "first_batch")
     model = matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
     n_batches = 0
     for matrix in _matrices(_batches(args), args.index_base):
@@ -415,7 +339,9 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[lis
     for batch in batches:
         if len(batch.names) != 2:
             fail_value(f"the rows of a matrix have rows, columns and values; got {len(batch.names)} modes.")
-        names, (rows, cols) = batch.names, (_keys(batch, k, index_base) for k in (0, 1))
+        names = batch.names
+        numbers = (batch.coords + index_base).T.tolist()
+        rows, cols = (known if keys is None else keys for keys, known in zip(batch.keys, numbers, strict=True))
         rows, cols, values = rest[0] + rows, rest[1] + cols, np.concatenate([rest[2], batch.values])
         whole = len(rows) - next((n for n, row in enumerate(reversed(rows)) if row != rows[-1]), len(rows))
         rest = rows[whole:], cols[whole:], values[whole:]
@@ -425,34 +351,7 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[lis
         yield *rest, names
 
 
-def _keys(batch: Batch, k: int, index_base: int) -> list[Any]:
-    """What the file calls the rows of mode k."""
-    keys = batch.keys[k]
-    return (batch.coords[:, k] + index_base).tolist() if keys is None else keys
-
-
-UPDATE = """\
-Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted before it is learned:
---scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
-
-MODEL is of stream, or of fit, as far as that learns on: not of levels, structural zeros, or several noises. It is
-replaced in one step when all is done; a run that fails or is interrupted leaves it as it was, so that the same command
-can be run again. Checksums of what was learned are kept in MODEL, and a file that was learned already is refused."""
-
-
-def _add_update(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="file that fit or stream wrote")
-    parser.add_argument("data", metavar="NEW", nargs="+", help="files of new entries, in the order to learn them")
-    options.add(parser, "scores", "again", "count", "safe_csv", "quiet")
-    options.add_data(parser, fixed_rows=True, extents=True)
-
-
-def _run_update(args: argparse.Namespace) -> None:
-    import pandas as pd
-
-    from tensorcep.cli.cells import digests_of_files
-    from tensorcep.cp.estimators.store import write_model
-
+def run_update(args: argparse.Namespace) -> None:
     check_count(args)
     _check_written("an update", args, args.model, *([] if args.scores is None else [args.scores]))
     check_output(args.scores, args.model)
@@ -468,8 +367,7 @@ def _run_update(args: argparse.Namespace) -> None:
         model.partial_fit(cells.X, cells.y, **cells.extent)
     scores = pd.concat(tables, ignore_index=True)
     if args.scores is not None:
-        with output(args.scores) as handle:
-            write_csv(handle, scores, args)
+        write_csv(args.scores, args, [scores])
     if _stamp(args.model) != before:
         fail_value(f"'{args.model}' was replaced by another process meanwhile; nothing was learned; run this again.")
     write_model(args.model, model, {"learned": [*learned, *new]})
@@ -482,14 +380,11 @@ def _run_update(args: argparse.Namespace) -> None:
 
 def _learned_files(path: str) -> list[list[Any]]:
     """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
-    from tensorcep.core.persist.models import complete, open_model
-
     header = open_model(path).header
     with complete(path):
-        progress = header.get("progress")
-        if progress is not None:
-            _checked(progress)
-            return [[name, *read] for name, read in zip(progress["data"], progress.get("read", ()), strict=False)]
+        if header.get("progress") is not None:
+            progress = _checked(header["progress"])
+            return [[name, *read] for name, read in zip(progress["data"], progress["read"], strict=False)]
         return [[str(name), int(count), str(sha)] for name, count, sha in header.get("learned", ())]
 
 
@@ -511,11 +406,3 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
         return None
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-COMMANDS = (
-    Command(
-        "stream", "DATA... -o MODEL", "learn entries as they come, with checkpoints", _add_stream, _run_stream, STREAM
-    ),
-    Command("update", "MODEL NEW...", "score and learn the next file", _add_update, _run_update, UPDATE),
-)

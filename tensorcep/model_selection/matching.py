@@ -11,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
-from tensorcep.core.cluster import Cluster, cluster_of
+from tensorcep.core.cluster import cluster_of
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.held_out import cells_of_matrices
+from tensorcep.model_selection.compare import cells_of_matrices
 
 TINY = np.finfo(float).tiny
 
@@ -116,7 +116,13 @@ def replicability(
     halves = [split(0.5, rng) for _ in range(n)] if by == "halves" else []
     entries = [half for both in halves for half in both] if halves else [X] * n
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
-    fits = _all_fitted(models, entries, cluster_of(client))
+    cluster, calls = cluster_of(client), list(zip(models, entries, strict=True))
+    if cluster is None:
+        fits = [_fitted(*call) for call in calls]
+    else:
+        held = {id(one): cluster.put(one) for one in entries}
+        calls = [(one, held[id(own)]) for one, own in calls]
+        fits = [told.value for told in cluster.run(_fitted, calls, "replicability", patient=True)]
     if by == "seeds":
         pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     else:
@@ -136,15 +142,6 @@ def _halves_of(model: Any, X: Any) -> Callable[[float, Any], tuple[Any, Any]]:
         return cells.given(list(first)), cells.given(list(second))
 
     return split
-
-
-def _all_fitted(models: list[Any], entries: list[Any], cluster: Cluster | None) -> list[Any]:
-    """The models, each fitted to its entries."""
-    if cluster is None:
-        return [_fitted(*both) for both in zip(models, entries, strict=True)]
-    held = {id(one): cluster.put(one) for one in entries}
-    calls = [(one, held[id(own)]) for one, own in zip(models, entries, strict=True)]
-    return [told.value for told in cluster.run(_fitted, calls, "replicability", patient=True)]
 
 
 def _fitted(model: Any, entries: Any) -> Any:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,72 +22,70 @@ from tqdm.auto import tqdm
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value, warn_user
 from tensorcep.core.cluster import Cluster, cluster_of
 from tensorcep.core.executor import n_threads
-from tensorcep.cp.estimators.base import BaseCP
+from tensorcep.cp.estimators.base import BaseCP, spec_of
 from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.held_out import MatrixCells, cells_of_matrices, log_score_of
+from tensorcep.model_selection.compare import MatrixCells, cells_of_matrices, log_score_of
 
 UNSEEN = "touch rows without training entries"
 
 Fold = tuple[np.ndarray, np.ndarray]
 Folds = list[Fold]
+Data: TypeAlias = "EntryFolds | CellFolds"
 
 
-class Search(NamedTuple):
-    """Ranks to try on folds, and how: until so many in a row did not beat the best, by threads or by a cluster."""
+def scores_of(
+    data: Data,
+    ranks: list[int],
+    patience: int,
+    n_workers: int,
+    verbose: bool,
+    cluster: Cluster | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean held-out log score (J, F) and seconds (J,) of the ranks, until `patience` in a row did not beat the best.
 
-    ranks: list[int]
-    patience: int
-    n_workers: int
-    verbose: bool
-    cluster: Cluster | None
-
-
-def scores_of(search: Search, data: EntryFolds | CellFolds) -> tuple[np.ndarray, np.ndarray]:
-    """Mean held-out log score (J, F) and seconds (J,) of the ranks up to the one where patience ends."""
-    ranks, folds = search.ranks, data.folds
+    Fits are made by threads, or by the workers of a cluster.
+    """
     scores: list[list[float]] = []
     seconds: list[float] = []
+    n_folds = len(data.folds)
     with (
         warnings.catch_warnings(record=True) as caught,
-        ThreadPoolExecutor(search.n_workers) as pool,
-        tqdm(total=len(ranks) * len(folds), desc="select rank", unit="fit", disable=not search.verbose) as bar,
+        ThreadPoolExecutor(n_workers) as pool,
+        tqdm(total=len(ranks) * n_folds, desc="select rank", unit="fit", disable=not verbose) as bar,
     ):
         warnings.simplefilter("always")
-        of_ranks = _on_workers(search, data) if search.cluster else _in_threads(search, data, pool)
+        of_ranks = _on_workers(data, ranks, patience, cluster) if cluster else _in_threads(data, ranks, pool)
         for rank, (found, spent) in zip(ranks, of_ranks, strict=False):
-            bar.update(len(folds))
+            bar.update(n_folds)
             scores.append(found)
             seconds.append(spent)
             means = np.mean(scores, axis=1)
             best = int(np.argmax(means))
             bar.set_postfix(rank=rank, best=ranks[best], score=f"{means[best]:.4g}", refresh=False)
-            if len(scores) - 1 - best >= search.patience:
+            if len(scores) - 1 - best >= patience:
                 bar.total = bar.n
                 break
-    _tell(caught, len(scores), len(folds))
+    _tell(caught, len(scores), n_folds)
     return np.array(scores), np.array(seconds)
 
 
-def _in_threads(
-    search: Search, data: EntryFolds | CellFolds, pool: ThreadPoolExecutor
-) -> Iterator[tuple[list[float], float]]:
+def _in_threads(data: Data, ranks: list[int], pool: ThreadPoolExecutor) -> Iterator[tuple[list[float], float]]:
     """Scores of the folds, and seconds, of one rank after the other."""
-    for rank in search.ranks:
+    for rank in ranks:
         begin = time.perf_counter()
         found = list(pool.map(partial(data.log_score, rank), range(len(data.folds))))
         yield found, time.perf_counter() - begin
 
 
-def _on_workers(search: Search, data: EntryFolds | CellFolds) -> Iterator[tuple[list[float], float]]:
+def _on_workers(data: Data, ranks: list[int], patience: int, cluster: Cluster) -> Iterator[tuple[list[float], float]]:
     """The same by the workers of a cluster, all ranks at a time where all of them will be tried."""
-    cluster: Any = search.cluster
     held, F = cluster.put(data), len(data.folds)
-    at_a_time = len(search.ranks) if search.patience >= len(search.ranks) else 1
-    for first in range(0, len(search.ranks), at_a_time):
-        some = search.ranks[first : first + at_a_time]
+    at_a_time = len(ranks) if patience >= len(ranks) else 1
+    for first in range(0, len(ranks), at_a_time):
+        some = ranks[first : first + at_a_time]
         calls = [(held, rank, fold) for rank in some for fold in range(F)]
         told = cluster.run(type(data).log_score, calls, "select-rank", patient=True)
         for j in range(len(some)):
@@ -229,22 +227,35 @@ def select_rank(
     2
     """
     of_matrices = isinstance(estimator, FactorModel)
-    if not of_matrices:
-        _check_rank_is_free(estimator)
-    tried = in_order(ranks)
+    if not of_matrices and not isinstance(estimator, BaseCP):
+        raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
+    if not of_matrices and isinstance(estimator.interactions, dict):
+        fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
+    if not of_matrices and not isinstance(estimator.init, str):
+        fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
+    tried = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
+    if not tried or len(set(tried)) < len(tried):
+        fail_value(f"ranks must hold at least one rank, each once; got {tried}.")
     check_choice("rule", rule, RULES)
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers, split = n_threads(n_jobs), partial(folds_of, cv, random_state=random_state)
-    data = _cells(estimator, X, split) if of_matrices else _entries(estimator, X, y, split)
-    search = Search(tried, patience, n_workers, bool(verbose), cluster_of(client))
-    scores, seconds = scores_of(search, data)
+    data = CellFolds.of(estimator, X, split) if of_matrices else EntryFolds.of(estimator, X, y, split)
+    scores, seconds = scores_of(data, tried, patience, n_workers, bool(verbose), cluster_of(client))
     tried = tried[: len(scores)]
     loss, error = losses(scores)
     best = int(np.argmax(scores.mean(axis=1)))
     chosen = best if rule == "best" else int(np.argmax(loss <= error))
     name, given = ("n_components", (X,)) if of_matrices else ("rank", (X, y))
     model = clone(estimator).set_params(**{name: tried[chosen]}).fit(*given)
-    frame = _frame(tried, scores, loss, error, seconds)
+    columns = {
+        "mean": scores.mean(axis=1),
+        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]),
+        "loss": loss,
+        "loss_error": error,
+        "seconds": seconds,
+        **{f"fold_{f}": scores[:, f] for f in range(scores.shape[1])},
+    }
+    frame = pd.DataFrame(columns, index=pd.Index(tried, name="rank"))
     return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
 
 
@@ -255,6 +266,16 @@ class EntryFolds(NamedTuple):
     entries: Any
     values: np.ndarray
     folds: Folds
+
+    @classmethod
+    def of(cls, estimator: BaseCP, X: Any, y: Any, split: Callable[..., Folds]) -> EntryFolds:
+        (coords, values, shape, labels), _ = spec_of(estimator).target.entries(X, y, estimator.shape)
+        base = clone(estimator).set_params(shape=shape, verbose=0)
+        if "zero_rate" in base.get_params():
+            base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
+        # what is known of rows goes by labels, which coordinates alone do not have
+        entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
+        return cls(base, entries, values, split(coords, values))
 
     def log_score(self, rank: int, fold: int) -> float:
         """Mean of the held-out entries, of a fit of this rank."""
@@ -274,6 +295,13 @@ class CellFolds(NamedTuple):
     start: np.ndarray
     folds: Folds
 
+    @classmethod
+    def of(cls, estimator: FactorModel, X: Any, split: Callable[..., Folds]) -> CellFolds:
+        cells = cells_of_matrices(estimator, X)
+        place = np.concatenate([np.full(one.nnz, m) for m, one in enumerate(cells.matrices)])
+        start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
+        return cls(clone(estimator).set_params(verbose=0), cells, place, start, split(place[:, None], place))
+
     def log_score(self, rank: int, fold: int) -> float:
         """Mean of the held-out cells, of a fit with so many components."""
         kept, held = (
@@ -284,47 +312,10 @@ class CellFolds(NamedTuple):
         return log_score_of(model, held)
 
 
-def _entries(estimator: BaseCP, X: Any, y: Any, split: Callable[..., Folds]) -> EntryFolds:
-    (coords, values, shape, labels), _ = estimator._target().entries(X, y, estimator.shape)
-    folds = split(coords, values)
-    base = clone(estimator).set_params(shape=shape, verbose=0)
-    if "zero_rate" in base.get_params():
-        base.set_params(zero_rate=1.0)  # held-out zeros are sampled like the others, so no correction is due
-
-    # what is known of rows goes by labels, which coordinates alone do not have
-    entries = coords if knows_rows(estimator.prior) is None else SparseTensor(coords, values, shape, labels)
-    return EntryFolds(base, entries, values, folds)
-
-
-def _cells(estimator: FactorModel, X: Any, split: Callable[..., Folds]) -> CellFolds:
-    cells = cells_of_matrices(estimator, X)
-    place = np.concatenate([np.full(one.nnz, m) for m, one in enumerate(cells.matrices)])
-    start = np.cumsum([0, *(one.nnz for one in cells.matrices)])
-    return CellFolds(clone(estimator).set_params(verbose=0), cells, place, start, split(place[:, None], place))
-
-
 def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error over folds of what each rank loses against the best one, (J,) each, of scores (J, F)."""
     apart = scores[np.argmax(scores.mean(axis=1))] - scores
     return apart.mean(axis=1), apart.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
-
-
-def _check_rank_is_free(estimator: Any) -> None:
-    """Refuse what is no CP model, and one whose rank other parameters fix."""
-    if not isinstance(estimator, BaseCP):
-        raise TypeError(f"estimator must be CPRegressor, CPClassifier or CPCountRegressor; got {estimator!r}.")
-    if isinstance(estimator.interactions, dict):
-        fail_value("estimator.interactions must be a word, since a dict fixes the ranks that are to be chosen.")
-    if not isinstance(estimator.init, str):
-        fail_value("estimator.init must be 'random' or 'prior', since arrays fix the rank that is to be chosen.")
-
-
-def in_order(ranks: Iterable[int]) -> list[int]:
-    """The ranks in increasing order, positive integers, each once."""
-    found = sorted(check_int("a rank in ranks", rank) for rank in ([ranks] if isinstance(ranks, int) else ranks))
-    if not found or len(set(found)) < len(found):
-        fail_value(f"ranks must hold at least one rank, each once; got {found}.")
-    return found
 
 
 def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any) -> Folds:
@@ -337,17 +328,3 @@ def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any)
     if len(folds) < 2 or any(len(kept) == 0 or len(held) == 0 for kept, held in folds):
         fail_value(f"cv must give two folds or more, with entries to fit and to hold out in each; got {len(folds)}.")
     return folds
-
-
-def _frame(
-    ranks: Sequence[int], scores: np.ndarray, loss: np.ndarray, error: np.ndarray, seconds: np.ndarray
-) -> pd.DataFrame:
-    columns = {
-        "mean": scores.mean(axis=1),
-        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]),
-        "loss": loss,
-        "loss_error": error,
-        "seconds": seconds,
-        **{f"fold_{f}": scores[:, f] for f in range(scores.shape[1])},
-    }
-    return pd.DataFrame(columns, index=pd.Index(ranks, name="rank"))

@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_fraction, check_int
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.results import observed_cells
-from tensorcep.plots.components import chains_of, fixed_rows, in_words, part_of, places_in_order, position
+from tensorcep.plots.components import CROWDED, chains_of, fixed_rows, in_words, part_of, places_in_order, position
 from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
 
 RANK_BINS = 20
@@ -114,10 +114,9 @@ def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
     return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
 
 
-def _scores(model: Any, X: Any, y: Any, matrix: Any) -> pd.DataFrame:
-    """Observations with what is predicted of them: columns of the modes, value, mean, sd."""
-    scores: pd.DataFrame = model.anomaly_score(X, y, **({"part": matrix} if matrix != 0 else {}))
-    return scores
+def _scores(model: Any, X: Any, y: Any, matrix: Any) -> Any:
+    """Observations with what is predicted of them: a table with columns of the modes, value, mean, sd."""
+    return model.anomaly_score(X, y, **({"part": matrix} if matrix != 0 else {}))
 
 
 def plot_residuals(
@@ -140,15 +139,12 @@ def plot_residuals(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> X, y = table[["user", "item"]], table["stars"]
-    >>> plots.plot_residuals(model, X, y, mode="user", ax=Figure().subplots()).get_title()
-    'Residuals by user'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_residuals(model, tensor, ax=Figure().subplots()).get_title()
+    'Residuals by mode_0'
     """
     part = part_of(model, matrix)
     scores, k = _scores(model, X, y, matrix), position(part, mode)
@@ -168,9 +164,8 @@ def plot_residuals(
         odd = size[label] > 1.0 + 3.0 * np.sqrt(2.0 / len(own))
         alpha = float(np.clip(30.0 / len(own), 0.1, 0.8))
         ax.plot(own, np.full(len(own), place), "|", color=ACCENT if odd else MAIN, alpha=alpha, markersize=7)
-    ax.set_yticks(
-        np.arange(len(order)), [text_of(label) for label in order], fontsize="small" if len(order) > 20 else None
-    )
+    crowded = "small" if len(order) > CROWDED else None
+    ax.set_yticks(np.arange(len(order)), [text_of(label) for label in order], fontsize=crowded)
     ax.invert_yaxis()
     title = f"Residuals by {name}" + ("" if len(order) == len(size) else f", {len(order)} worst of {len(size)}")
     return finish(ax, title, "(observed - predicted) / standard deviation", "")
@@ -199,14 +194,12 @@ def plot_forecast(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_forecast(model, "item", {"user": "u5"}, ax=Figure().subplots()).get_xlabel()
-    'item'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_forecast(model, 1, {0: 5, 2: 0}, ax=Figure().subplots()).get_xlabel()
+    'mode_1'
     """
     part, level = part_of(model, matrix), check_fraction("coverage", coverage)
     k = position(part, mode)

@@ -28,8 +28,6 @@ from tensorcep.plots.style import (
     text_of,
 )
 
-# What figures ask of a fitted model, whichever family it is of: tables of weights, shares, and observed cells.
-
 
 class Panel(NamedTuple):
     """The weights of the rows of a mode, of an entity or of a matrix's columns.
@@ -145,8 +143,6 @@ def chains_of(model: Any, X: Any, part: Any = 0) -> np.ndarray:
     return np.asarray(draws[:, :, 0])
 
 
-# What a fitted model found: one component of one mode.
-
 # Rows of a component from which on their labels are small, so that they do not touch.
 CROWDED = 20
 
@@ -190,20 +186,17 @@ def plot_component(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_component(model, "item", 1, ax=Figure().subplots()).get_title()
-    'item, component 1'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_component(model, 1, 3, ax=Figure().subplots()).get_title()
+    'mode_1, component 3'
     """
     check_is_fitted(model, "posterior_")
     if not hasattr(model, "column_modes_"):
-        fail_value(
-            f"plot_component is for CP models; got {type(model).__name__}; use plot_components or plot_top_rows."
-        )
+        got = f"plot_component is for CP models; got {type(model).__name__}"
+        fail_value(f"{got}; use plot_components or plot_top_rows.")
     name = names_of(model.labels_)[mode_of(model.labels_, mode)]
     component = check_int("component", component, 0, model.posterior_.rank - 1)
     if sort is not None:
@@ -227,8 +220,6 @@ def plot_component(
     part = "" if rows.size == weight.size else f", {rows.size} largest of {weight.size}"
     return finish(ax, f"{name}, component {component}{part}", f"weight, {100 * coverage:g} % interval", "")
 
-
-# What a fitted model found: all its components, what they explain, and the rows of the largest weights.
 
 # Text labels that count as ordered: one number each, the same text around it.
 ONE_NUMBER = re.compile(r"^(\D*?)(-?\d+(?:\.\d+)?)(\D*)$")
@@ -278,18 +269,19 @@ def plot_components(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
     >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
-    2
+    3
     """
     found, n = components_of(model), check_int("n_components", n_components)
     chosen, panels = found.components[:n], found.panels
-    lines = {_panel_of(panels, mode) for mode in ordered}
+    names = [panel.name for panel in panels]
+    named = [mode in names and not isinstance(mode, bool) for mode in ordered]
+    lines = {names.index(mode) if known else check_int("ordered", mode, 0, len(names) - 1)
+             for mode, known in zip(ordered, named, strict=True)}  # fmt: skip
     figure = new_figure((3.2 * len(panels), 0.6 + 1.9 * len(chosen))) if figure is None else figure
     grid = figure.subplots(len(chosen), len(panels), squeeze=False)
     for r, share, axes in zip(chosen, found.shares, grid, strict=False):
@@ -305,13 +297,6 @@ def plot_components(
             title = f"{panel.name}" if k else f"component {r}, {100 * share:.0f} %: {panel.name}"
             ax.set_title(shown(title), fontsize="medium", loc="left")
     return figure
-
-
-def _panel_of(panels: Sequence[Panel], mode: Any) -> int:
-    names = [panel.name for panel in panels]
-    if mode in names and not isinstance(mode, bool):
-        return names.index(mode)
-    return check_int("ordered", mode, 0, len(names) - 1)
 
 
 def _weights(ax: Any, own: pd.DataFrame, places: np.ndarray | None, max_rows: int) -> None:
@@ -350,14 +335,12 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> plots.plot_top_rows(model, "item", ax=Figure().subplots()).get_title()
-    'Largest weights of item'
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_top_rows(model, 1, ax=Figure().subplots()).get_title()
+    'Largest weights of mode_1'
     """
     check_is_fitted(model, "posterior_")
     table = model.components(mode)
@@ -388,26 +371,29 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from matplotlib.figure import Figure
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-    >>> explained = model.variance_explained(table, value="stars")
-    >>> plots.plot_variance_explained(explained, ax=Figure().subplots()).get_title()
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> plots.plot_variance_explained(model.variance_explained(tensor), ax=Figure().subplots()).get_title()
     'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))
     if "share" not in explained.columns:
-        part = explained.iloc[:, : check_int("max_components", max_components)]
+        table = explained.iloc[:, : check_int("max_components", max_components)]
         if kind == "scree":
-            return _scree_of_views(part, axes_of(ax))
-        return _views(part, axes_of(ax)) if len(part) > 1 else _of_one_matrix(part, axes_of(ax))
-    table = explained.head(check_int("max_components", max_components))
-    gain = "r2" if "r2" in table else "share"
-    at, values, ax = np.arange(len(table)), 100 * table[gain].to_numpy(), axes_of(ax)
-    what = "variance of the data" if gain == "r2" else "latent variance"
+            return _scree_of_views(table, axes_of(ax))
+        if len(table) > 1:
+            return _views(table, axes_of(ax))
+        values, what = 100 * table.iloc[0].to_numpy(dtype=float), "variance"
+        names, colours = list(table.columns), [MAIN] * len(values)
+    else:
+        table = explained.head(check_int("max_components", max_components))
+        gain = "r2" if "r2" in table else "share"
+        values, what = 100 * table[gain].to_numpy(), "variance of the data" if gain == "r2" else "latent variance"
+        names = [f"{r}: {part}" for r, part in zip(table["component"], table["part"], strict=True)]
+        colours = [MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]]
+    at, ax = np.arange(len(values)), axes_of(ax)
     if kind == "scree":
         ax.plot(at + 1, values, "o-", color=MAIN, markersize=4, label="each")
         ax.plot(at + 1, np.cumsum(values), "s--", color=ACCENT, markersize=4, label="together")
@@ -415,8 +401,8 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
         ax.set_ylim(bottom=0.0)
         ax.xaxis.get_major_locator().set_params(integer=True)
         return finish(ax, "Scree", "components, the largest first", f"% of the {what}")
-    ax.barh(at, values, color=[MAIN if " x " in part or part == "all modes" else GUIDE for part in table["part"]])
-    ax.set_yticks(at, [shown(f"{r}: {part}") for r, part in zip(table["component"], table["part"], strict=True)])
+    ax.barh(at, values, color=colours)
+    ax.set_yticks(at, [shown(name) for name in names])
     ax.invert_yaxis()
     return finish(ax, "Variance explained", f"% of the {what}", "component")
 
@@ -429,20 +415,10 @@ def _views(table: pd.DataFrame, ax: Any) -> Any:
     ax.set_xticks(np.arange(values.shape[1]), [shown(column) for column in table.columns])
     for i, row in enumerate(values):
         for j, value in enumerate(row):
-            ax.text(
-                j, i, f"{value:.0f}", ha="center", va="center", color="white" if value > 0.6 * values.max() else "black"
-            )
+            colour = "white" if value > 0.6 * values.max() else "black"
+            ax.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour)
     ax.figure.colorbar(image, ax=ax, label="% of the view's variance", shrink=0.8)
     return finish(ax, "Variance explained by view", "component", "")
-
-
-def _of_one_matrix(table: pd.DataFrame, ax: Any) -> Any:
-    """A bar for each component."""
-    at = np.arange(table.shape[1])
-    ax.barh(at, 100 * table.iloc[0].to_numpy(dtype=float), color=MAIN)
-    ax.set_yticks(at, [shown(column) for column in table.columns])
-    ax.invert_yaxis()
-    return finish(ax, "Variance explained", "% of the variance", "component")
 
 
 def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:

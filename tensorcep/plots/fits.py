@@ -15,12 +15,7 @@ DECADE = 10.0  # the ratio of the most to the fewest seconds from which on they 
 
 
 def plot_convergence(
-    trace: Any,
-    *,
-    tol: float | None = None,
-    anneal: int | None = None,
-    diagnostics: Any = None,
-    ax: Any = None,
+    trace: Any, *, tol: float | None = None, anneal: int | None = None, diagnostics: Any = None, ax: Any = None
 ) -> Any:
     """Draw the relative change of the latent means in every sweep, on a log scale.
 
@@ -61,9 +56,8 @@ def plot_convergence(
     ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
     if anneal:
         member = np.asarray(trace.get("member", np.zeros(change.size)))
-        for place, first in enumerate(
-            [0, *(np.flatnonzero(np.diff(member)) + 1)]
-        ):  # fits of a mixture follow each other
+        firsts = [0, *(np.flatnonzero(np.diff(member)) + 1)]  # fits of a mixture follow each other
+        for place, first in enumerate(firsts):
             label = None if place else "annealed"
             ax.axvspan(first + 0.5, first + anneal + 0.5, color=GUIDE, alpha=0.15, linewidth=0, label=label)
     if tol is not None:

@@ -27,8 +27,6 @@ from tensorcep.metrics import coverage as covered_share
 from tensorcep.plots.components import places_in_order
 from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, shown
 
-# A component over an ordered mode: how the rows of a series drift.
-
 
 def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage: float = 0.9, ax: Any = None) -> Any:
     """Draw a component's weights over an ordered mode, with their interval; rows without entries are marked.
@@ -56,7 +54,9 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     """
     check_is_fitted(model, "posterior_")
     k = mode_of(model.labels_, mode)
-    places, name = _places(model, k), names_of(model.labels_)[k]
+    part, name = model.parts_[0], names_of(model.labels_)[k]
+    places: Any = np.arange(part.shape[k]) if part.labels[k] is None else places_in_order(part.labels[k])
+    places = part.times[k] if places is None else places
     if places is None:
         fail_value(f"plot_series needs an ordered mode; the labels of mode {name!r} have no order.")
     table = model.components(mode, coverage)
@@ -78,20 +78,7 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     return finish(ax, f"Component {chosen} over {name}", str(name), "weight (norm 1)")
 
 
-def _places(model: Any, k: int) -> np.ndarray | None:
-    """Where the rows of a mode lie; None where it is not ordered."""
-    part = model.parts_[0]
-    labels = part.labels[k]
-    if labels is None:
-        return np.arange(part.shape[k])
-    found = places_in_order(labels)
-    return part.times[k] if found is None else found
-
-
-# Gaussian processes: a map of two features with its uncertainty, and a rate with its band.
-
-# Of the range of the points, drawn beyond them.
-MARGIN = 0.1
+MARGIN = 0.1  # of the range of the points, drawn beyond them
 
 
 def plot_decision(
@@ -193,9 +180,8 @@ def plot_rate(
     grid = np.linspace(X.min(), X.max(), n_grid)[:, None]
     band = model.predict_interval(grid, coverage, of="rate")
     ax = axes_of(ax)
-    ax.fill_between(
-        grid[:, 0], band[:, 0], band[:, 1], color=MAIN, alpha=0.25, linewidth=0, label=f"{100 * coverage:g} % band"
-    )
+    look = {"color": MAIN, "alpha": 0.25, "linewidth": 0, "label": f"{100 * coverage:g} % band"}
+    ax.fill_between(grid[:, 0], *band.T, **look)
     ax.plot(grid[:, 0], model.predict(grid), color=MAIN, linewidth=1.5, label="rate")
     if y is not None:
         y = np.asarray(y, dtype=np.float64)
@@ -207,9 +193,6 @@ def plot_rate(
     ax.legend(frameon=False)
     name = getattr(model, "feature_names_in_", ("x",))[0]
     return finish(ax, "Rate of counts", str(name), "count")
-
-
-# Predictions beside what was observed, and how well their uncertainty holds.
 
 
 def plot_predictions(
@@ -248,8 +231,14 @@ def plot_predictions(
     """
     y, mean = check_vectors(y=y, mean=mean)
     coverage = check_fraction("coverage", coverage)
-    ends_of = _gaussian_ends(y, mean, sd, coverage) if intervals is None else _checked_ends("intervals", intervals, y)
-    lower, upper = ends_of.T
+    if intervals is not None:
+        lower, upper = _checked_ends("intervals", intervals, y).T
+    elif sd is None:
+        fail_value("sd is needed where no intervals are given; pass one of the two.")
+    else:
+        _, sd = check_vectors(y=y, sd=sd)
+        half = ndtri(0.5 + 0.5 * coverage) * check_positive("sd", sd)
+        lower, upper = mean - half, mean + half
     n_bars = min(check_int("n_bars", n_bars, 0), y.size)
     ax = axes_of(ax)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
@@ -257,31 +246,15 @@ def plot_predictions(
     alpha = float(np.clip(1500.0 / y.size, 0.08, 0.8))  # a cloud shows its density
     ax.scatter(y, mean, s=7, color=MAIN, alpha=alpha, linewidths=0, rasterized=True)
     shown = np.argsort(y, kind="stable")[np.linspace(0, y.size - 1, n_bars).astype(int)]
-    ax.errorbar(
-        y[shown],
-        0.5 * (lower + upper)[shown],  # a mean need not be in the middle of its interval, nor inside
-        yerr=0.5 * (upper - lower)[shown],
-        fmt="none",
-        linewidth=1,
-        color=ACCENT,
-        label=f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}",
-    )
+    middle, half = 0.5 * (lower + upper)[shown], 0.5 * (upper - lower)[shown]  # a mean may lie outside its interval
+    label = f"{100 * coverage:g} % interval, drawn for {n_bars} of {y.size:,}"
+    ax.errorbar(y[shown], middle, yerr=half, fmt="none", linewidth=1, color=ACCENT, label=label)
     ax.plot(y[shown], mean[shown], "o", markersize=3, color=ACCENT)
     share = covered_share(y, lower, upper)
     ax.legend(loc="upper left", frameon=False)
     text = f"{100 * share:.1f} % of all {y.size:,} intervals\nhold the observed value"
     ax.text(0.98, 0.03, text, transform=ax.transAxes, ha="right", color=ACCENT)
     return finish(ax, "Predictions", "observed", "predicted")
-
-
-def _gaussian_ends(y: np.ndarray, mean: np.ndarray, sd: ArrayLike | None, coverage: float) -> np.ndarray:
-    """Ends (N, 2) of the central intervals of Gaussian predictions."""
-    if sd is None:
-        fail_value("sd is needed where no intervals are given; pass one of the two.")
-    _, sd = check_vectors(y=y, sd=sd)
-    check_positive("sd", sd)
-    half = ndtri(0.5 + 0.5 * coverage) * sd
-    return np.stack([mean - half, mean + half], axis=1)
 
 
 def _checked_ends(name: str, ends: ArrayLike, y: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tensorcep.plots.components import (
     plot_variance_explained,
 )
 from tensorcep.plots.fits import plot_convergence
+from tensorcep.plots.style import finish
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -53,16 +54,13 @@ def report(model: Any, tensor: Any = None) -> str:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from tensorcep import CPRegressor, plots
-    >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-    >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+    >>> from tensorcep import CPRegressor, plots, simulate_cp
+    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
     >>> page = plots.report(model)  # doctest: +SKIP
     """
     body = [model.summary().to_html()]
-    figures = _figures if hasattr(model, "column_modes_") else _figures_of_matrices
-    for caption, size, drawing in figures(model, tensor):
+    for caption, size, drawing in _figures(model, tensor):
         body.append(f"<figure>{_image(drawing, size)}<figcaption>{html.escape(caption)}</figcaption></figure>")
     return PAGE.format(title=html.escape(f"{type(model).__name__}: report"), body="\n".join(body))
 
@@ -76,104 +74,82 @@ def _image(drawing: Drawing, size: tuple[float, float]) -> str:
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}">'
 
 
-def _figures(model: Any, tensor: SparseTensor | None) -> list[Shown]:
+def _figures(model: Any, data: Any) -> list[Shown]:
     """Captions, sizes and drawings, those that the model and the data allow."""
-    names, explained = names_of(model.labels_), model.variance_explained()
-    several = [len(model.column_modes_[r]) > 1 for r in explained["component"]]
+    explained, of_matrices = model.variance_explained(), not hasattr(model, "column_modes_")
+    if of_matrices:
+        names, n, rows = model.matrix_names_, min(4, model.n_components_), "Columns of the largest loadings."
+        width = len(components_of(model).panels)
+    else:
+        names, rows = names_of(model.labels_), "Rows of the largest weights."
+        n = min(4, sum(len(model.column_modes_[r]) > 1 for r in explained["component"]))
+        width = len(names)
     found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _explained(f, explained))]
-    if any(several):
-        n = min(4, sum(several))
-        size = (3.6 * len(names), 0.6 + 2.0 * n)
+    if n:
+        size = (3.6 * width, 0.6 + 2.0 * n)
         found.append(("Weights with 90 % intervals.", size, lambda f: plot_components(model, n_components=n, figure=f)))
-        found.append(("Rows of the largest weights.", (4.0 * len(names), 5), lambda f: _top_rows(f, model, names)))
-    found.append(("How the fit went.", (11, 4), lambda f: _run(f, model)))
-    if tensor is not None:
-        found.append(("Where the data have entries.", (6, 4.5), lambda f: plot_gaps(tensor, ax=f.subplots())))
-        if not hasattr(model, "predict_proba") and model.has_uncertainty():
-            found.append(("Residuals by row.", (4.0 * len(names), 5), lambda f: _residuals(f, model, tensor, names)))
-    return found
-
-
-def _figures_of_matrices(model: Any, data: Any) -> list[Shown]:
-    """The same of a factor model, and the scores of its rows."""
-    explained, names, n = model.variance_explained(), model.matrix_names_, min(4, model.n_components_)
-    width = len(components_of(model).panels)
-    found: list[Shown] = [
-        (EXPLAINED, (11, 4), lambda f: _explained(f, explained)),
-        ("Weights with 90 % intervals.", (3.6 * width, 0.6 + 2.0 * n),
-         lambda f: plot_components(model, n_components=n, figure=f)),
-        ("Columns of the largest loadings.", (4.0 * len(names), 5), lambda f: _top_rows(f, model, names)),
-    ]  # fmt: skip
-    if hasattr(model, "scores_") and model.n_components_ > 1:
+        found.append((rows, (4.0 * len(names), 5), lambda f: _top_rows(f, model, len(names))))
+    if of_matrices and hasattr(model, "scores_") and model.n_components_ > 1:
         found.append(("Scores of the rows.", (5.5, 4.5), lambda f: plot_scores(model.scores_, ax=f.subplots())))
-    found.append(("How the fit went.", (11, 4), lambda f: _run_of_matrices(f, model)))
+    found.append(("How the fit went.", (11, 4), lambda f: _run(f, model, of_matrices)))
     if data is None:
         return found
-    parts = data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
-    given = list(parts)
+    if not of_matrices:
+        found.append(("Where the data have entries.", (6, 4.5), lambda f: plot_gaps(data, ax=f.subplots())))
+        if not hasattr(model, "predict_proba") and model.has_uncertainty():
+            modes = [(data, k, 0) for k in range(len(names))]
+            found.append(("Residuals by row.", (4.0 * len(names), 5), lambda f: _residuals(f, model, [modes])))
+        return found
+    parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     real = [m for m, part in enumerate(model.parts_) if part.kind != "labels"]
-    found.append(("Where the data have entries.", (5.0 * len(given), 4.5), lambda f: _gaps(f, given)))
+    found.append(("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _gaps(f, parts)))
     if real:
-        size = (8.0, 4.5 * len(real))
-        found.append(("Residuals by row and by column.", size, lambda f: _residuals_of_matrices(f, model, given, real)))
+        size, modes_of = (8.0, 4.5 * len(real)), [[(parts[m], mode, m) for mode in (0, 1)] for m in real]
+        found.append(("Residuals by row and by column.", size, lambda f: _residuals(f, model, modes_of)))
     return found
-
-
-def _gaps(figure: Any, given: list[Any]) -> None:
-    for matrix, ax in zip(given, figure.subplots(1, len(given), squeeze=False)[0], strict=True):
-        plot_gaps(matrix, ax=ax)
-
-
-def _residuals_of_matrices(figure: Any, model: Any, given: list[Any], which: list[int]) -> None:
-    for m, axes in zip(which, figure.subplots(len(which), 2, squeeze=False), strict=True):
-        for mode, ax in enumerate(axes):
-            plot_residuals(model, given[m], mode=mode, matrix=m, max_rows=25, ax=ax)
-
-
-def _run_of_matrices(figure: Any, model: Any) -> None:
-    """Convergence and the lower bound, or the draws of a sampler of the cell in the middle of the first matrix."""
-    left, right = figure.subplots(1, 2)
-    if model.n_chains_:
-        cell = np.array([[n // 2 for n in model.parts_[0].shape]])
-        plot_trace(model, cell, ax=left)
-        plot_trace(model, cell, kind="ranks", ax=right)
-        return
-    plot_convergence(model.trace_, tol=model.tol, ax=left)
-    bound = np.asarray(model.trace_["lower_bound"])
-    right.plot(np.arange(1, len(bound) + 1), bound, linewidth=1.2)
-    right.spines[["top", "right"]].set_visible(False)
-    right.set(title="Lower bound of the log evidence", xlabel="sweep", ylabel="")
 
 
 def _explained(figure: Any, explained: Any) -> None:
-    left, right = figure.subplots(1, 2)
-    plot_variance_explained(explained, ax=left)
-    plot_variance_explained(explained, kind="scree", ax=right)
+    for kind, ax in zip(("bars", "scree"), figure.subplots(1, 2), strict=True):
+        plot_variance_explained(explained, kind=kind, ax=ax)
 
 
-def _top_rows(figure: Any, model: Any, names: list[Any]) -> None:
-    for k, ax in enumerate(figure.subplots(1, len(names), squeeze=False)[0]):
+def _top_rows(figure: Any, model: Any, n: int) -> None:
+    for k, ax in enumerate(figure.subplots(1, n, squeeze=False)[0]):
         plot_top_rows(model, k, ax=ax)
 
 
-def _residuals(figure: Any, model: Any, tensor: SparseTensor, names: list[Any]) -> None:
-    for k, ax in enumerate(figure.subplots(1, len(names))):
-        plot_residuals(model, tensor, mode=k, max_rows=25, ax=ax)
+def _gaps(figure: Any, matrices: Sequence[Any]) -> None:
+    for matrix, ax in zip(matrices, figure.subplots(1, len(matrices), squeeze=False)[0], strict=True):
+        plot_gaps(matrix, ax=ax)
 
 
-def _run(figure: Any, model: Any) -> None:
-    """Convergence, or the chains of a sampler at the cell in the middle of the tensor."""
-    left, right = figure.subplots(1, 2)
+def _residuals(figure: Any, model: Any, panels: Sequence[Sequence[tuple[Any, int, int]]]) -> None:
+    """Residuals of these entries by the rows of this mode of this matrix, in each panel of a grid."""
+    grid = figure.subplots(len(panels), len(panels[0]), squeeze=False)
+    for row, axes in zip(panels, grid, strict=True):
+        for (entries, mode, m), ax in zip(row, axes, strict=True):
+            plot_residuals(model, entries, mode=mode, matrix=m, max_rows=25, ax=ax)
+
+
+def _run(figure: Any, model: Any, of_matrices: bool) -> None:
+    """Convergence and what it led to, or the chains of a sampler at the cell in the middle of the tensor or matrix."""
+    (left, right), part = figure.subplots(1, 2), model.parts_[0]
     if model.n_chains_:
-        seen = [int(rows[len(rows) // 2]) for rows in model.parts_[0].seen]
-        cell = SparseTensor(np.array([seen]), np.zeros(1), model.shape_, model.labels_)
+        cell: Any = np.array([[n // 2 for n in part.shape]])
+        if not of_matrices:
+            seen = np.array([[int(rows[len(rows) // 2]) for rows in part.seen]])
+            cell = SparseTensor(seen, np.zeros(1), model.shape_, model.labels_)
         plot_trace(model, cell, ax=left)
         plot_trace(model, cell, kind="ranks", ax=right)
         return
-    plot_convergence(model.trace_, tol=model.tol, anneal=annealed_sweeps(model), ax=left)
-    right.plot(np.arange(1, len(model.trace_["train_score"]) + 1), model.trace_["train_score"], linewidth=1.2)
-    right.spines[["top", "right"]].set_visible(False)
-    right.set(title="Fit of the training entries", xlabel="sweep", ylabel="mean log likelihood")
+    plot_convergence(model.trace_, tol=model.tol, anneal=None if of_matrices else annealed_sweeps(model), ax=left)
+    if of_matrices:
+        values, title, unit = model.trace_["lower_bound"], "Lower bound of the log evidence", ""
+    else:
+        values, title, unit = model.trace_["train_score"], "Fit of the training entries", "mean log likelihood"
+    right.plot(np.arange(1, len(values) + 1), np.asarray(values), linewidth=1.2)
+    finish(right, title, "sweep", unit)
 
 
 def annealed_sweeps(model: Any) -> int | None:

@@ -16,7 +16,7 @@ from tensorcep import CPRegressor, compare, metrics
 from tensorcep.cp.methods import METHODS
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.model_selection import compare as comparison
-from tensorcep.model_selection.held_out import WARM_UP_ENTRIES
+from tensorcep.model_selection.compare import WARM_UP_ENTRIES
 
 QUICK = {"max_iter": 100, "tol": 0.02}
 

@@ -418,7 +418,7 @@ SHELL = (
     ),
     Mutant(
         "shell-header-lost",
-        "tensorcep/cli/predict.py",
+        "tensorcep/cli/cells.py",
         "header=n == 0",
         "header=n > 0",
         "Predictions as csv begin without the names of their columns.",

@@ -50,19 +50,16 @@ def run(options: argparse.Namespace) -> list[Record]:
     with ThreadPoolExecutor(options.jobs) as pool:
         for number, record in enumerate(pool.map(lambda key: record_of(*key, *limits), missing), 1):
             kept.append(record)
-            say(f"{number}/{len(missing)} {record['cell']} {record['fit']}: {_said(record)}")
+            said = str(record["status"])
+            if said == "ok":
+                against, seconds = f"constant {record['constant']:.4f}", f"{record['cpu_seconds']:.1f} CPU s"
+                said = f"{record['score']:.4f} ({against}), {seconds}"
+            say(f"{number}/{len(missing)} {record['cell']} {record['fit']}: {said}")
     keys = set(wanted)
     return [r for r in kept.records if (r["cell"], r["fit"], r["seed"]) in keys]
 
 
-def _said(record: Record) -> str:
-    if record["status"] != "ok":
-        return str(record["status"])
-    return f"{record['score']:.4f} (constant {record['constant']:.4f}), {record['cpu_seconds']:.1f} CPU s"
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, methods=None, ranks=",".join(map(str, fits.RANKS)), seed=0)
     p.add_argument("--cells", nargs="+", metavar="NAME", help="these cells in place of a part")
     p.add_argument("--part", choices=PARTS, default="small", help="default: %(default)s")

@@ -10,7 +10,6 @@ import itertools
 import multiprocessing
 import resource
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ import tensorcep as tc
 from scripts.benchmarks.gauntlet.problems import GRID, RECOMMENDER, Cell, Problem
 from scripts.benchmarks.gauntlet.scores import DEFAULT, Answer, Record, scores
 from scripts.benchmarks.heldout import DRAWS, probability_below
+from scripts.benchmarks.speed.memory import resident
 
 RANKS = (2, 4, 8, 16, 32)
 INTERACTIONS = ("cp", "main+cp", "all")
@@ -104,7 +104,6 @@ def estimator(cell: Cell, name: str, seed: int) -> Any:
 
 
 def fit(model: Any, cell: Cell, problem: Problem) -> Any:
-    """Fit as a user would."""
     if cell.model == "cp":
         return model.fit(problem.train)
     if cell.model == "stream":
@@ -115,7 +114,6 @@ def fit(model: Any, cell: Cell, problem: Problem) -> Any:
 
 
 def batches(cell: Cell, problem: Problem) -> Iterator[slice]:
-    """The parts of a stream."""
     ends = np.linspace(0, problem.train.nnz, cell.batches + 1).astype(int)
     return (slice(a, b) for a, b in itertools.pairwise(ends) if b > a)
 
@@ -135,7 +133,6 @@ def warm_up(cell: Cell) -> None:
 
 
 def answer(model: Any, cell: Cell, problem: Problem) -> Answer:
-    """What a fitted model says of the test cells."""
     if cell.model not in ("cp", "stream"):
         return matrix_answer(model, cell, problem)
     chosen = f"{model.method_} {model.rank_} {model.prior_}" if hasattr(model, "prior_") else model.method_
@@ -198,13 +195,11 @@ def in_child(work: Callable[..., Any], arguments: Sequence[Any], seconds: float,
     if child.is_alive():
         child.kill()
         child.join()
-    return Outcome(_end_of(child.exitcode)) if outcome is None else outcome
-
-
-def _end_of(code: int | None) -> str:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return "time limit" if code == -signal.SIGXCPU else "killed (time or memory)"
-    return f"crash: signal {-code}" if code is not None and code < 0 else f"crash: exit code {code}"
+    if outcome is not None:
+        return outcome
+    code = child.exitcode or 0
+    known = {-signal.SIGXCPU: "time limit", -signal.SIGKILL: "killed (time or memory)"}
+    return Outcome(known.get(code, f"crash: signal {-code}" if code < 0 else f"crash: exit code {code}"))
 
 
 def _call(
@@ -219,15 +214,6 @@ def _call(
         answer.send(Outcome(f"error: {type(error).__name__}: {sentence[:300]}"))
         if not isinstance(error, (ValueError, TypeError, OSError, ArithmeticError, MemoryError)):
             raise  # with its traceback: it may be the study's own
-
-
-def resident(field: str) -> int:
-    """VmRSS (now) or VmHWM (peak) of this process in bytes; where there is no /proc, the peak that getrusage knows."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    lines = status.read_text(encoding="ascii", errors="replace").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 
 
 KEY = ("cell", "fit", "seed")
@@ -247,18 +233,12 @@ def measured(cell: Cell, name: str, seed: int) -> Record:
         model = fit(estimator(cell, name, seed), cell, problem)
         spent, grown = time.process_time() - begin, resident("VmHWM") - before
         found = answer(model, cell, problem)
-    words = {f"{item.category.__name__}: {str(item.message).split(chr(10))[0]}" for item in said}
-    return {
-        **scores(cell.observed, problem, found),
-        "cpu_seconds": spent,
-        "megabytes": grown / 1e6,
-        "n_train": int(
-            sum((x == x).sum() for x in problem.train) if isinstance(problem.train, list) else problem.train.nnz
-        ),
-        "n_test": len(problem.y),
-        "chosen": found.chosen,
-        "warnings": " | ".join(sorted(words)),
-    }
+    said_once = {f"{item.category.__name__}: {str(item.message).split(chr(10))[0]}" for item in said}
+    train = problem.train
+    n_train = int(sum((x == x).sum() for x in train) if isinstance(train, list) else train.nnz)
+    record = {**scores(cell.observed, problem, found), "cpu_seconds": spent, "megabytes": grown / 1e6}
+    record |= {"n_train": n_train, "n_test": len(problem.y), "chosen": found.chosen}
+    return record | {"warnings": " | ".join(sorted(said_once))}
 
 
 def measured_by_name(cell: str, name: str, seed: int) -> Record:
@@ -300,9 +280,8 @@ def read(path: Path) -> list[Record]:
         path.write_text(whole, encoding="utf-8")
     rows = csv.DictReader(whole.splitlines(keepends=True))
     if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise ValueError(
-            f"{path} must have the columns {', '.join(COLUMNS)}; got {rows.fieldnames}. Name another file."
-        )
+        wanted = f"{path} must have the columns {', '.join(COLUMNS)}"
+        raise ValueError(f"{wanted}; got {rows.fieldnames}. Name another file.")
     return [_typed(row) for row in rows]
 
 

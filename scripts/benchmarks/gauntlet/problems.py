@@ -30,16 +30,12 @@ class Problem(NamedTuple):
     train: Any  # SparseTensor, or list of 2-D arrays with NaN where a cell is hidden
     coords: np.ndarray  # test cells (n, K); of matrices (number of the matrix, row, column)
     y: np.ndarray  # test values (n,)
-    truth: np.ndarray | None = (
-        None  # what the maker predicts: expected values, probabilities, log masses of test counts
-    )
+    truth: np.ndarray | None = None  # what the maker predicts: expected values, probabilities, log masses of counts
     weights: np.ndarray | None = None  # of test labels, where their share of ones is not that of the training entries
     unit: np.ndarray | float = 1.0  # errors of values are measured in these
 
 
 class Cell(NamedTuple):
-    """One problem of the gauntlet."""
-
     name: str
     model: str  # whose default is fitted: "cp", "stream", "pca", "fa", "gfa", "cmf"
     observed: str  # "values", "labels", "counts"
@@ -84,7 +80,6 @@ class TensorSpec:
     dispersion: float | None = None  # r of negative-binomial counts; without it they are Poisson
 
     def sizes(self) -> tuple[int, ...]:
-        """Rows of each mode."""
         if self.shape is not None:
             return self.shape
         if self.sampled:  # so many cells that their ones are half of the training and test entries
@@ -145,7 +140,6 @@ def draw_latent(spec: TensorSpec, coords: np.ndarray, rng: np.random.Generator) 
 
 
 def values_of(spec: TensorSpec, seed: int) -> Problem:
-    """Real values."""
     rng = np.random.default_rng(seed)
     coords = draw_cells(spec, rng)
     f = spec.offset + draw_latent(spec, coords, rng)
@@ -366,15 +360,11 @@ def holed(seed: int, name: str, raw: bool) -> Problem:
     return hide([x], HOLES, np.random.default_rng(seed), raw=raw)
 
 
-MAKERS: dict[str, Callable[[TensorSpec, int], Problem]] = {
-    "values": values_of,
-    "labels": labels_of,
-    "counts": counts_of,
-}
+MAKERS: dict[str, Callable[[TensorSpec, int], Problem]]
+MAKERS = {"values": values_of, "labels": labels_of, "counts": counts_of}
 SPECS = {"tensor": TensorSpec, "matrix": MatrixSpec}
-OTHERS = {
-    make.__name__: make for make in (recommender, published, with_tensorly, birmingham, taxi, digits_tensor, holed)
-}
+REAL_MAKERS = (published, with_tensorly, birmingham, taxi, digits_tensor, holed)
+OTHERS = {make.__name__: make for make in (recommender, *REAL_MAKERS)}
 
 
 def read_grid(path: Path) -> dict[str, Cell]:

@@ -22,8 +22,6 @@ DEFAULT = "default"
 
 
 class Answer(NamedTuple):
-    """What a fitted model says of the test cells."""
-
     prediction: np.ndarray  # expected values, probabilities of a one, or log masses of the test counts
     below: np.ndarray | None  # predictive probability below each of some test values: uniform if calibrated
     chosen: str  # what the default came to
@@ -66,7 +64,6 @@ def above_constant(score: float, constant_score: float) -> float:
 
 
 def scores(observed: str, problem: Problem, found: Answer) -> dict[str, float | None]:
-    """All of one fit."""
     below, prediction = found.below, found.prediction
     finite = bool(np.all(np.isfinite(prediction)))
     labelled = observed == "labels" and finite
@@ -141,7 +138,6 @@ def lost(record: Record, against: str = "regret") -> float:
 
 
 def rows_of(cells: Sequence[Record]) -> list[Row]:
-    """Flat rows of all measures."""
     rows = []
     for record in cells:
         about = {"data": record["cell"], "method": record.get("chosen") or "", "seed": record["seed"]}
@@ -154,14 +150,12 @@ def rows_of(cells: Sequence[Record]) -> list[Row]:
 
 
 def lines_of(cells: Sequence[Record]) -> list[Row]:
-    """A line of the table for each cell."""
     lines = []
     for r in cells:
         by = METRIC[r["observed"]] if r["status"] == "ok" else r["status"]
         names = (*MEASURES, "oracle", *COSTS, "chosen")
-        lines.append(
-            {"cell": r["cell"], "entries": r.get("n_train"), "by": by, **{name: r.get(name) for name in names}}
-        )
+        found = {name: r.get(name) for name in names}
+        lines.append({"cell": r["cell"], "entries": r.get("n_train"), "by": by, **found})
     return lines
 
 

@@ -81,21 +81,13 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     scored = (heldout.label_scores if labels else heldout.value_scores)(split, found["predicted"])
     if "observations" in found:
         scored["log_score"] = float(found["log_density"].mean())
-        scored |= heldout.draw_scores(
-            split, found["observations"], heldout.probability_below(split.held.y, found["observations"])
-        )
+        draws = found["observations"]
+        scored |= heldout.draw_scores(split, draws, heldout.probability_below(split.held.y, draws))
     scored |= {"seconds_fit": float(found["seconds"]), "cpu_seconds_fit": float(found["cpu_seconds"])}
     scored["sweeps_done"] = len(found["sweep_seconds"])
     said = ", ".join(f"{metric} {value:.4g}" for metric, value in scored.items())
     say(f"{split.data} fold {split.fold} {name} rank {setting.rank} seed {seed}: {said}")
     return [row(metric, value, **about) for metric, value in scored.items()]
-
-
-def given_interactions(text: str) -> Any:
-    """A word, or ranks such as main=1:pair=3:cp=3."""
-    if "=" not in text:
-        return text
-    return {name: int(n) for name, n in (item.split("=") for item in text.split(":"))}
 
 
 def likelihood_for(name: str, labelled: bool) -> str | None:
@@ -105,7 +97,6 @@ def likelihood_for(name: str, labelled: bool) -> str | None:
 
 
 def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> Any:
-    """The estimator of a setting, not fitted."""
     chosen: dict[str, Any] = {"random_state": seed, "shape": split.shape}
     labelled = split.data in LABELLED
     if setting.method not in ("default", "paper"):
@@ -115,8 +106,9 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["link"] = likelihood_for(setting.method, labelled)
         given = {"rank": setting.rank, "prior": setting.prior, "n_ensemble": setting.ensemble, "max_iter": sweeps}
         chosen |= {name: value for name, value in given.items() if value is not None}
-        if setting.interactions is not None:
-            chosen["interactions"] = given_interactions(setting.interactions)
+        if setting.interactions is not None:  # a word, or ranks such as main=1:pair=3:cp=3
+            ranks = dict(item.split("=") for item in setting.interactions.split(":") if "=" in item)
+            chosen["interactions"] = {name: int(n) for name, n in ranks.items()} or setting.interactions
     cls = CPClassifier if labelled else CPRegressor
     if setting.method == "paper":
         return paper_model(cls, **chosen)
@@ -130,11 +122,8 @@ def described(model: Any, setting: Setting) -> dict[str, Any]:
     given |= {name: getattr(model, f"{name}_", given[name]) for name in chosen if name in given}
     parts = given["interactions"]
     given["interactions"] = ":".join(f"{k}={n}" for k, n in parts.items()) if isinstance(parts, dict) else parts
-    found = {
-        "method": setting.method,
-        "fitted_by": given["method"],
-        "ensemble": getattr(model.method, "n_ensemble", "auto"),
-    }
+    found = {"method": setting.method, "fitted_by": given["method"]}
+    found["ensemble"] = getattr(model.method, "n_ensemble", "auto")
     return found | {name: given.get(name) for name in chosen[1:]}
 
 
@@ -167,7 +156,6 @@ def measure(split: Split, setting: Setting, seed: int, options: argparse.Namespa
 
 
 def settings(name: str, options: argparse.Namespace) -> list[Setting]:
-    """The models of a method that were asked for."""
     if name == "default":
         return [Setting(name)]
     given = (options.ranks, options.priors, options.interactions, options.ensembles)
@@ -175,7 +163,6 @@ def settings(name: str, options: argparse.Namespace) -> list[Setting]:
 
 
 def measured(data: str, names: list[str], options: argparse.Namespace) -> list[Row]:
-    """Rows of all fits of a data set."""
     found = splits(data, options.folds, sets=options.sets, size=options.entries)
     found = [inner(split) for split in found] if options.inner else found
     fits = list(itertools.product(found, range(options.seed, options.seed + options.seeds)))
@@ -195,13 +182,11 @@ def measured(data: str, names: list[str], options: argparse.Namespace) -> list[R
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data="alog,enron,dblp", folds="1,2,3,4,5", methods="default", ranks=None, sweeps=None, seed=0)
     p.add_argument("--seeds", type=int, default=1, help="seeds of each fit, --seed the first (default: %(default)s)")
     p.add_argument("--priors", type=words("fixed", "learned", "ard"), help="between commas (default: its own)")
-    p.add_argument(
-        "--interactions", type=words(), help="words or main=1:pair=3:cp=3, between commas (default: its own)"
-    )
+    text = "words or main=1:pair=3:cp=3, between commas (default: its own)"
+    p.add_argument("--interactions", type=words(), help=text)
     p.add_argument("--ensembles", type=numbers, help="numbers of fits that are mixed (default: its own)")
     p.add_argument("--inner", action="store_true", help="score held-out training entries")
     p.add_argument("--entries", type=int, help="take only so many training entries")

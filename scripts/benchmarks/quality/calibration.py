@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
 
-from scripts.benchmarks.common import Row, check_words, paper_model, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, grouped, paper_model, parser, report, row, say, words
 from tensorcep import CPClassifier, CPCountRegressor, CPRegressor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.simulate import CPSimulation, simulate_cp
@@ -41,7 +41,6 @@ VARIANTS = {"cep-averaged": "cep", "wopt-ridge": "wopt"}  # methods with setting
 
 
 def latent_of(simulated: CPSimulation, coords: np.ndarray) -> np.ndarray:
-    """The true latent value of any cells."""
     rows = [factor[column] for factor, column in zip(simulated.factors, coords.T, strict=True)]
     return np.asarray(simulated.intercept + np.prod(rows, axis=0).sum(axis=1))
 
@@ -71,17 +70,14 @@ def fit(name: str, rank: int, likelihood: str, simulated: CPSimulation, seed: in
 
 
 def measure(likelihood: str, names: list[str], seed: int, options: argparse.Namespace) -> list[Row]:
-    """Rows of every method and rank on one data set."""
     how = {"latent_sd": options.latent_sd or LATENT_SD[likelihood], "density": options.density, "random_state": seed}
     simulated = simulate_cp(options.shape, options.true_rank, likelihood=likelihood, **how)
     cells = {"unobserved": simulated.tensor.sample_zeros(simulated.tensor.nnz, random_state=seed).coords}
     cells |= {"observed": simulated.tensor.coords} if options.observed else {}
     rows: list[Row] = []
     for name, rank in ((name, rank) for name in names for rank in options.ranks or [options.true_rank]):
-        begin, about = (
-            time.perf_counter(),
-            {"data": f"simulated {likelihood}", "rank": rank, "method": name, "seed": seed},
-        )
+        about = {"data": f"simulated {likelihood}", "rank": rank, "method": name, "seed": seed}
+        begin = time.perf_counter()
         try:
             model = fit(name, rank, likelihood, simulated, seed, options)
         except FloatingPointError as error:
@@ -107,12 +103,8 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
 
 def summary(rows: list[Row]) -> list[Row]:
     """Means over seeds, one row per likelihood, method, rank, kind of cell and metric."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    names = ("data", "method", "rank", "cells", "metric")
-    for item in (item for item in rows if item["value"] is not None):
-        groups.setdefault(tuple(item[name] for name in names), []).append(item)
-    means = []
-    for key, items in groups.items():
+    means, names = [], ("data", "method", "rank", "cells", "metric")
+    for key, items in grouped((item for item in rows if item["value"] is not None), names).items():
         about = dict(zip(names, key, strict=True))
         seconds, metric = float(np.mean([item["seconds"] for item in items])), f"mean {about.pop('metric')}"
         means.append(row(metric, np.mean([item["value"] for item in items]), **about, seconds=seconds, n=len(items)))
@@ -120,7 +112,6 @@ def summary(rows: list[Row]) -> list[Row]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     known = [name for name in ESTIMATORS if name in LIKELIHOODS]
     p = parser(__doc__, ranks=None, methods=",".join([*METHODS, *VARIANTS]), sweeps=200, seed=0)
     p.add_argument("--likelihoods", type=words(*known), default=",".join(known))

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from scripts.benchmarks.common import Row, check_words, parser, report, row, say, words
+from scripts.benchmarks.common import Row, check_words, grouped, parser, report, row, say, words
 from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, model_scores, splits, warm_up
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.methods import METHODS
@@ -65,7 +65,6 @@ def settings(options: argparse.Namespace) -> list[Setting]:
 
 
 def estimator(split: Split, setting: Setting, seed: int) -> Any:
-    """The estimator of a setting, not fitted."""
     method, interactions, prior, rank_factor, limit, sweeps_factor = setting
     n, labelled = len(split.train.y), split.data in LABELLED
     rank = max(1, round(rank_factor * rank_for(n, split.shape)))
@@ -96,7 +95,6 @@ def scores(split: Split, setting: Setting, seed: int) -> dict[str, float]:
 
 
 def measured(data: str, options: argparse.Namespace) -> Iterator[Row]:
-    """Rows of all fits of a data set."""
     for split in splits(data, options.folds, size=options.entries, sets=1):
         held = inner(split, HELD_OUT[data])
         for seed in range(options.seed, options.seed + options.seeds):
@@ -120,12 +118,10 @@ def measured(data: str, options: argparse.Namespace) -> Iterator[Row]:
 
 def means(rows: Sequence[Row]) -> list[Row]:
     """Mean of each metric over folds and seeds, by data set and setting."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for item in (item for item in rows if item["value"] is not None):
-        groups.setdefault((item["data"], item["method"], item["metric"]), []).append(item["value"])
+    found = grouped((item for item in rows if item["value"] is not None), ("data", "method", "metric"))
     return [
-        row(metric, np.mean(values), data=data, fold="mean", method=method, n=len(values))
-        for (data, method, metric), values in groups.items()
+        row(metric, np.mean([item["value"] for item in some]), data=data, fold="mean", method=method, n=len(some))
+        for (data, method, metric), some in found.items()
     ]
 
 
@@ -150,7 +146,6 @@ def places(averages: Sequence[Row]) -> list[Row]:
 
 
 def factors(text: str) -> list[float]:
-    """Positive numbers between commas."""
     values = [float(word) for word in text.split(",")]
     if min(values) <= 0.0:
         raise argparse.ArgumentTypeError(f"factors must be positive; got {text!r}")
@@ -158,7 +153,6 @@ def factors(text: str) -> list[float]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run from the command line."""
     p = parser(__doc__, data="alog,enron,dblp", folds="1,2,3,4,5", methods="gibbs,pg-gibbs,cep", seed=0)
     p.add_argument("--seeds", type=int, default=1, help="seeds of each fit, --seed the first (default: %(default)s)")
     for name, allowed in CHOICES.items():

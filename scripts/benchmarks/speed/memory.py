@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ from . import drawn, plain, shape_of
 
 
 def resident(field: str) -> int:
-    """VmRSS (now) or VmHWM (peak) of this process in bytes."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    """VmRSS (now) or VmHWM (peak) of this process in bytes; where there is no /proc, the peak that getrusage knows."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    lines = status.read_text(encoding="ascii", errors="replace").splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 
 

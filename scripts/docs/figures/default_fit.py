@@ -9,13 +9,16 @@ from scripts.docs.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, panels
 
 def default_fit() -> Any:
     """From entries to the policy that runs a fit."""
+    from matplotlib.patches import FancyBboxPatch
+
     figure, ax = panels(width=9.0, height=5.6)
     ax.set(xlim=(0, 100), ylim=(0, 62))
     ax.axis("off")
 
     def box(x: float, y: float, width: float, text: str, colour: str, height: float = 10.0) -> None:
         ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, linespacing=1.4)
-        ax.add_patch(_frame(x, y, width, height, colour))
+        corners = {"boxstyle": "round,pad=0,rounding_size=1.2", "facecolor": "none", "edgecolor": colour}
+        ax.add_patch(FancyBboxPatch((x, y), width, height, linewidth=1.6, **corners))
 
     def arrow(start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
         ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0})
@@ -42,13 +45,6 @@ def default_fit() -> Any:
     box(20, 1, 60, "posterior, and a record of what decided: rank_, interactions_, noise_, power_,\n"
         "diagnostics_ (weights of chains and quick fits, scores of entries left out)", GREY)  # fmt: skip
     return figure
-
-
-def _frame(x: float, y: float, width: float, height: float, colour: str) -> Any:
-    from matplotlib.patches import FancyBboxPatch
-
-    corners = "round,pad=0,rounding_size=1.2"
-    return FancyBboxPatch((x, y), width, height, boxstyle=corners, facecolor="none", edgecolor=colour, linewidth=1.6)
 
 
 FIGURES = {"default_fit": default_fit}

@@ -24,7 +24,6 @@ def moments(density: np.ndarray) -> tuple[float, float]:
 
 
 def normalised(density: np.ndarray) -> np.ndarray:
-    """The density with integral 1."""
     return density / (density.sum() * STEP)
 
 

@@ -26,6 +26,11 @@ from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
 
 
+def spec_of(model: BaseCP) -> FitSpec:
+    """The parameters of an estimator, and its target, for other rooms."""
+    return model._spec()
+
+
 @dataclass(eq=False, repr=False)
 class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
     """Common part of the CP estimators. Entries are samples: X holds integer coordinates (N, K), y their values.

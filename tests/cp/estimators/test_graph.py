@@ -11,7 +11,7 @@ from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.held_out import Tensors
+from tensorcep.model_selection.compare import Tensors
 
 SIDE, M = 6, 9
 N = SIDE * SIDE

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.held_out import Tensors
+from tensorcep.model_selection.compare import Tensors
 
 N, M, KNOWN = 40, 30, 30
 QUICK = {"max_iter": 60, "random_state": 0, "rank": 2}

@@ -11,7 +11,7 @@ from helpers.cases import each
 from sklearn.base import clone
 
 import tensorcep as tc
-from tensorcep.model_selection.held_out import Tensors
+from tensorcep.model_selection.compare import Tensors
 
 N, M, END = 50, 8, 43
 QUICK = {"max_iter": 40, "random_state": 0, "rank": 2}
