@@ -177,7 +177,6 @@ def _weigh(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndar
 
 
 def _relative_change(moves: float, squares: float, n: int) -> float:
-    """The change of n numbers from the sums of its squares and of theirs."""
     return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
 
 

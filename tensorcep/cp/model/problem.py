@@ -34,12 +34,9 @@ class FixedRows(NamedTuple):
 
 
 class Uneven(NamedTuple):
-    """Noise that differs between the rows of a mode, or (None) between entries.
+    """Noise that differs between the rows of a mode, or (None) between entries; of counts the dispersion, of rows.
 
-    See `tensorcep.likelihoods.parameters.scale_mixture`.
-
-    Of counts it is the dispersion that differs, between the rows of a mode
-    (`tensorcep.likelihoods.parameters.dispersion`).
+    See `scale_mixture` and `dispersion` in `tensorcep.likelihoods.parameters`.
     """
 
     mode: int | None

@@ -121,10 +121,8 @@ def sampled_columns(source: StoredColumns, y: np.ndarray) -> tuple[np.ndarray, n
     n, share = len(y), MOST_SAMPLED / max(1, len(y))
     places = np.arange(n)
     if n > MOST_SAMPLED:
-        chosen = [
-            at.start + np.flatnonzero(chosen_by_hash([c[at] for c in source.columns], share, 0)) for at in pieces(n)
-        ]
-        places = np.concatenate(chosen)
+        chosen = (chosen_by_hash([column[at] for column in source.columns], share, 0) for at in pieces(n))
+        places = np.flatnonzero(np.concatenate([*chosen]))
     return np.stack([column[places] for column in source.columns], axis=1).astype(np.int64), y[places]
 
 

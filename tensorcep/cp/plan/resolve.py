@@ -125,7 +125,7 @@ def resolve(
     ----------
     spec : FitSpec
     entries : tuple
-        Coordinates, values, shape and labels, as `training_entries` gives them.
+        As `training_entries` gives them.
     source : object
         What the user passed, which may know more than the entries.
     streaming : bool
@@ -140,19 +140,12 @@ def resolve(
         Exposures of counts, of mean 1, or numbers of trials.
     power : (N,) float64, optional
         How much each entry counts: the power of its likelihood.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or a value is not allowed.
     """
     coords, values, shape, labels = entries
     if spec.revisit:
         check_revisit(spec)
-    stored = isinstance(coords, StoredColumns)
-    told_values = values[telling(power)]
-    n_told = len(told_values)
-    chosen = choose(spec, n_told, shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
+    stored, told_values = isinstance(coords, StoredColumns), values[telling(power)]
+    chosen = choose(spec, len(told_values), shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
@@ -191,7 +184,7 @@ def resolve(
         options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
-        n_told=n_told,
+        n_told=len(told_values),
         size=size,
         limit=limit,
         stored=stored,
