@@ -154,13 +154,15 @@ DAMAGE = (
 )
 
 KERNEL = re.compile(rb"^@(?:kernel|block_kernel|inlined|emitted_by)\b", re.MULTILINE)
-IMPORT = re.compile(rb"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
+IMPORT = re.compile(r"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
 
 
 def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
     """Sources that can change a kernel, by module: those that define kernels, and what they import when loaded."""
-    paths = {_module_name(path, package): path for path in package.rglob("*.py")}
-    sources = {name: path.read_bytes() for name, path in paths.items()}
+    sources: dict[str, bytes] = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_bytes()
     found: dict[str, bytes] = {}
     todo = [name for name, source in sources.items() if KERNEL.search(source)]
     while todo:
@@ -171,19 +173,11 @@ def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
     return dict(sorted(found.items()))
 
 
-def _module_name(path: Path, package: Path) -> str:
-    parts = path.relative_to(package.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def _imports_of(source: bytes) -> list[str]:
     """Modules that a source may import at its top level, and names of things in them, which are no modules."""
     result = []
-    for base, names, module in IMPORT.findall(source):
-        result += [
-            (base or module).decode(),
-            *(f"{base.decode()}.{name.decode()}" for name in re.findall(rb"\w+", names)),
-        ]
+    for base, names, module in IMPORT.findall(source.decode()):
+        result += [base or module, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
     return result
 
 

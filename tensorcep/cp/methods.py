@@ -97,13 +97,8 @@ def quick_method(likelihood: Likelihood) -> AnyMethod | None:
 def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: str | None = None) -> AnyMethod:
     """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
 
-    `rows` is what the prior knows of rows, in words.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, the likelihood lacks a part that it needs, or it cannot learn the prior, or one that
-        depends on what is known of the rows; the sentence lists what would do.
+    `rows` is what the prior knows of rows, in words, which the method must take, too. The sentence of a refusal lists
+    what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)

@@ -272,15 +272,10 @@ DAMAGE = (
 
 
 def read_members(handle: BinaryIO, wanted: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz archive by name: all of them, or those that are wanted and there.
+    """The arrays of an .npz archive by name: all of them, or those that are wanted and there; else one of DAMAGE.
 
     Nothing in it is unpickled, and no memory is taken for what the archive does not hold. Members must not be
     compressed, as those of `write_archive` are not.
-
-    Raises
-    ------
-    One of DAMAGE
-        If it is no sound archive of plain arrays.
     """
     size = os.fstat(handle.fileno()).st_size
     with zipfile.ZipFile(handle) as archive:

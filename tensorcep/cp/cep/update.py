@@ -11,8 +11,7 @@ import numpy as np
 from tensorcep.core.compile import (
     block_kernel,
     call_clamped,
-    call_first,
-    call_second,
+    call_message,
     call_tilted,
     inlined,
 )
@@ -362,9 +361,9 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        call_first(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_message(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
     else:
-        call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_message(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 
 
 @block_kernel

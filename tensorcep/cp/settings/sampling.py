@@ -43,12 +43,8 @@ class Sampler(Settings):
     def for_sweeps(self: S, sweeps: int, most: float = np.inf) -> S:
         """The settings with values for burn_in, thin and dtype, for so many sweeps.
 
-        `most` is how many draws of every chain in double precision there is room for.
-
-        Raises
-        ------
-        ValueError
-            If the burn-in leaves no sweep.
+        `most` is how many draws of every chain in double precision there is room for. A burn-in that leaves no sweep is
+        refused.
         """
         burn_in = sweeps // 2 if self.burn_in is None else self.burn_in
         if burn_in >= sweeps:
