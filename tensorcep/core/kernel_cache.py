@@ -56,16 +56,9 @@ ARM, GENERIC = "aarch64", "generic"
 
 
 class CpuTarget(NamedTuple):
-    """What code is made for.
+    """What code is made for: its name in folders, cpu and features as LLVM takes them.
 
-    Attributes
-    ----------
-    name : str
-        Of folders that hold such code.
-    cpu, features : str
-        As LLVM takes them.
-    wide : bool
-        Whether registers hold eight numbers (AVX-512) and not four.
+    `wide` says whether registers hold eight numbers (AVX-512) and not four.
     """
 
     name: str

@@ -40,19 +40,9 @@ def why_unable(
 ) -> str | None:
     """What a method, or these settings of it, cannot do, in a sentence that names what can; None if it can.
 
-    Parameters
-    ----------
-    method : str or Settings
-    capability : str
-        One of `Capabilities`; "" asks for nothing but that the method serves the likelihood.
-    cannot : str
-        What is said of the method, from its verb on: "cannot take noise='entry'".
-    likelihood : Likelihood, optional
-        That which a method must serve.
-    about : object, optional
-        What a rule is asked of, or a name; by default the likelihood.
-    instead : str
-        What may be changed beside the method.
+    `capability` is one of `Capabilities`, or "", which asks for nothing but that the method serves the likelihood;
+    `cannot` is what is said of the method, from its verb on: "cannot take noise='entry'". A rule is asked of `about`,
+    by default the likelihood. `instead` is what may be changed beside the method.
     """
     name = method if isinstance(method, str) else method.name
     able = methods_with(capability, about, likelihood)

@@ -119,19 +119,9 @@ def perhaps_among(numbers, some, shift, marks, found):
 
 
 def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the keys in stable order, and where each key begins among them.
+    """The places (n,) of the keys (n,), whole numbers below `size`, in stable order, and where each key begins.
 
-    Parameters
-    ----------
-    key : (n,) of whole numbers
-        From 0 to size - 1.
-    size : int
-
-    Returns
-    -------
-    place : (n,) int32 or int64
-    start : (size + 1,) int64
-        Key i has the places place[start[i]:start[i + 1]].
+    Key i has the places place[start[i]:start[i + 1]].
     """
     lines = number_lines(key[:, None])
     out, start = np.empty_like(lines), np.zeros(size + 2, dtype=np.int64)

@@ -48,17 +48,8 @@ def write_model(
 ) -> None:
     """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
 
-    Parameters
-    ----------
-    extra : dict, optional
-        Further fields of the header.
-    read : callable
-        What a load reads the file with; it is tried on what is to be written.
-
-    Raises
-    ------
-    ValueError
-        If an array holds objects, or `load` would refuse the file; an earlier file at `path` is then as it was.
+    `extra` are further fields of the header, `read` what a load reads the file with: it is tried on what is to be
+    written, and what it would refuse is refused, so that an earlier file at `path` is as it was.
     """
     tree, arrays = split(tree_of(fitted))
     header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
@@ -94,15 +85,7 @@ def _stored_params(model: Any) -> dict[str, Any]:
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Read what `write_model` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is truncated, incomplete, of another kind, or of another version.
-    """
+    """Read what `write_model` wrote; refused if it is truncated, incomplete, of another kind, or of another version."""
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
     if header["version"] < VERSION:

@@ -194,16 +194,9 @@ def latent_of_points(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class PackedCells(NamedTuple):
-    """The packed rows of all entries, for latent values that are asked for many times.
+    """The packed rows (n_blocks * LANES, K) int32 of all lanes, for latent values that are asked for many times.
 
-    Attributes
-    ----------
-    rows : (n_blocks * LANES, K) int32
-        Of every lane, those of padding included.
-    used : (n_rows,) intp
-        All packed rows.
-    tables : Rooms
-        Where threads keep the rows of one set of means.
+    `used` (n_rows,) are all packed rows; in `tables` threads keep the rows of one set of means.
     """
 
     rows: np.ndarray

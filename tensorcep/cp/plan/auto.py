@@ -101,8 +101,7 @@ def choose(
     """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
 
     `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
-    that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
-    is neither "auto" nor allowed.
+    that the entries lie on scratch, `wild` that one alone could decide the fit.
     """
     usual = stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
     rank, asked = given_int("rank", spec.rank, usual), spec.asked

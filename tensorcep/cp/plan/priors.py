@@ -31,17 +31,9 @@ def expected_columns(
     """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements.
 
     Every part (main effects, pairs, CP) is expected to explain as much as every other. The intercept is the mean of
-    the first main effect.
-
-    Parameters
-    ----------
-    free : (K, R) bool
-        Columns that are inferred; the others are clamped to 1.
-    intercept : float
-    centre : float
-        Mean of the elements of columns that are free in two modes or more.
-    scale_of : callable
-        ``scale_of(order, rank)``: scale at which the sum of `rank` products of `order` factors is as large as the data.
+    the first main effect, `centre` that of the elements of columns that are free in two modes or more.
+    ``scale_of(order, rank)`` is the scale at which the sum of `rank` products of `order` factors is as large as the
+    data. Columns that are not `free` (K, R) bool are clamped to 1.
     """
     active = free.sum(axis=0)
     parts, counts = np.unique(active, return_counts=True)
@@ -73,17 +65,9 @@ def first_rows(
 
 
 class ExpectedRows(NamedTuple):
-    """What is expected of the rows, and where fits begin.
+    """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw random numbers.
 
-    Attributes
-    ----------
-    prior : Prior
-        To begin with.
-    learner : callable or None
-        What makes a prior that is learned of its natural parameters.
-    starts : tuple of (n_rows, R) float64 or None
-    seed : int
-        Of the methods that draw random numbers.
+    `learner` makes a prior that is learned of the natural parameters of the one to begin with.
     """
 
     prior: Prior
@@ -113,24 +97,11 @@ def plan_rows(
     random_state: Any,
     weight: np.ndarray | None = None,
 ) -> ExpectedRows:
-    """Prior, starts and seed of a fit to the values y.
+    """Prior, starts and seed of a fit to the values y (N,), in an order that does not depend on that of the input.
 
-    Everything is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
-
-    Parameters
-    ----------
-    spec : FitSpec
-    y : (N,) float64
-        Values as the likelihood has them, in an order that does not depend on that of the input.
-    shape : tuple of int
-    kind : {"fixed", "learned", "ard"} or Prior
-    free : (K, R) bool
-        Columns that are not clamped.
-    likelihood : Likelihood
-    n_starts : int
-    random_state : int, RandomState, Generator or None
-    weight : (N,) float64, optional
-        How much each value counts in the automatic scale and the mean.
+    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells the columns that are not clamped, `weight`
+    (N,) how much each value counts in the automatic scale and the mean. Everything is checked before the first random
+    number is drawn, so that a refused fit leaves a Generator as it was.
     """
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
     centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)

@@ -62,15 +62,10 @@ class Draft(NamedTuple):
 
     Attributes
     ----------
-    spec : FitSpec
-    chosen : Chosen
     data : Data
         As it is until noise or a power is chosen.
     given : tuple
         Coordinates, values and weights as they were given.
-    labels : tuple of Labels or None
-    method, settings, options
-        Of the run.
     facts : dict
         What is decided of the values and known of rows, by its names in files.
     local : Local or None
@@ -128,18 +123,14 @@ def resolve(
         As `training_entries` gives them.
     source : object
         What the user passed, which may know more than the entries.
-    streaming : bool
-        Whether they are the first entries of a stream.
-    prior : str
-        What prior="auto" stands for in a stream.
+    streaming, prior : bool, str
+        Whether they are the first entries of a stream, and what prior="auto" stands for there.
     decided : tuple, optional
         The likelihood and the facts that tell of it, where an earlier fit decided them.
     limit : float, optional
         Bytes of memory that the fit may take.
-    extent : (N,) float64, optional
-        Exposures of counts, of mean 1, or numbers of trials.
-    power : (N,) float64, optional
-        How much each entry counts: the power of its likelihood.
+    extent, power : (N,) float64, optional
+        Exposures of counts, of mean 1, or numbers of trials; and how much each entry counts.
     """
     coords, values, shape, labels = entries
     if spec.revisit:

@@ -134,18 +134,8 @@ class PGGibbs(Sampler):
 
     Parameters
     ----------
-    n_chains : int, default=4
-        Chains, as in `Gibbs`.
-    burn_in, thin : int, optional
-        Sweeps that are not kept, and distance of those that are, as in `Gibbs`.
-    weights : {"stacked", "equal"}, default="stacked"
-        What each chain counts, as in `Gibbs`.
-    dtype : {"float64", "float32"}, optional
-        Storage of the draws, as in `Gibbs`.
-    dispersion_prior : tuple of float, default=(1, 0.1)
-        For counts, shape and rate of the Gamma prior of the dispersion r.
-    dispersion_mode : int, optional
-        The mode whose rows have a dispersion each; None for one that all entries share.
+    n_chains, burn_in, thin, weights, dtype, dispersion_prior, dispersion_mode
+        As in `Gibbs`.
 
     References
     ----------
