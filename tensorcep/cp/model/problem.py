@@ -121,12 +121,7 @@ def weights_of_entries(problem: Problem) -> np.ndarray | None:
 
 def with_powers(problem: Problem, power: np.ndarray) -> Problem:
     """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""
-    return in_lanes_of(problem, power[problem.entries.permutation])
-
-
-def in_lanes_of(problem: Problem, power: np.ndarray) -> Problem:
-    """The same of powers (N,) in the order of the lanes."""
-    return problem._replace(power=in_lanes(problem.entries, power))
+    return problem._replace(power=in_lanes(problem.entries, power[problem.entries.permutation]))
 
 
 def with_entries_of(problem: Problem, other: Problem) -> Problem:

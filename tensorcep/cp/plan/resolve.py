@@ -25,9 +25,9 @@ from tensorcep.cp.inputs.side_information import (
 )
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.model.entries import Entries, pack_entries
+from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
-from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
+from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
@@ -228,5 +228,6 @@ def problem_of(
         seed=rows.seed,
         free=None if free.all() else free,
         uneven=data.uneven,
+        power=None if data.weight is None else in_lanes(data.entries, data.weight),
     )
-    return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
+    return problem, rows
