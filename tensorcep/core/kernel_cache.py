@@ -280,20 +280,18 @@ def _types(signature: Any) -> tuple[Any, ...]:
     return tuple(getattr(signature, "args", signature))
 
 
-@functools.cache
-def _problems() -> list[str]:
-    return []
+_PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
 
 
 def first_problem() -> str:
     """What went wrong first with the cache in this process; empty where nothing did."""
-    return "".join(_problems()[:1])
+    return "".join(_PROBLEMS)
 
 
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
-    if not _problems():
-        _problems().append(problem)
+    if not _PROBLEMS:
+        _PROBLEMS.append(problem)
         logger.warning(
             "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
             "folder that can be written.",
