@@ -371,7 +371,10 @@ def _intervals(
     weights: ArrayLike | None, y: ArrayLike, lower: ArrayLike, upper: ArrayLike
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
     arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
-    _checks.check_ordered("lower", arrays[1], "upper", arrays[2])
+    _, low, high = arrays
+    if (low > high).any():
+        n = int(np.argmax(low > high))
+        raise ValueError(f"lower must not exceed upper; got {low[n]:g} and {high[n]:g} at entry {n}.")
     return arrays, weights
 
 

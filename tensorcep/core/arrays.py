@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -32,13 +32,7 @@ def memory_of_machine() -> int | None:
 
 
 def bytes_of(name: str, given: Any) -> float:
-    """A number of bytes, such as 2e9, "8GB" or "500 MB".
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """A number of bytes, such as 2e9, "8GB" or "500 MB"; what is none is refused."""
     found = 0.0
     if isinstance(given, str):
         parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGT]?i?B?)\s*", given, re.IGNORECASE)
@@ -66,22 +60,15 @@ BLOCK = 1 << 24
 LINES = 1 << 14
 
 
-class Room(Protocol):
-    """Where arrays lie."""
+class Room:
+    """Where arrays lie: here in the process's own memory."""
 
     def empty(self, shape: int | Sequence[int], dtype: Any = np.float64) -> np.ndarray:
         """An array whose numbers nobody has set."""
-
-
-class InMemory:
-    """The process's own memory."""
-
-    def empty(self, shape: int | Sequence[int], dtype: Any = np.float64) -> np.ndarray:
-        """As `Room.empty`."""
         return np.empty(shape, dtype)
 
 
-MEMORY = InMemory()
+MEMORY = Room()
 
 
 class Mapped(mmap.mmap):
@@ -90,7 +77,7 @@ class Mapped(mmap.mmap):
     room: Scratch
 
 
-class Scratch:
+class Scratch(Room):
     """Files in a folder.
 
     Parameters
@@ -108,25 +95,13 @@ class Scratch:
         self.tables: dict[Any, Any] = {}  # what is made once and read by several
 
     def check_free(self, needed: int) -> None:
-        """Refuse work that needs more bytes than the disk has.
-
-        Raises
-        ------
-        OSError
-            With both numbers.
-        """
+        """Refuse work that needs more bytes than the disk has, by an OSError with both numbers."""
         free = shutil.disk_usage(self.folder).free
         if needed > free:
             raise _full(self.folder, needed, free)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = np.float64) -> np.ndarray:
-        """An array in a file of its own, which ends with the array.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
-        """
+        """An array in a file of its own, which ends with the array; OSError if the disk is full."""
         kind = np.dtype(dtype)
         size = kind.itemsize * math.prod([shape] if isinstance(shape, int) else shape)
         if not size:

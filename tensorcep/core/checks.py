@@ -334,13 +334,6 @@ def check_positive(name: str, values: NDArray[np.float64]) -> NDArray[np.float64
     return _all_good(name, values, values > 0.0, "be > 0")
 
 
-def check_ordered(low_name: str, low: NDArray[np.float64], high_name: str, high: NDArray[np.float64]) -> None:
-    """Refuse intervals that end before they begin."""
-    if (low > high).any():
-        n = int(np.argmax(low > high))
-        raise ValueError(f"{low_name} must not exceed {high_name}; got {low[n]:g} and {high[n]:g} at entry {n}.")
-
-
 def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
     """Return a boolean array with one item per entry, or distinct entry positions as int64."""
     array = np.asarray(where)
@@ -476,27 +469,10 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     raise InvalidParameter("random_state", random_state, "be None, an integer >= 0, a RandomState or a Generator")
 
 
-def check_exactly_one(**options: Any) -> None:
-    """Refuse alternatives of which none, or more than one, is given (is not None)."""
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) != 1:
-        raise ValueError(f"exactly one of {' and '.join(options)} must be given; got {' and '.join(given) or 'none'}.")
-
-
-def check_only_for(name: str, value: Any, switch: str, chosen: str, allowed: Sequence[str]) -> None:
-    """Refuse an option that the choice made elsewhere leaves without a meaning."""
-    if value is not None and chosen not in allowed:
-        raise ValueError(
-            f"{name} has a meaning only with {switch}={' or '.join(map(repr, allowed))}; got {name}={value!r} with "
-            f"{switch}={chosen!r}."
-        )
-
-
 def optional_module(name: str, needed_for: str, install: str | None = None) -> ModuleType:
     """Import an optional library; the ImportError says what needs it and how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(
-            f"{needed_for} needs {name}, which is not installed; pip install {install or name}."
-        ) from error
+        sentence = f"{needed_for} needs {name}, which is not installed; pip install {install or name}."
+        raise ImportError(sentence) from error

@@ -259,10 +259,8 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def __init__(self, python: Callable[..., Any], locals: Any = None, targetoptions: Any = None) -> None:
         super().__init__(python, {} if locals is None else locals, targetoptions)  # numba 0.61 takes no None
-        self._part: Part | None = None
-        self._compiler = _EntryCompiler(
-            python, self.targetdescr, targetoptions, self.locals, self._compiler.pipeline_class
-        )
+        how = targetoptions, self.locals, self._compiler.pipeline_class
+        self._compiler = _EntryCompiler(python, self.targetdescr, *how)
         self._cache = KernelCache(python)
 
     def __reduce__(self) -> Any:  # other processes import it, with its place in the cache
@@ -273,12 +271,10 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         with hold_interrupts(), hold_cycles():
             return super().compile(sig)
 
-    @property
+    @functools.cached_property
     def part(self) -> Part:
         """The kernel that other kernels call."""
-        if self._part is None:
-            self._part = Part(self.py_func, self.targetoptions)
-        return self._part
+        return Part(self.py_func, self.targetoptions)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:  # asked where a kernel that calls this one is typed
         # numba compiles one copy for each literal number, in which the number is an argument all the same
@@ -320,9 +316,7 @@ block_kernel = _decorator(_nrt=False)
 # For small parts of a kernel: always compiled into it.
 inlined = _decorator(_nrt=False, forceinline=True)
 
-f64 = types.float64
-i64 = types.int64
-vec = types.Array(f64, 1, "C")
+vec = types.Array(types.float64, 1, "C")
 
 # tilted(y, m, v, theta, logz, alpha, beta): in-place over n entries, all (n,) float64
 TILTED_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec, vec)
@@ -416,14 +410,8 @@ def call_loglik(address, y, f, theta, value, d1, d2):
 
 
 @emitted_by(_call, checkable=False)
-def call_first(address, tilted, positive, S, m, vt, R, w, at):
-    """Call, inside a kernel, the first-order message at `address` (`tensorcep.cp.cep.update.likelihood_message`)."""
-    address(tilted, positive, S, m, vt, R, w, at)
-
-
-@emitted_by(_call, checkable=False)
-def call_second(address, tilted, positive, S, m, vt, R, w, at):
-    """Call, inside a kernel, the second-order message at `address` (`tensorcep.cp.cep.update`)."""
+def call_message(address, tilted, positive, S, m, vt, R, w, at):
+    """Call, inside a kernel, the message at `address` (`tensorcep.cp.cep.update.likelihood_message`)."""
     address(tilted, positive, S, m, vt, R, w, at)
 
 

@@ -56,16 +56,9 @@ ARM, GENERIC = "aarch64", "generic"
 
 
 class CpuTarget(NamedTuple):
-    """What code is made for.
+    """What code is made for: its name in folders, cpu and features as LLVM takes them.
 
-    Attributes
-    ----------
-    name : str
-        Of folders that hold such code.
-    cpu, features : str
-        As LLVM takes them.
-    wide : bool
-        Whether registers hold eight numbers (AVX-512) and not four.
+    `wide` says whether registers hold eight numbers (AVX-512) and not four.
     """
 
     name: str
@@ -154,13 +147,15 @@ DAMAGE = (
 )
 
 KERNEL = re.compile(rb"^@(?:kernel|block_kernel|inlined|emitted_by)\b", re.MULTILINE)
-IMPORT = re.compile(rb"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
+IMPORT = re.compile(r"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
 
 
 def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
     """Sources that can change a kernel, by module: those that define kernels, and what they import when loaded."""
-    paths = {_module_name(path, package): path for path in package.rglob("*.py")}
-    sources = {name: path.read_bytes() for name, path in paths.items()}
+    sources: dict[str, bytes] = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_bytes()
     found: dict[str, bytes] = {}
     todo = [name for name, source in sources.items() if KERNEL.search(source)]
     while todo:
@@ -171,19 +166,11 @@ def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
     return dict(sorted(found.items()))
 
 
-def _module_name(path: Path, package: Path) -> str:
-    parts = path.relative_to(package.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def _imports_of(source: bytes) -> list[str]:
     """Modules that a source may import at its top level, and names of things in them, which are no modules."""
     result = []
-    for base, names, module in IMPORT.findall(source):
-        result += [
-            (base or module).decode(),
-            *(f"{base.decode()}.{name.decode()}" for name in re.findall(rb"\w+", names)),
-        ]
+    for base, names, module in IMPORT.findall(source.decode()):
+        result += [base or module, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
     return result
 
 
@@ -293,20 +280,18 @@ def _types(signature: Any) -> tuple[Any, ...]:
     return tuple(getattr(signature, "args", signature))
 
 
-@functools.cache
-def _problems() -> list[str]:
-    return []
+_PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
 
 
 def first_problem() -> str:
     """What went wrong first with the cache in this process; empty where nothing did."""
-    return "".join(_problems()[:1])
+    return "".join(_PROBLEMS)
 
 
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
-    if not _problems():
-        _problems().append(problem)
+    if not _PROBLEMS:
+        _PROBLEMS.append(problem)
         logger.warning(
             "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
             "folder that can be written.",

@@ -18,8 +18,7 @@ from tensorcep.core.compile import block_kernel
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_U5, _U11, _U17, _U19 = np.uint64(5), np.uint64(11), np.uint64(17), np.uint64(19)
-_U23, _U27, _U30, _U31, _U41, _U45 = (np.uint64(n) for n in (23, 27, 30, 31, 41, 45))
+_U11, _U17, _U19, _U23, _U27, _U30, _U31, _U41, _U45 = (np.uint64(n) for n in (11, 17, 19, 23, 27, 30, 31, 41, 45))
 UNIT = 2.0**-53
 # Above this a one-sided normal comes cheaper from an exponential proposal than from normal ones (Robert 1995).
 EXPONENTIAL_FROM = 0.4

@@ -73,24 +73,11 @@ Groups = Mapping[str, Mapping[str, tuple[tuple[str, ...], np.ndarray]]]
 
 
 def arviz_container(groups: Groups, coords: Mapping[str, Any], method: str, approximate: bool) -> Any:
-    """Return the groups in the container of the ArviZ that is installed.
+    """Return the groups in the container of the ArviZ that is installed, refused without one.
 
-    Parameters
-    ----------
-    groups : dict of dict of (dims, array)
-        Per group, for instance "posterior", its variables.
-    coords : dict
-        Labels of dimensions; a dimension without counts from 0.
-    method : str
-        Name of the inference method.
-    approximate : bool
-        Whether the draws come from an approximation instead of Markov chains; every group says so in its attributes
-        (netCDF has no truth values: 1 or 0).
-
-    Raises
-    ------
-    ImportError
-        If ArviZ is not installed.
+    `groups` are per group, for instance "posterior", its variables; `coords` labels of dimensions, of which one without
+    any counts from 0. `approximate` says whether the draws come from an approximation instead of Markov chains; every
+    group says so in its attributes (netCDF has no truth values: 1 or 0).
     """
     arviz = optional_module("arviz", "to_arviz", "'tensorcep[arviz]'")
     xarray = optional_module("xarray", "to_arviz", "'tensorcep[arviz]'")

@@ -37,18 +37,12 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Refuse values that are not allowed.
-
-        Raises
-        ------
-        ValueError
-            With one sentence that names the first of them.
-        """
+        """Refuse values that are not allowed, by one sentence that names the first of them."""
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the default."""
-        values = self.get_params()
-        return {field.name: values[field.name] for field in fields(self) if values[field.name] != field.default}
+        usual = {field.name: field.default for field in fields(self)}
+        return {name: value for name, value in self.get_params().items() if value != usual[name]}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
@@ -116,13 +110,7 @@ class Engines(Generic[Record]):
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def settings_of(self, method: Any) -> Record:
-        """The settings of a method that is given by name, or as a record of settings.
-
-        Raises
-        ------
-        ValueError
-            If it is neither, or a setting has a value that is not allowed.
-        """
+        """The settings of a method that is given by name, or as a record of settings, which is checked."""
         if isinstance(method, type) and issubclass(method, Settings):
             fail_value(f"method must be a name or a record of settings; got the class; write {method.__name__}().")
         if not isinstance(method, Settings):
@@ -140,13 +128,7 @@ class Engines(Generic[Record]):
         return self.records[method if isinstance(method, str) and method in self.records else self.otherwise]
 
     def refuse_old(self, estimator: str, params: dict[str, Any], method: Any) -> None:
-        """Refuse parameters that are settings of the method now, and say how they are written.
-
-        Raises
-        ------
-        TypeError
-            If there are some.
-        """
+        """Refuse parameters that are settings of the method now, by a TypeError that says how they are written."""
         old = [name for name in params if name in self.moved]
         if not old:
             return

@@ -40,19 +40,9 @@ def why_unable(
 ) -> str | None:
     """What a method, or these settings of it, cannot do, in a sentence that names what can; None if it can.
 
-    Parameters
-    ----------
-    method : str or Settings
-    capability : str
-        One of `Capabilities`; "" asks for nothing but that the method serves the likelihood.
-    cannot : str
-        What is said of the method, from its verb on: "cannot take noise='entry'".
-    likelihood : Likelihood, optional
-        That which a method must serve.
-    about : object, optional
-        What a rule is asked of, or a name; by default the likelihood.
-    instead : str
-        What may be changed beside the method.
+    `capability` is one of `Capabilities`, or "", which asks for nothing but that the method serves the likelihood;
+    `cannot` is what is said of the method, from its verb on: "cannot take noise='entry'". A rule is asked of `about`,
+    by default the likelihood. `instead` is what may be changed beside the method.
     """
     name = method if isinstance(method, str) else method.name
     able = methods_with(capability, about, likelihood)
@@ -97,13 +87,8 @@ def quick_method(likelihood: Likelihood) -> AnyMethod | None:
 def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: str | None = None) -> AnyMethod:
     """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
 
-    `rows` is what the prior knows of rows, in words.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, the likelihood lacks a part that it needs, or it cannot learn the prior, or one that
-        depends on what is known of the rows; the sentence lists what would do.
+    `rows` is what the prior knows of rows, in words, which the method must take, too. The sentence of a refusal lists
+    what would do.
     """
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)

@@ -8,15 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import (
-    check_exactly_one,
-    check_int,
-    check_only_for,
-    check_per_mode,
-    check_random_state,
-    check_range,
-    check_shape,
-)
+from tensorcep.core.checks import check_int, check_per_mode, check_random_state, check_range, check_shape
 from tensorcep.entries.coo import sample_free_cells, unfold_cp
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood
@@ -104,14 +96,20 @@ def simulate_cp(
     (100, [(8, 2), (6, 2), (4, 2)])
     """
     shape, rank = check_shape(shape), check_int("rank", rank)
-    check_exactly_one(n_entries=n_entries, density=density)
+    if (n_entries is None) == (density is None):
+        given = "none" if density is None else "n_entries and density"
+        raise ValueError(f"exactly one of n_entries and density must be given; got {given}.")
     if density is not None:
         n_entries = max(1, round(check_range("density", density, 0.0, 1.0, include_low=False) * math.prod(shape)))
     n_entries = check_int("n_entries", n_entries, maximum=math.prod(shape))
     record = get_likelihood(likelihood)
-    check_only_for("noise_precision", noise_precision, "likelihood", likelihood, ("gaussian",))
     theta = record.default_theta
     if noise_precision is not None:
+        if likelihood != "gaussian":
+            raise ValueError(
+                f"noise_precision has a meaning only with likelihood='gaussian'; got {noise_precision=} with "
+                f"{likelihood=}."
+            )
         theta = check_range("noise_precision", noise_precision, 0.0, include_low=False)
     means = check_per_mode("prior_mean", prior_mean, len(shape))
     sds = check_per_mode("prior_sd", prior_sd, len(shape), low=0.0)

@@ -32,17 +32,8 @@ Slots = TypeVar("Slots", bound=NamedTuple)
 def layout(record: type[Slots], **sizes: int) -> Slots:
     """Where every part of a work array begins.
 
-    Parameters
-    ----------
-    record : type
-        A NamedTuple of int: the parts in their order, and `size` last, which becomes the number of slots.
-    **sizes : int
-        Slots of the parts that take more or fewer than one.
-
-    Raises
-    ------
-    TypeError
-        If a size has the name of no part.
+    `record` is a NamedTuple of int: the parts in their order, and `size` last, which becomes the number of slots;
+    `sizes` are the slots of the parts that take more or fewer than one, of which others are refused.
     """
     *parts, last = record._fields
     unknown = sizes.keys() - set(parts)

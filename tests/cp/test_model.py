@@ -291,3 +291,17 @@ def test_log_likelihoods_are_zero_in_padding_lanes_whatever_the_density_of_nothi
     padding = p.entries.weight == 0.0
     assert padding.any()
     assert all((part[padding] == 0.0).all() and np.isfinite(part).all() for part in found)
+
+
+@each("order", [1, 2, 3, 4])
+@each("n", [0, 20, 8000])
+def test_entries_are_packed_in_stable_lexical_order_and_tell_where_they_were(rng, n, order):
+    columns, y, shape = rng.integers(0, 6, (n, order)), rng.normal(size=n), (6, 7, 6, 6)[:order]
+    packed, place = pack_entries(columns, y, shape), np.lexsort(columns.T[::-1])
+    rows = packed.rows.transpose(0, 2, 1).reshape(-1, order)
+    assert rows.shape == (-(-n // LANES) * LANES, order)
+    np.testing.assert_array_equal(packed.permutation, place)
+    np.testing.assert_array_equal(rows[:n] - packed.offsets[:-1], columns[place])
+    np.testing.assert_array_equal(rows[n:], 0)
+    np.testing.assert_array_equal(packed.y.ravel(), np.append(y[place], np.zeros(len(rows) - n)))
+    np.testing.assert_array_equal(packed.weight.ravel(), np.arange(len(rows)) < n)

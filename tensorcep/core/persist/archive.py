@@ -133,16 +133,8 @@ def write_archive(
 ) -> None:
     """Write an .npz of plain arrays and a JSON header that says what the file is; nothing in it is pickled.
 
-    Parameters
-    ----------
-    kind : str
-        What the file holds, for instance "tensorcep.tensor".
-    version : int
-        Version of the layout; `read_archive` refuses newer ones.
-    header : mapping
-        What JSON can hold; the keys "kind", "version" and "checksum" are added.
-    arrays : mapping of name to array
-        Any dtype but object.
+    `kind` is what the file holds, for instance "tensorcep.tensor", `version` that of the layout; `read_archive` refuses
+    newer ones. The header, which JSON can hold, gains the keys "kind", "version" and "checksum".
     """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
@@ -178,12 +170,7 @@ def read_archive(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a file made by `write_archive`.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is truncated or damaged, of another kind, or of a newer version than `version`.
+    Refused with a sentence if it is truncated or damaged, of another kind, or of a newer version than `version`.
     """
     text = check_file(path)
     if not os.path.isfile(text):
@@ -272,15 +259,10 @@ DAMAGE = (
 
 
 def read_members(handle: BinaryIO, wanted: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz archive by name: all of them, or those that are wanted and there.
+    """The arrays of an .npz archive by name: all of them, or those that are wanted and there; else one of DAMAGE.
 
     Nothing in it is unpickled, and no memory is taken for what the archive does not hold. Members must not be
     compressed, as those of `write_archive` are not.
-
-    Raises
-    ------
-    One of DAMAGE
-        If it is no sound archive of plain arrays.
     """
     size = os.fstat(handle.fileno()).st_size
     with zipfile.ZipFile(handle) as archive:

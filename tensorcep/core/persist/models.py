@@ -48,17 +48,8 @@ def write_model(
 ) -> None:
     """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
 
-    Parameters
-    ----------
-    extra : dict, optional
-        Further fields of the header.
-    read : callable
-        What a load reads the file with; it is tried on what is to be written.
-
-    Raises
-    ------
-    ValueError
-        If an array holds objects, or `load` would refuse the file; an earlier file at `path` is then as it was.
+    `extra` are further fields of the header, `read` what a load reads the file with: it is tried on what is to be
+    written, and what it would refuse is refused, so that an earlier file at `path` is as it was.
     """
     tree, arrays = split(tree_of(fitted))
     header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
@@ -69,12 +60,7 @@ def write_model(
 def _check_readable(
     path: str | os.PathLike[str], model: Any, header: Any, arrays: Arrays, read: Callable[[StoredModel], Any]
 ) -> None:
-    """Refuse to write what a load would not take: found there, the fit is lost.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse to write what a load would not take: found there, the fit is lost."""
     again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
     views = {name: np.asarray(array).view() for name, array in arrays.items()}
     for view in views.values():
@@ -99,15 +85,7 @@ def _stored_params(model: Any) -> dict[str, Any]:
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Read what `write_model` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is truncated, incomplete, of another kind, or of another version.
-    """
+    """Read what `write_model` wrote; refused if it is truncated, incomplete, of another kind, or of another version."""
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
     if header["version"] < VERSION:
@@ -136,13 +114,7 @@ def _parameter(value: Any, records: Mapping[str, type]) -> Any:
 
 @contextlib.contextmanager
 def complete(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of whatever goes wrong while a file's content is put together which file it is.
-
-    Raises
-    ------
-    ValueError
-        In place of the errors of missing and of wrong content.
-    """
+    """Say in a ValueError which file it is, whatever goes wrong while its content is put together."""
     try:
         yield
     except UNREADABLE as error:
@@ -159,12 +131,7 @@ def fitted_record(stored: StoredModel, kind: Any) -> Any:
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
     """Write a fitted estimator that has no record: these attributes and the trace.
 
-    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans.
-
-    Raises
-    ------
-    ValueError
-        If an array holds objects other than text.
+    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans; other objects are refused.
     """
     values = {name: text_array(getattr(model, name)) for name in names}
     fitted = {**values, "trace_": getattr(model, "trace_", {})}
@@ -179,13 +146,7 @@ def text_array(values: Any) -> Any:
 
 
 def read_attributes(stored: StoredModel, names: Sequence[str]) -> dict[str, Any]:
-    """What `write_attributes` wrote of these names, by name.
-
-    Raises
-    ------
-    One of `UNREADABLE`
-        If something is missing or wrong, or has another name.
-    """
+    """What `write_attributes` wrote of these names, by name; one of `UNREADABLE` if something is missing or wrong."""
     fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, (*names, "trace_"))
     return fitted

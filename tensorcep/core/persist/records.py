@@ -37,10 +37,7 @@ class Sized(NamedTuple):
 def tree_of(value: Any, records: bool = True) -> Any:
     """A value as a tree; of parameters, which may be dataclasses, without records of arrays (`records` is False).
 
-    Raises
-    ------
-    TypeError
-        If it is of a type that a tree cannot hold.
+    A TypeError tells of a type that a tree cannot hold.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -97,10 +94,7 @@ LARGEST_INTEGER = 1 << 63
 def read_as(hint: Any, tree: Any, name: str) -> Any:
     """The value of this type that a tree says, with fields in records' shapes not yet checked.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        If the tree says no such value.
+    A KeyError, TypeError or ValueError says that the tree holds no such value.
     """
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -164,13 +158,7 @@ def _untyped(tree: Any) -> Any:
 
 
 def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None, sized: Sized | None = None) -> None:
-    """Check every array in a record against the shape and the kind of items that its field declares.
-
-    Raises
-    ------
-    ValueError
-        If one does not fit.
-    """
+    """Refuse a record in which an array has not the shape or the kind of items that its field declares."""
     sizes = {} if sizes is None else sizes
     if isinstance(value, np.ndarray) and sized is not None:
         _check_array(value, name, sizes, sized)

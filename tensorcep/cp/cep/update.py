@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.compile import block_kernel, call_clamped, call_first, call_second, call_tilted, inlined
+from tensorcep.core.compile import block_kernel, call_clamped, call_message, call_tilted, inlined
 from tensorcep.core.executor import Pass
 from tensorcep.cp.messages.cavities import (
     PASS_SUMS,
@@ -500,9 +500,9 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        call_first(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_message(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
     else:
-        call_second(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_message(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 
 
 @block_kernel

@@ -188,10 +188,7 @@ class BaseClasses(ClassifierMixin, BaseCP):  # type: ignore[misc]
     def score(
         self, X: Cells, y: Values = None, sample_weight: Values = None, *, modes: Names = None, value: Name = UNSAID
     ) -> float:
-        """Share of the labels, or levels, that are predicted.
-
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
-        `modes`, `value` and `sample_weight` may name columns, as in `fit`.
+        """Share of the labels, or levels, that are predicted; entries are as in `CPRegressor.score`.
 
         Examples
         --------

@@ -173,11 +173,9 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def dispersion_std_(self) -> float | np.ndarray | None:
         """Posterior standard deviation of r; None where it was given or has no law."""
         theta = self._result.belief.theta
-        if (
-            theta is None
-            or (theta.gamma is None and len(theta.values) == 1)
-            or self._result.likelihood.parameter is None
-        ):
+        if theta is None or self._result.likelihood.parameter is None:
+            return None
+        if theta.gamma is None and len(theta.values) == 1:
             return None
         within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
         values = theta.values[:, :1] if self._result.likelihood.zeros is not None else theta.values
@@ -193,10 +191,9 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Examples
         --------
         >>> from tensorcep import CPCountRegressor, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> counts = (3 * entries.values.clip(0)).astype(int)
-        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
-        >>> mean, sd = model.predict(entries.coords, return_std=True)
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, likelihood="poisson", random_state=0).tensor
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(tensor)
+        >>> mean, sd = model.predict(tensor, return_std=True)
         >>> bool((sd > mean**0.5).all())
         True
         """
@@ -210,11 +207,10 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         Examples
         --------
         >>> from tensorcep import CPCountRegressor, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> counts = (3 * entries.values.clip(0)).astype(int)
-        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
-        >>> model.predict_interval(entries.coords[:2], coverage=0.8).dtype.kind
-        'f'
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, likelihood="poisson", random_state=0).tensor
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(tensor)
+        >>> model.predict_interval(tensor, coverage=0.8).shape
+        (120, 2)
         """
         return predict.observation_interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
 
@@ -231,17 +227,15 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     ) -> float:
         """Fraction of deviance explained (D^2), as in sklearn.linear_model.PoissonRegressor; of binomial ones theirs.
 
-        A SparseTensor brings its values, and a table may hold them in one further column; `y` is then left out.
-        `modes`, `value` and `sample_weight` may name columns, as in `fit`. After a fit with exposures, or numbers of
-        trials, they are needed here, too.
+        Entries are as in `CPRegressor.score`. After a fit with exposures, or numbers of trials, they are needed here,
+        too.
 
         Examples
         --------
         >>> from tensorcep import CPCountRegressor, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> counts = (3 * entries.values.clip(0)).astype(int)
-        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(entries.coords, counts)
-        >>> 0 < model.score(entries.coords, counts) < 1
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, likelihood="poisson", random_state=0).tensor
+        >>> model = CPCountRegressor(1, likelihood="poisson", random_state=0).fit(tensor)
+        >>> 0 < model.score(tensor) < 1
         True
         """
         extent = {"exposure": exposure, "n_trials": n_trials}

@@ -188,10 +188,5 @@ class CPOrdinalClassifier(BaseClasses):
         )
 
     def stream(self, source: Any, **others: Any) -> Any:
-        """Refuse, as `partial_fit` does.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse, as `partial_fit` does."""
         return self.partial_fit(source)

@@ -512,12 +512,10 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> model.components("item").shape[0] >= 4
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> model.components(1).shape[0] >= 6
         True
         """
         return components.components(self._fitted, mode, coverage)
@@ -542,12 +540,10 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> bool(model.variance_explained(table, value="stars").shape[0] > 0)
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+        >>> bool(model.variance_explained(tensor)["cumulative"].max() > 0.7)
         True
         """
         return components.variance_explained(self._fitted, X, y, modes=modes, value=value)
@@ -569,11 +565,9 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
+        >>> from tensorcep import CPRegressor, simulate_cp
+        >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
+        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
         >>> print(str(model.summary()).splitlines()[0][:11])
         CPRegressor
         """

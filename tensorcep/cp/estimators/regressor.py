@@ -102,9 +102,8 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     fit_intercept: bool | str = "auto"
 
     def _target(self) -> RealTarget:
-        return RealTarget(
-            self.noise_prior, self.noise, self.lower_limit, self.upper_limit, self.power, self.fit_intercept
-        )
+        limits = self.lower_limit, self.upper_limit
+        return RealTarget(self.noise_prior, self.noise, *limits, self.power, self.fit_intercept)
 
     lower_limit_ = fact(
         lambda fit: fit.observation.facts["lower_limit_"], "The limit below, if values are censored there."

@@ -191,14 +191,12 @@ class Updates(Queries):
         spec, trace = self._spec(), {name: array("d") for name in SCORES}
         column = spec.target.column_of_extents(extents)
 
-        def code(y: Any) -> Any:
-            coder = spec.target.coder(None if self._fit is None else self._fit.observation)
-            return y if coder is None else coder(y)
+        def code(y: Any) -> Any:  # as the batches so far say
+            coder: Any = spec.target.coder(None if self._fit is None else self._fit.observation)
+            return coder(y)
 
-        has_coder = spec.target.coder(None) is not None
-        how = Arrivals(
-            *(modes, value, time, batch_size, first_batch, reading, code if has_coder else None, sample_weight, column)
-        )
+        coder = None if spec.target.coder(None) is None else code
+        how = Arrivals(modes, value, time, batch_size, first_batch, reading, coder, sample_weight, column)
         try:
             bars = tqdm(desc="stream", unit="entry", unit_scale=True, disable=not self.verbose)
             with watching(scores) as watch, bars as bar:

@@ -41,7 +41,7 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
     `spare` is the size of the columns that the data do not show (see `spectral_start`).
     """
     told = of_telling(problem)
-    entries, start, free = told.entries, np.array(problem.start), _free(problem)
+    entries, start, free = told.entries, np.array(problem.start), problem.every_free
     coords, every = all_coords(entries), modes_of_products(free)
     rest, first = working_values(told), entries.offsets
     parts, part_of = np.unique(free.T, axis=0, return_inverse=True)
@@ -71,10 +71,6 @@ def _in_modes(coords: np.ndarray, modes: np.ndarray) -> np.ndarray:
     return coords if len(modes) == coords.shape[1] else coords[:, modes]
 
 
-def _free(problem: Problem) -> np.ndarray:
-    return np.ones((len(problem.shape), problem.rank), dtype=bool) if problem.free is None else problem.free
-
-
 def modes_of_products(free: np.ndarray) -> np.ndarray:
     """The modes that columns of several modes belong to: pairs of rows, which only have a main effect, hide these."""
     several = free[:, free.sum(axis=0) > 1].any(axis=1)
@@ -91,7 +87,7 @@ def with_more_components(
     None where nothing stronger is found than the columns that would make room. Against less noise, spectra show what
     was hidden beside stronger components; a column that started empty has followed the noise.
     """
-    entries, free, start = problem.entries, _free(problem), fitted.mean[0].copy()
+    entries, free, start = problem.entries, problem.every_free, fitted.mean[0].copy()
     every = modes_of_products(free)
     columns = np.flatnonzero(free[every].all(axis=0))
     if not len(columns):
@@ -166,7 +162,7 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
         least = max(least, _share_of_main_effects(coords[:, k], rest))
-    every = modes_of_products(_free(problem))
+    every = modes_of_products(problem.every_free)
     rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
     several = [(np.flatnonzero(part), size) for part, size in zip(parts, sizes.tolist(), strict=True) if part.sum() > 1]
 

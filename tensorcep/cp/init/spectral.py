@@ -148,10 +148,17 @@ CONCENTRATED = 10.0
 # Components of a smaller size, in standard deviations of the values, are none.
 VANISHED = 1e-4
 
-# Coordinates and values of some entries.
-Part = tuple[np.ndarray, np.ndarray]
-# What draws random numbers, and who does the sums.
-By = tuple[np.random.Generator, Executor]
+
+class Search(NamedTuple):
+    """Coordinates and values of the entries that shape components and of those held out, and what all steps need."""
+
+    coords: np.ndarray
+    values: np.ndarray
+    held: tuple[np.ndarray, np.ndarray]
+    shape: Sequence[int]
+    rank: int
+    rng: np.random.Generator
+    executor: Executor
 
 
 class SpectralStart(NamedTuple):
@@ -188,16 +195,15 @@ def spectral_start(
 ) -> SpectralStart:
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
+    Of constant values, and of few entries, no component is found. Equal seeds give equal bits, whatever the number of
+    threads.
+
     Parameters
     ----------
     coords : (N, K) int
     values : (N,) float64
         In the units of the latent value f; their mean is taken off.
-    shape : sequence of K ints
-    rank : int
-        Columns of the factors.
-    seed : int
-        Equal seeds give equal bits, whatever the number of threads.
+    shape, rank, seed
     spare : float, default=0.1
         Standard deviation of the columns that the data do not show, and of rows without entries, as a share of that of
         factors whose product has the standard deviation of the values.
@@ -209,11 +215,6 @@ def spectral_start(
         Whether many quick starts are tried where spectra of a few thousand entries show nothing.
     executor : Executor, optional
         Who does what grows with the entries; by default one thread.
-
-    Returns
-    -------
-    SpectralStart
-        Constant values and few entries are no error: no component is found then.
     """
     rng = np.random.default_rng(seed)
     centred = values - (values.mean() if len(values) else 0.0)
@@ -224,27 +225,23 @@ def spectral_start(
         return SpectralStart(factors, 0, 0.0)
     with one_blas_thread():
         centred /= spread
-        held, used = _parted(coords, np.clip(centred, -LARGEST, LARGEST, out=centred), rng)
-        del centred
-        how = least_size, pairs, starts, (rng, executor)
-        found, strength, correlation = _best_components(used, held, shape, rank, *how)
+        np.clip(centred, -LARGEST, LARGEST, out=centred)
+        order, n = rng.permutation(len(values)), int(len(values) * THRESHOLDS.share)
+        held, used = np.sort(order[:n]), np.sort(order[n:])
+        apart = coords[held], centred[held]
+        search = Search(coords[used], centred[used], apart, shape, rank, rng, executor)
+        del centred, order, held, used, apart
+        found, strength, correlation = _best_components(search, least_size, pairs, starts)
     order = np.argsort(-np.abs(strength), kind="stable")[:rank]
     n_found = int(np.count_nonzero(strength[order]))
     scale = np.abs(strength[order] * spread) ** (1.0 / len(shape))
     scale[n_found:] = spare * unit  # what is not sure may be there all the same
     for k, factor in enumerate(factors):
-        rows = np.unique(used[0][:, k])
+        rows = np.unique(search.coords[:, k])
         factor[rows, : len(order)] = found[k][np.ix_(rows, order)] * scale
         if k == 0:
             factor[:, :n_found] *= np.sign(strength[order[:n_found]])
     return SpectralStart(factors, n_found, correlation)
-
-
-def _parted(coords: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> tuple[Part, Part]:
-    """Coordinates and values of the entries that tell which components are real, and of all others, in order."""
-    order, n = rng.permutation(len(values)), int(len(values) * THRESHOLDS.share)
-    held, used = np.sort(order[:n]), np.sort(order[n:])
-    return (coords[held], values[held]), (coords[used], values[used])
 
 
 def most_vectors(N: int, K: int) -> int:
@@ -253,14 +250,7 @@ def most_vectors(N: int, K: int) -> int:
 
 
 def _best_components(
-    used: Part,
-    held: Part,
-    shape: Sequence[int],
-    rank: int,
-    least_size: int,
-    pairs: bool,
-    starts: bool,
-    by: By,
+    search: Search, least_size: int, pairs: bool, starts: bool
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
@@ -268,65 +258,57 @@ def _best_components(
     share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
     entries many quick starts may find one where no spectrum does (`tensorcep.cp.init.multistart`).
     """
-    size = max(1, min(max(rank, least_size), most_vectors(len(used[1]), len(shape))))
-    best = _best_in(used, held, shape, rank, size, False, by)
-    if best[1].any() or not pairs or len(shape) == 2:
+    N, K = search.coords.shape
+    size = max(1, min(max(search.rank, least_size), most_vectors(N, K)))
+    best = _best_in(search, size, False)
+    if best[1].any() or not pairs or K == 2:
         return best
-    if len(used[1]) + len(held[1]) >= LEAST_FOR_PAIRS:
-        best = _best_in(used, held, shape, rank, min(size, FEW), True, by)
-    climbed = climb(*used, shape, *by) if starts and not best[1].any() else None
+    if N + len(search.held[1]) >= LEAST_FOR_PAIRS:
+        best = _best_in(search, min(size, FEW), True)
+    climbed = None
+    if starts and not best[1].any():
+        climbed = climb(search.coords, search.values, search.shape, search.rng, search.executor)
     if climbed is not None:
-        climbed = _spread_out(climbed, used[0], by[1])
-        strength, correlation = _strengths(climbed, *held, rank, by[1])
+        climbed = _spread_out(search, climbed)
+        strength, correlation = _strengths(search, climbed)
         best = (climbed, strength, correlation) if strength.any() else best
     return best
 
 
-def _best_in(
-    used: Part, held: Part, shape: Sequence[int], rank: int, size: int, pairs: bool, by: By
-) -> tuple[list[np.ndarray], np.ndarray, float]:
+def _best_in(search: Search, size: int, pairs: bool) -> tuple[list[np.ndarray], np.ndarray, float]:
     """The same from unfoldings, or from pairs of modes, and so many eigenvectors of each mode.
 
     A decomposition of no more columns than there are components leaves some of these without one. Where it needs all of
     its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise. A
     matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     """
-    (coords, values), K = used, len(shape)
-    bases = mode_bases(coords, values, shape, size, *by, pairs)
+    coords, values, _, shape, rank, rng, executor = search
+    bases = mode_bases(coords, values, shape, size, rng, executor, pairs)
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best
-    core = core_tensor(bases, coords, values, by[1])
+    core = core_tensor(bases, coords, values, executor)
     width: int | None = rank
     while width is not None:
-        found = _components(bases, core, coords, values, width, 0 if pairs else SWEEPS, by)
+        found = _components(search, bases, core, width, 0 if pairs else SWEEPS)
         crowded = found[0].shape[1] == width and not pairs
-        found = _spread_out(found, coords, by[1])
-        strength, correlation = _strengths(found, *held, rank, by[1])
+        found = _spread_out(search, found)
+        strength, correlation = _strengths(search, found)
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
         if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
             best = found, strength, correlation
         others = MIN_SIZE if crowded and rank < MIN_SIZE else FEW if rank > FEW and not strength.any() else None
-        width = others if width == rank and K > 2 else None
+        width = others if width == rank and len(shape) > 2 else None
     return best
 
 
-def _components(
-    bases: list[np.ndarray],
-    core: np.ndarray,
-    coords: np.ndarray,
-    values: np.ndarray,
-    rank: int,
-    sweeps: int,
-    by: By,
-) -> list[np.ndarray]:
-    """Factors [(n_k, R)], R <= rank, of root mean square 1 over the rows with entries."""
-    N, K = coords.shape
-    parts = decompose(core, rank, penalty_of(sum(core.shape), N, K), by[0])
+def _components(search: Search, bases: list[np.ndarray], core: np.ndarray, width: int, sweeps: int) -> list[np.ndarray]:
+    """Factors [(n_k, R)], R <= width, of root mean square 1 over the rows with entries."""
+    parts = decompose(core, width, penalty_of(sum(core.shape), *search.coords.shape), search.rng)
     real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
     factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
     if sweeps and real.any():
-        factors = regress(factors, coords, values, sweeps, by[1])
+        factors = regress(factors, search.coords, search.values, sweeps, search.executor)
     norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
     real = np.prod(norms, axis=0) > VANISHED
     return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
@@ -347,34 +329,32 @@ def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor)
     return product
 
 
-def _spread_out(factors: list[np.ndarray], coords: np.ndarray, executor: Executor) -> list[np.ndarray]:
+def _spread_out(search: Search, factors: list[np.ndarray]) -> list[np.ndarray]:
     """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
 
     One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
     """
     squares, R = [np.zeros(0)], factors[0].shape[1]
     for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
-        z = _products([factor[:, some] for factor in factors], coords, executor)
+        z = _products([factor[:, some] for factor in factors], search.coords, search.executor)
         squares.append(np.einsum("nr,nr->r", z, z))
-    kept = np.concatenate(squares) / len(coords) < CONCENTRATED
+    kept = np.concatenate(squares) / len(search.coords) < CONCENTRATED
     return [factor[:, kept] for factor in factors]
 
 
-def _strengths(
-    factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, most: int, executor: Executor
-) -> tuple[np.ndarray, float]:
+def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, float]:
     """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
 
     Components enter one by one, the one that explains most first, while it is surely above noise, and
-    at most so many; the weight of the others is 0.
+    at most as many as the rank; the weight of the others is 0.
     """
-    strength = np.zeros(factors[0].shape[1])
-    z = _products(factors, coords, executor)
+    strength, (coords, values) = np.zeros(factors[0].shape[1]), search.held
+    z = _products(factors, coords, search.executor)
     norm = np.sqrt((z**2).sum(0))
     norm[norm == 0.0] = np.inf
     chosen: list[int] = []
     residual = values
-    while len(chosen) < min(len(strength), most, len(values) - 1):
+    while len(chosen) < min(len(strength), search.rank, len(values) - 1):
         gain = np.abs(residual @ z) / norm
         gain[chosen] = 0.0
         if gain.max() <= THRESHOLDS.surely * np.sqrt(np.mean(residual**2)):

@@ -40,21 +40,9 @@ def mode_bases(
     without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise included;
     what remains has the signal as its mean. Divided so, the noise is the same in every row. Memory is O(N).
 
-    A mode with at most `size` observed rows needs no eigenvectors: its basis are the rows themselves.
-
-    Parameters
-    ----------
-    coords : (N, K) int
-    values : (N,) float64
-        Centred.
-    shape : sequence of K ints
-    size : int
-        Largest dimension.
-    rng : Generator
-    executor : Executor
-        Modes go side by side, unless entries are so many that this would take room.
-    pairs : bool, default=False
-        Whether A is made of the matrices of mode k and each other mode, next to each other, in place of the unfolding.
+    A mode with at most `size` observed rows needs no eigenvectors: its basis are the rows themselves. `values` (N,) are
+    centred. With `pairs` A is made of the matrices of mode k and each other mode, next to each other, in place of the
+    unfolding. Modes go side by side, unless entries are so many that this would take room.
 
     Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
     deletion); the weights of rows are ours.

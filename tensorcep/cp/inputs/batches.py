@@ -72,13 +72,7 @@ def with_extents(batch: Batch, extents: Any, column: str | None = None) -> Batch
 
 
 def as_batch(X: Any, y: Any, time: Any = None, code: Coder | None = None) -> Batch:
-    """The batch that `partial_fit` got as X and y; ``code(y)`` gives values of labels, and the labels.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If they are not allowed, or hold no entry.
-    """
+    """The batch that `partial_fit` got as X and y, checked; ``code(y)`` gives values of labels, and the labels."""
     time = None if time is None else check_range("time", time)
     if code is not None and (y is not None or isinstance(X, SparseTensor)):
         values, classes = code(X.values if y is None else y)
@@ -109,9 +103,7 @@ def as_batch(X: Any, y: Any, time: Any = None, code: Coder | None = None) -> Bat
 
 def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
     """Batches from an iterable of batches, a DataFrame, a path, or a list of paths."""
-    if isinstance(source, (str, os.PathLike)):
-        source = [source]
-    if isinstance(source, pd.DataFrame):
+    if isinstance(source, (str, os.PathLike, pd.DataFrame)):
         source = [source]
     if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
         if how.time is not None:
@@ -171,13 +163,8 @@ def rows_of_keys(
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
     """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
 
-    `names` are those of the model's modes: a batch may bring them in another order.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the modes are others, labels and indices do not fit or labels are of another kind, or an index is outside
-        the shape.
+    `names` are those of the model's modes: a batch may bring them in another order. Other modes are refused, labels and
+    indices that do not fit, labels of another kind, and an index outside the shape.
     """
     chosen = matching_modes(names, batch.names)
     coords, given = batch.coords[:, chosen], [batch.keys[k] for k in chosen]

@@ -60,13 +60,7 @@ def refuse_others(call: str, others: dict[str, Any]) -> None:
 
 
 def training_entries(X: Any, y: Any, shape: Any) -> Entries:
-    """Checked coordinates, values, shape and labels of the entries to fit.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If they are not allowed, or there is no entry.
-    """
+    """Checked coordinates, values, shape and labels of the entries to fit, of which there must be some."""
     if isinstance(X, SparseTensor):
         if y is not None:
             fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
@@ -84,10 +78,10 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
         check_sizes(found, len(coords), shape is not None)
         labels = (None,) * coords.shape[1]
     check_not_empty(len(coords), "X")
-    check_sizes(found if shape is None else check_shape(shape, coords.shape[1]), len(coords), given=True)
+    wanted = found if shape is None else check_shape(shape, coords.shape[1])
+    check_sizes(wanted, len(coords), given=True)
     if shape is None:
         return coords, values, found, labels
-    wanted = check_shape(shape, coords.shape[1])
     if any(n > m for n, m in zip(found, wanted, strict=True)):
         check_coords(coords, wanted, name="X")
     if any(item is not None and n != m for item, n, m in zip(labels, wanted, found, strict=True)):
@@ -107,19 +101,21 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
 
     A table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
-    names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If columns or modes have other names than the model's, or one has labels and the other indices, or labels of
-        another kind.
+    names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way. Other names
+    than the model's are refused, labels where it has indices or indices where it has labels, and labels of another
+    kind.
     """
     order, X = len(labels), as_frame(X)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
         check_columns_not_in_index(X, order)
         columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
-        return np.stack([_rows_of_column(k, *pair) for k, pair in enumerate(zip(labels, columns, strict=True))], axis=1)
+        rows = [
+            check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
+            if known is None
+            else _rows_of_labels(k, known, column)
+            for k, (known, column) in enumerate(zip(labels, columns, strict=True))
+        ]
+        return np.stack(rows, axis=1)
     if not isinstance(X, SparseTensor):
         coords = check_coords(X, order=order, name="X")
         check_labelled(labels, (None,) * order if len(coords) else labels)
@@ -134,13 +130,6 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
         if mine is not None and own is not None and mine is not own:
             coords[:, k] = _rows_of_labels(k, mine, own.index)[coords[:, k]]
     return coords
-
-
-def _rows_of_column(k: int, known: Labels | None, column: pd.Series) -> np.ndarray:
-    """Rows of mode k: of labels, -1 where there is none, or the indices themselves where the mode has no labels."""
-    if known is None:
-        return check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
-    return _rows_of_labels(k, known, column)
 
 
 def _rows_of_labels(k: int, known: Labels, labels: Any) -> np.ndarray:
@@ -159,12 +148,8 @@ def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
 def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool = False, X: str = "X") -> list[int]:
     """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by.
 
-    Modes may be without a name (None), and columns may only have numbers.
-
-    Raises
-    ------
-    ValueError
-        If it has other names, or another number of modes; with `extra`, it may have further columns beside the modes.
+    Modes may be without a name (None), and columns may only have numbers. Other names, or another number of modes, are
+    refused; with `extra`, there may be further columns beside the modes.
     """
     by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
     if len(given) != len(known) and not (extra and by_name):
@@ -190,13 +175,7 @@ def check_labelled(known: Sequence[Any], given: Sequence[Any]) -> None:
 
 
 def check_same_kind(k: int, known: Any, given: Any) -> None:
-    """Refuse labels none of which is known where the reason is that they are of another kind, as "7" and 7 are.
-
-    Raises
-    ------
-    ValueError
-        If all labels of both are of one kind, and these differ.
-    """
+    """Refuse labels, all of one kind and none of them known, if all known ones are of another, as "7" and 7 are."""
     kinds = [_kind_of(known), _kind_of(given)]
     if None not in kinds and kinds[0] != kinds[1]:
         first, other = (pd.Index(labels, tupleize_cols=False).dropna()[:1].tolist()[0] for labels in (known, given))
@@ -279,13 +258,7 @@ def names_of(labels: AllLabels) -> list[Any]:
 
 
 def mode_of(labels: AllLabels, mode: Any) -> int:
-    """Return the position of a mode that is given by position or by name.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such mode.
-    """
+    """Return the position of a mode that is given by position or by name; refuse one that there is not."""
     names = names_of(labels)
     if mode in names and not isinstance(mode, bool):
         return names.index(mode)
@@ -306,13 +279,7 @@ def listed_rows(given: Any) -> list[Any]:
 
 
 def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.ndarray:
-    """Return the rows (n,) of one label or index of mode k, or of a list of them.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is not known.
-    """
+    """Return the rows (n,) of one label or index of mode k, or of a list of them; refuse one that is not known."""
     known, listed = labels[k], listed_rows(given)
     if known is None:
         name = f"a row of mode {names_of(labels)[k]!r}"
@@ -328,13 +295,7 @@ def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.n
 
 
 def rows_of_column(labels: AllLabels, k: int, column: pd.Series) -> np.ndarray:
-    """Return the rows (n,) of mode k in a column of a table: of labels, -1 where there is none, or whole numbers.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the mode has no labels, and one is no index.
-    """
+    """Return the rows (n,) of mode k in a column of a table: of labels, -1 where there is none, or whole numbers."""
     known = labels[k]
     if known is not None:
         return known.rows(column, unknown="ignore")
@@ -351,13 +312,7 @@ def labels_at(labels: AllLabels, k: int, rows: np.ndarray) -> Any:
 
 
 def by_mode(labels: AllLabels, given: Mapping[Any, Any] | None) -> dict[int, Any]:
-    """Return what is given per mode name or position, by position.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a mode is not known or given twice.
-    """
+    """Return what is given per mode name or position, by position; refuse modes not known, or given twice."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"given must be a dict of modes and their rows, or None; got {type(given).__name__}.")
     found: dict[int, Any] = {}

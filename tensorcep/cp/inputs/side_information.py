@@ -65,9 +65,7 @@ def word_of(known: Clock | Net) -> str:
 
 def knows_rows(prior: Any) -> str | None:
     """What the parameter `prior` knows of rows, in words; None where it knows nothing."""
-    if has_features(prior):
-        return "Features"
-    return coupled(prior)
+    return "Features" if has_features(prior) else coupled(prior)
 
 
 def lost_knowledge(prior: Any, features: Designs, series: Clocks) -> str | None:
@@ -86,12 +84,8 @@ def described(
 ) -> Described:
     """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
 
-    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a mode is not known, or its features do not fit it, or it is no series.
+    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss. A mode
+    that is not known, or that features, series or graph do not fit, is refused.
     """
     if knows_rows(prior) is None:
         return Described(shape, tuple(labels), (), ())
@@ -110,8 +104,7 @@ def described(
         if isinstance(own, Graph):
             graph, mode = net(own, mode)
             check_graph(graph, names[k])
-            clocks[k] = graph
-            sizes[k], known[k] = mode.size, mode.labels
+            clocks[k], sizes[k], known[k] = graph, mode.size, mode.labels
             if columns is not None:
                 warn_of_nodes(graph, mode, rows_among(columns[k], mode.size))
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
@@ -153,13 +146,7 @@ def is_local(prior: Any) -> bool:
 
 
 def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Local | None:
-    """The mode whose rows deviate along the axis of another, None where the parameter `prior` says of none.
-
-    Raises
-    ------
-    ValueError
-        If there is no such mode, or more than one, or its axis is a circle.
-    """
+    """The mode whose rows deviate along the axis of another, None where the parameter `prior` says of none."""
     if not is_local(prior):
         return None
     given = {k: own.local for k, own in by_mode(labels, prior).items() if getattr(own, "local", None) is not None}
@@ -176,12 +163,7 @@ def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Loc
 
 
 def check_no_deviations(belief: Components, what: str, k: int | None = None) -> Components:
-    """The belief, refused where rows deviate along another mode, or those of mode k do.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The belief, refused where rows deviate along another mode, or those of mode k do."""
     if belief.deviations is not None and (k is None or k in belief.deviations.modes):
         fail_value(f"{what} knows nothing of rows that deviate, which a Series with local= has; use predict, or fit.")
     return belief
@@ -190,10 +172,7 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
 def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
     """How many pairs of a row and a time occur among entries (N, K).
 
-    Raises
-    ------
-    ValueError
-        If no row has entries at two times: its deviations cannot be told.
+    Refused if no row has entries at two times: its deviations cannot be told.
     """
     pairs = np.unique(coords[:, [local.row, local.along]], axis=0)
     if len(pairs) == len(np.unique(pairs[:, 0])):

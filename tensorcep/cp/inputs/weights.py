@@ -35,52 +35,43 @@ class Weighted(NamedTuple):
 
 
 def weighted_entries(entries: Entries, sample_weight: Any, extent: np.ndarray | None = None) -> Weighted:
-    """Entries as often as their weights say, if these are whole numbers; otherwise those that count, with weights.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not finite, or all are 0.
-    """
+    """Entries as often as their weights say, if these are whole numbers; otherwise those that count, with weights."""
     if sample_weight is None:
         return Weighted(entries, None, extent)
     coords, values, shape, labels = entries
-    weights = _checked(sample_weight, len(values))
-    if (weights == np.rint(weights)).all():
-        which = _repeated(weights)
-        return Weighted((coords[which], values[which], shape, labels), None, None if extent is None else extent[which])
-    kept = weights > 0.0
-    extent = None if extent is None else extent[kept]
-    return Weighted((coords[kept], values[kept], shape, labels), weights[kept], extent)
+    which, power = _counted(sample_weight, len(values))
+    return Weighted((coords[which], values[which], shape, labels), power, None if extent is None else extent[which])
 
 
 def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
-    """A batch with its entries as often as their weights say, if these are whole numbers; otherwise with weights.
+    """A batch with its entries as often as their weights say, as `weighted_entries`."""
+    if sample_weight is None:
+        return batch
+    which, weights = _counted(sample_weight, len(batch.values))
+    return batch._replace(
+        coords=batch.coords[which],
+        keys=tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys),
+        values=batch.values[which],
+        extents=None if batch.extents is None else batch.extents[which],
+        weights=weights,
+    )
+
+
+def _counted(sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """The places of the entries that count, with their weights; as often as these say, and None, if they are whole.
 
     Raises
     ------
     ValueError
         If a weight is negative or not finite, or all are 0.
     """
-    if sample_weight is None:
-        return batch
-    weights = _checked(sample_weight, len(batch.values))
-    whole = bool((weights == np.rint(weights)).all())
-    which = _repeated(weights) if whole else np.flatnonzero(weights)
-    keys = tuple(None if own is None else [own[n] for n in which.tolist()] for own in batch.keys)
-    extents = None if batch.extents is None else batch.extents[which]
-    some = batch._replace(coords=batch.coords[which], keys=keys, values=batch.values[which], extents=extents)
-    return some if whole else some._replace(weights=weights[which])
-
-
-def _checked(sample_weight: Any, n: int) -> np.ndarray:
-    return check_weights("sample_weight", check_values(sample_weight, n, name="sample_weight"))
-
-
-def _repeated(weights: np.ndarray) -> np.ndarray:
+    weights = check_weights("sample_weight", check_values(sample_weight, n, name="sample_weight"))
+    if (weights != np.rint(weights)).any():
+        which = np.flatnonzero(weights)
+        return which, weights[which]
     if weights.sum() > MOST_ENTRIES:
         fail_value(f"sample_weight counts entries, of which there may be 2**31; got {weights.sum():g}; divide it.")
-    return np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+    return np.repeat(np.arange(n), weights.astype(np.int64)), None
 
 
 def check_power(name: str, problem: Problem) -> None:
@@ -105,18 +96,8 @@ TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "like
 def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
     """The entries without a column of extents, the extents or None, and the name of that column.
 
-    Parameters
-    ----------
-    kinds : tuple of str
-        Those that the likelihood may come to have.
-    X : object
-    given : dict
-        The arguments exposure and n_trials: an array, or a column of the table X.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is given that the likelihood does not have, or X has no such column.
+    `kinds` are those that the likelihood may come to have, `given` the arguments exposure and n_trials: an array, or a
+    column of the table X. One that the likelihood does not have, or that X has no column of, is refused.
     """
     refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}
@@ -134,13 +115,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
 
 
 def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:
-    """Extents (n,) float64; a number serves every entry.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is not a finite positive number, or a number of trials is not whole.
-    """
+    """Extents (n,) float64, finite and positive, numbers of trials whole; a number serves every entry."""
     name = ARGUMENTS[kind]
     values = np.full(n, values, dtype=np.float64) if np.ndim(values) == 0 else values
     extents = np.asarray(check_values(values, n, name=name))

@@ -28,10 +28,7 @@ CLAMPED = 1e12
 def parts_of(interactions: Any, rank: int) -> dict[str, int]:
     """Number of columns of each part: per mode ("main"), per pair of modes ("pair"), of all modes ("cp").
 
-    Raises
-    ------
-    ValueError, TypeError
-        If `interactions` is neither a known word nor a dict of explicit ranks.
+    `interactions`, a known word or a dict of explicit ranks, is checked.
     """
     if isinstance(interactions, dict):
         for name in interactions:
@@ -181,11 +178,8 @@ def column_groups(free: np.ndarray) -> np.ndarray:
     return np.array(groups, dtype=np.int64)
 
 
-# Where sums find their factors among the numbers of a row.
-#
-# An element of z z' or z c (see `FreeColumns`) is a product over the other modes of a second moment, of a mean where
-# one of the two columns is clamped in that mode, or of 1 where both are. Rows of those numbers, in the order of the
-# elements, make it the elementwise product that it is for the CP model.
+# Where sums find their factors among the numbers of a row: in the order of the elements of z z' or z c (`FreeColumns`),
+# rows of these numbers make each the elementwise product that it is for the CP model.
 
 Order = dict[tuple[int, int], np.ndarray]
 
@@ -237,15 +231,12 @@ def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
     return tuple(order.get((k, j)) for j in range(K))
 
 
-# Models with main effects and interactions in the free columns of every mode alone, and back.
-#
-# Every mode keeps only its free columns, Q of them, as rows of a CP model of rank Q do; the others are 1.
+# Models with main effects and interactions in the free columns of every mode alone, Q of them, and back.
 
 
 def columns_of(problem: Problem) -> FreeColumns:
     """The record of the problem's columns; all are free where it names none."""
-    K, R = len(problem.shape), problem.rank
-    return encode_columns(np.ones((K, R), dtype=bool) if problem.free is None else problem.free)
+    return encode_columns(problem.every_free)
 
 
 def free_problem(problem: Problem) -> Problem:
@@ -272,10 +263,8 @@ def free_problem(problem: Problem) -> Problem:
 
 def some_columns(problem: Problem, which: np.ndarray) -> Problem:
     """The problem in some of its columns, which its prior must not couple with the others."""
-    prior, R = problem.prior, problem.rank
-    free = np.ones((len(problem.shape), R), dtype=bool) if problem.free is None else problem.free
-    free = free[:, which]
-    Lam = pack(unpack(prior.Lam, R)[:, which][:, :, which])
+    prior, free = problem.prior, problem.every_free[:, which]
+    Lam = pack(unpack(prior.Lam, problem.rank)[:, which][:, :, which])
     return problem._replace(
         rank=len(which),
         prior=prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1)),

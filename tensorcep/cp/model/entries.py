@@ -15,27 +15,7 @@ from tensorcep.core.compile import block_kernel
 from tensorcep.core.executor import ALONE, Executor, Pass
 from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.sorting import lay_out, lexical_lines, list_rows
-
-
-def rows_and_places(room: np.ndarray, n: int, n_blocks: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for the rows of the entries in lanes, and for their places, in the memory of as many lines of 32 bits.
-
-    Those are the lines that were sorted (`tensorcep.kernels.sorting.lexical_lines`).
-    """
-    size = n_blocks * order * LANES
-    if room.dtype != np.int32:
-        return np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, room.dtype)
-    return room.ravel()[:size].reshape(n_blocks, order, LANES), room.ravel()[size : size + n]
-
-
-def values_and_weights(room: np.ndarray, n_blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for values and weights in lanes, in the memory of lines that have as many bytes."""
-    if room.dtype != np.int32 or room.shape[1] != 4:
-        return np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
-    values, weight = room.view(np.float64).ravel().reshape(2, n_blocks, LANES)
-    return values, weight
-
+from tensorcep.kernels.sorting import lay_out, list_rows, number_lines, sort_lines
 
 # Partial sums over chunks of entries make the result independent of the number of threads. They may take at most this
 # fraction of the memory of the messages, which also bounds the time to add them up.
@@ -78,17 +58,29 @@ class Entries(NamedTuple):
 
 
 def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """Sort entries by coordinate and lay them out in lanes.
+    """Sort entries by coordinate, stably, and lay them out in lanes.
 
     Sorting makes rows of the first mode local in memory, and the result independent of the order of the input.
     """
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
-    sorted_lines, other = lexical_lines(coords, tuple(shape), spare=n_blocks * LANES - n)
-    rows, permutation = rows_and_places(other, n, n_blocks, order)
-    values, weight = values_and_weights(sorted_lines, n_blocks)
+    lines = number_lines(coords, n_blocks * LANES - n)
+    other = np.empty_like(lines)
+    for k in range(order - 1, -1, -1):
+        sort_lines(lines[:n], k, np.zeros(shape[k] + 2, dtype=np.int64), other[:n])
+        lines, other = other, lines
+    # rows and places lie in the memory of the lines that were sorted, values and weights where as many bytes are
+    if lines.dtype == np.int32:
+        flat, size = other.ravel(), n_blocks * order * LANES
+        rows, permutation = flat[:size].reshape(n_blocks, order, LANES), flat[size : size + n]
+    else:
+        rows, permutation = np.empty((n_blocks, order, LANES), dtype=np.int32), np.empty(n, other.dtype)
+    if lines.dtype == np.int32 and order == 3:
+        values, weight = lines.view(np.float64).ravel().reshape(2, n_blocks, LANES)
+    else:
+        values, weight = np.empty((n_blocks, LANES)), np.empty((n_blocks, LANES))
     rows[-1:] = 0
-    lay_out(sorted_lines[:n], first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
+    lay_out(lines[:n], first, np.ascontiguousarray(y, dtype=np.float64), rows, values, permutation)
     values.ravel()[n:] = 0.0
     weight[...] = 1.0
     weight.ravel()[n:] = 0.0

@@ -148,7 +148,7 @@ def move_latent(
         squares.append(np.add.reduce(_weigh(new.ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         moves.append(np.add.reduce(_weigh((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         f[a:b] = new
-    return _relative_change(sum_of_leaves(iter(moves), n), sum_of_leaves(iter(squares), n), n) if n else 0.0
+    return change_of_sums(sum_of_leaves(iter(moves), n), sum_of_leaves(iter(squares), n), n) if n else 0.0
 
 
 def empty_latent(entries: Entries) -> np.ndarray:
@@ -169,15 +169,15 @@ def relative_change(new: np.ndarray, old: np.ndarray, weight: np.ndarray | None 
     if not n:
         return 0.0
     moves = total(n, lambda at: _weigh((now[at] - before[at]) ** 2, weight, at))
-    return _relative_change(moves, total(n, lambda at: _weigh(now[at] ** 2, weight, at)), n)
+    return change_of_sums(moves, total(n, lambda at: _weigh(now[at] ** 2, weight, at)), n)
 
 
 def _weigh(numbers: np.ndarray, weight: np.ndarray | None, at: slice) -> np.ndarray:
     return numbers if weight is None else numbers * weight.ravel()[at]
 
 
-def _relative_change(moves: float, squares: float, n: int) -> float:
-    """The change of n numbers from the sums of its squares and of theirs."""
+def change_of_sums(moves: float, squares: float, n: int) -> float:
+    """`relative_change` of n numbers from the sums of the squares of their moves, and of theirs."""
     return float(np.sqrt(moves / n) / max(np.sqrt(squares / n), np.finfo(float).tiny))
 
 
@@ -195,16 +195,9 @@ def latent_of_points(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class PackedCells(NamedTuple):
-    """The packed rows of all entries, for latent values that are asked for many times.
+    """The packed rows (n_blocks * LANES, K) int32 of all lanes, for latent values that are asked for many times.
 
-    Attributes
-    ----------
-    rows : (n_blocks * LANES, K) int32
-        Of every lane, those of padding included.
-    used : (n_rows,) intp
-        All packed rows.
-    tables : Rooms
-        Where threads keep the rows of one set of means.
+    `used` (n_rows,) are all packed rows; in `tables` threads keep the rows of one set of means.
     """
 
     rows: np.ndarray

@@ -20,7 +20,7 @@ from tensorcep.cp.model.entries import (
     entries_by_row,
     sum_products,
 )
-from tensorcep.cp.model.latent import latent_means
+from tensorcep.cp.model.latent import change_of_sums, latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
@@ -358,8 +358,7 @@ def change_and_score(
             cuts = np.unique([summed, *np.clip(cuts, summed, complete), complete])
             sum_rows(cuts, by_row, shift, sums, executor)
             summed = complete
-    scale = max(np.sqrt(size.sum / (n_blocks * LANES)), np.finfo(float).tiny)
-    return float(np.sqrt(moved.sum / (n_blocks * LANES)) / scale), score.sum / n
+    return change_of_sums(moved.sum, size.sum, n_blocks * LANES), score.sum / n
 
 
 def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:

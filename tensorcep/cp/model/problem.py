@@ -34,12 +34,9 @@ class FixedRows(NamedTuple):
 
 
 class Uneven(NamedTuple):
-    """Noise that differs between the rows of a mode, or (None) between entries.
+    """Noise that differs between the rows of a mode, or (None) between entries; of counts the dispersion, of rows.
 
-    See `tensorcep.likelihoods.parameters.scale_mixture`.
-
-    Of counts it is the dispersion that differs, between the rows of a mode
-    (`tensorcep.likelihoods.parameters.dispersion`).
+    See `scale_mixture` and `dispersion` in `tensorcep.likelihoods.parameters`.
     """
 
     mode: int | None
@@ -124,12 +121,7 @@ def weights_of_entries(problem: Problem) -> np.ndarray | None:
 
 def with_powers(problem: Problem, power: np.ndarray) -> Problem:
     """The problem whose likelihoods are taken to these powers, (N,) in the order of the input."""
-    return in_lanes_of(problem, power[problem.entries.permutation])
-
-
-def in_lanes_of(problem: Problem, power: np.ndarray) -> Problem:
-    """The same of powers (N,) in the order of the lanes."""
-    return problem._replace(power=in_lanes(problem.entries, power))
+    return problem._replace(power=in_lanes(problem.entries, power[problem.entries.permutation]))
 
 
 def with_entries_of(problem: Problem, other: Problem) -> Problem:

@@ -322,9 +322,8 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
 
 
-DIVERGENCES = Pass(
-    row_divergences, over="rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",)
-)
+LINES = ("prior_Lam", "prior_mean")
+DIVERGENCES = Pass(row_divergences, over="rows", reads=("rows.mean",), lines=LINES, gives=("out",))
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
@@ -333,10 +332,8 @@ def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], execu
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
-            divergence[a:b], coupled = (
-                prior.half_log_det[a:b],
-                coupled + _of_series(series, a, rows, prior.marginals[k]),
-            )
+            divergence[a:b] = prior.half_log_det[a:b]
+            coupled += _of_series(series, a, rows, prior.marginals[k])
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)

@@ -30,22 +30,15 @@ def with_extents(entries: Entries, likelihood: Likelihood, extent: np.ndarray | 
     return entries._replace(theta=in_lanes(entries, extent[entries.permutation], fill=1.0))
 
 
-def some_entries(problem: Problem, places: np.ndarray) -> Entries:
-    """The entries at these places in the lanes alone."""
-    entries = problem.entries
+def some_of(problem: Problem, places: np.ndarray) -> Problem:
+    """The problem of the entries at these places in the lanes alone, with what each has beside its value."""
+    entries, power = problem.entries, problem.power
     packed = pack_entries(all_coords(entries)[places], entries.y.ravel()[places], problem.shape)
     at = places[packed.permutation]
     known = in_lanes(packed, entries.known.ravel()[at]) if len(entries.known) else entries.known
     theta = in_lanes(packed, entries.theta.ravel()[at], fill=1.0) if len(entries.theta) else entries.theta
-    return packed._replace(known=known, theta=theta)
-
-
-def some_of(problem: Problem, places: np.ndarray) -> Problem:
-    """The problem of the entries at these places in the lanes alone, with their powers."""
-    entries, power = some_entries(problem, places), None
-    if problem.power is not None:
-        power = in_lanes(entries, problem.power.ravel()[places[entries.permutation]])
-    return problem._replace(entries=entries, power=power)
+    power = None if power is None else in_lanes(packed, power.ravel()[at])
+    return problem._replace(entries=packed._replace(known=known, theta=theta), power=power)
 
 
 def extents_at(problem: Problem, places: np.ndarray) -> np.ndarray | None:
@@ -121,10 +114,8 @@ def sampled_columns(source: StoredColumns, y: np.ndarray) -> tuple[np.ndarray, n
     n, share = len(y), MOST_SAMPLED / max(1, len(y))
     places = np.arange(n)
     if n > MOST_SAMPLED:
-        chosen = [
-            at.start + np.flatnonzero(chosen_by_hash([c[at] for c in source.columns], share, 0)) for at in pieces(n)
-        ]
-        places = np.concatenate(chosen)
+        chosen = (chosen_by_hash([column[at] for column in source.columns], share, 0) for at in pieces(n))
+        places = np.flatnonzero(np.concatenate([*chosen]))
     return np.stack([column[places] for column in source.columns], axis=1).astype(np.int64), y[places]
 
 

@@ -86,8 +86,6 @@ DEFAULTS = {
     "ordinal_probit": Default("gibbs"),
 }
 OTHERWISE, PARALLEL_DAMPING = Default(), 0.5
-# The settings of a method, and the rank.
-Option = tuple[Settings, int]
 
 
 def choose(
@@ -103,13 +101,10 @@ def choose(
     """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
 
     `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
-    that the entries lie on scratch, `wild` that one alone could decide the fit. Raises ValueError or TypeError for what
-    is neither "auto" nor allowed.
+    that the entries lie on scratch, `wild` that one alone could decide the fit.
     """
-    rank = given_int(
-        "rank", spec.rank, stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
-    )
-    asked = spec.asked
+    usual = stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
+    rank, asked = given_int("rank", spec.rank, usual), spec.asked
     options = list(options_of(spec, asked, rank, streaming, n_entries, wild))
     storable = [one for one in options if not stored or is_able(one[0], "stores", asked)]
     for option in storable or options:
@@ -217,7 +212,7 @@ def takes_every_column(method: str) -> bool:
 
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part for a method that is not harmed by more of them than the data need."""
+    """Columns of each part for such a method."""
     pairs = min(MOST_PAIRS, -(-rank // (len(shape) - 1)), max(1, min(shape))) if len(shape) > 2 else 0
     return {"main": 1, "pair": pairs, "cp": rank}
 
@@ -228,8 +223,10 @@ def sampler_sweeps(n_entries: int, name: str, likelihood: Likelihood) -> int:
     return int(np.clip(VISITS / max(1, n_entries), *(PROPOSING_SWEEPS if proposes_rows(name, likelihood) else usual)))
 
 
-def options_of(spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool) -> Iterator[Option]:
-    """What a fit may be, best first: with fewer columns, then by a method that takes less memory, where "auto" lets it.
+def options_of(
+    spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool
+) -> Iterator[tuple[Settings, int]]:
+    """Settings and rank of a fit, best first: with fewer columns, then by a method that takes less memory, if "auto".
 
     A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
     """
@@ -263,15 +260,8 @@ def with_numbers(
 ) -> Settings:
     """The settings with a number for whatever is "auto" in them.
 
-    Parameters
-    ----------
-    settings : Settings
-    likelihood : str
-    learned : bool
-        Whether the prior is learned as a whole (prior="learned").
-    max_iter : int
-    most_draws : float
-        Draws of every chain that there is room for.
+    `learned` says whether the prior is learned as a whole (prior="learned"), `most_draws` how many draws of every chain
+    there is room for.
     """
     if isinstance(settings, Sampler):
         return settings.for_sweeps(max_iter, most_draws)

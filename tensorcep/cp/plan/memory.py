@@ -74,13 +74,7 @@ def fits(settings: Any, size: Size) -> bool:
 
 
 def check_memory(settings: Any, size: Size, max_iter: int) -> None:
-    """Refuse a fit that takes more than the machine has.
-
-    Raises
-    ------
-    ValueError
-        With what it takes, what there is, and what would take less.
-    """
+    """Refuse a fit that takes more than the machine has, with both numbers, and what would take less."""
     needed, there = peak(settings, size, max_iter), memory_of_machine()
     if needed.total > size.limit:
         fail_value(

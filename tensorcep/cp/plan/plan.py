@@ -33,14 +33,7 @@ class Engine(NamedTuple):
 class QuickFit(NamedTuple):
     """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some.
 
-    Attributes
-    ----------
-    name : str
-        Of its columns.
-    engine : Engine
-    problem : Problem
-    columns : (Q,) int64
-        The plan's columns that are the problem's.
+    It has the name of its columns; `columns` (Q,) int64 are those of the plan that are the problem's.
     """
 
     name: str
@@ -73,16 +66,7 @@ class Policy(Protocol):
 
 
 class Facts(NamedTuple):
-    """What the result of a plan will know beside the run.
-
-    Attributes
-    ----------
-    prior : Prior
-        Of the rows, as the fit begins with it.
-    labels : tuple of Labels or None
-    decided : dict
-        By its names in files: method_, rank_, prior_, ...
-    """
+    """What the result of a plan will know beside the run; `decided` by its names in files: method_, rank_, ..."""
 
     prior: Prior
     labels: tuple[Any, ...]
@@ -90,18 +74,7 @@ class Facts(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One fit, or the mixture of several.
-
-    Attributes
-    ----------
-    problem : Problem
-        It starts at the first of the policy's starts.
-    engine : Engine
-    policy : Policy
-    options : RunOptions
-        Sweeps, tolerance, threads, callbacks and verbosity.
-    facts : Facts
-    """
+    """One fit, or the mixture of several; the problem starts at the first of the policy's starts."""
 
     problem: Problem
     engine: Engine

@@ -25,37 +25,15 @@ from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
 
 
-class Structure(NamedTuple):
-    """What to expect of each column.
-
-    Attributes
-    ----------
-    free : (K, R) bool
-        Columns that are inferred; the others are clamped to 1.
-    mean : (K, R) float64
-    scale : (R,) float64
-        Standard deviation of a free element.
-    """
-
-    free: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
-
-
-def structure(free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]) -> Structure:
-    """Expected means and scales of the columns.
+def expected_columns(
+    free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements.
 
     Every part (main effects, pairs, CP) is expected to explain as much as every other. The intercept is the mean of
-    the first main effect.
-
-    Parameters
-    ----------
-    free : (K, R) bool
-    intercept : float
-    centre : float
-        Mean of the elements of columns that are free in two modes or more.
-    scale_of : callable
-        ``scale_of(order, rank)``: scale at which the sum of `rank` products of `order` factors is as large as the data.
+    the first main effect, `centre` that of the elements of columns that are free in two modes or more.
+    ``scale_of(order, rank)`` is the scale at which the sum of `rank` products of `order` factors is as large as the
+    data. Columns that are not `free` (K, R) bool are clamped to 1.
     """
     active = free.sum(axis=0)
     parts, counts = np.unique(active, return_counts=True)
@@ -64,44 +42,32 @@ def structure(free: np.ndarray, intercept: float, centre: float, scale_of: Calla
     if active.min() == 1:
         first = int(np.argmin(active))
         mean[free[:, first], first] = intercept
-    return Structure(free, mean, np.array([scales[int(j)] for j in active]))
+    return mean, np.array([scales[int(j)] for j in active])
 
 
-def structured_prior(found: Structure, kind: str | None) -> tuple[Prior, Learner | None]:
-    """The rows' prior, clamped columns included, and what learns it from its natural parameters on."""
-    precision = np.where(found.free, found.scale**-2, CLAMPED)
-    scale = np.broadcast_to(found.scale, found.free.shape)
-    learned = None if kind is None else partial(LEARNED[kind], mean=found.mean, scale=scale, free=found.free)
-    return Prior(list(found.mean), list(precision)), learned
-
-
-def structured_start(
-    found: Structure, shape: Sequence[int], given: np.ndarray | None, rng: np.random.Generator
+def first_rows(
+    free: np.ndarray,
+    mean: np.ndarray,
+    scale: np.ndarray,
+    shape: Sequence[int],
+    given: np.ndarray | None,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given.
 
     Products at a common mean would all get the same messages, and at the prior mean zero no messages at all.
     """
-    start = np.repeat(found.mean, shape, axis=0)
-    free = np.repeat(found.free, shape, axis=0)
+    start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
     if given is not None:
-        return np.where(free, given, start)
-    drawn = found.scale * rng.standard_normal((int(offsets(shape)[-1]), found.free.shape[1]))
-    return np.where(free & (found.free.sum(axis=0) > 1), drawn, start)
+        return np.where(of_rows, given, start)
+    drawn = scale * rng.standard_normal((int(offsets(shape)[-1]), free.shape[1]))
+    return np.where(of_rows & (free.sum(axis=0) > 1), drawn, start)
 
 
 class ExpectedRows(NamedTuple):
-    """What is expected of the rows, and where fits begin.
+    """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw random numbers.
 
-    Attributes
-    ----------
-    prior : Prior
-        To begin with.
-    learner : callable or None
-        What makes a prior that is learned of its natural parameters.
-    starts : tuple of (n_rows, R) float64 or None
-    seed : int
-        Of the methods that draw random numbers.
+    `learner` makes a prior that is learned of the natural parameters of the one to begin with.
     """
 
     prior: Prior
@@ -131,29 +97,11 @@ def plan_rows(
     random_state: Any,
     weight: np.ndarray | None = None,
 ) -> ExpectedRows:
-    """Prior, starts and seed of a fit to the values y.
+    """Prior, starts and seed of a fit to the values y (N,), in an order that does not depend on that of the input.
 
-    Everything is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
-
-    Parameters
-    ----------
-    spec : FitSpec
-    y : (N,) float64
-        Values as the likelihood has them, in an order that does not depend on that of the input.
-    shape : tuple of int
-    kind : {"fixed", "learned", "ard"} or Prior
-    free : (K, R) bool
-        Columns that are not clamped.
-    likelihood : Likelihood
-    n_starts : int
-    random_state : int, RandomState, Generator or None
-    weight : (N,) float64, optional
-        How much each value counts in the automatic scale and the mean.
-
-    Raises
-    ------
-    ValueError
-        If a parameter of the prior or the start is not allowed.
+    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells the columns that are not clamped, `weight`
+    (N,) how much each value counts in the automatic scale and the mean. Everything is checked before the first random
+    number is drawn, so that a refused fit leaves a Generator as it was.
     """
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
     centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
@@ -174,29 +122,30 @@ def plan_rows(
             fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
         if spec.prior_scale != "auto" or centre != "uniform":
             fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
-        prior, columns = checked_prior(kind, shape, rank), Structure(free, np.zeros(free.shape), np.ones(rank))
+        prior, mean, sd = checked_prior(kind, shape, rank), np.zeros(free.shape), np.ones(rank)
     else:
-        columns = structure(free, intercept, 0.0 if centre == "uniform" else centre, scale_of)
-        prior, learner = structured_prior(columns, None if kind == "fixed" else kind)
-    if with_components_alone and not isinstance(kind, Prior):
-        one = float(columns.scale[0])  # the powers of an array may differ in the last bit
-        prior = prior._replace(precision=[1.0 / one**2 if fixed else one**-2] * len(shape))
+        mean, sd = expected_columns(free, intercept, 0.0 if centre == "uniform" else centre, scale_of)
+        precision = list(np.where(free, sd**-2, CLAMPED))
+        if with_components_alone:
+            one = float(sd[0])  # the powers of an array may differ in the last bit
+            precision = [1.0 / one**2 if fixed else one**-2] * len(shape)
+        prior = Prior(list(mean), precision)
+        if kind != "fixed":
+            learner = partial(LEARNED[kind], mean=mean, scale=np.broadcast_to(sd, free.shape), free=free)
     drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
     starts_at_prior = isinstance(given, str) and given == "prior"
     if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
         where = "at prior means of zero" if with_components_alone else "interactions at zero"
         fail_value(f'init="prior" starts {where}, where every message is zero; use init="random".')
-    rng, means = check_random_state(random_state), None if isinstance(given, str) else given
+    rng, rows = check_random_state(random_state), None if isinstance(given, str) else given
     if drawn:
-        prior = prior._replace(mean=[columns.scale * rng.random((n, rank)) for n in shape])
-    starts = [None if starts_at_prior else structured_start(columns, shape, means, rng) for _ in range(n_starts)]
+        prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
+    starts = [None if starts_at_prior else first_rows(free, mean, sd, shape, rows, rng) for _ in range(n_starts)]
     return ExpectedRows(prior, learner, tuple(starts), int(rng.integers(2**63)))
 
 
-def checked_prior(prior: Any, shape: tuple[int, ...], rank: int) -> Prior:
+def checked_prior(prior: Prior, shape: tuple[int, ...], rank: int) -> Prior:
     """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
-    if not isinstance(prior, Prior):
-        fail_value(f"prior must be 'auto', 'fixed', 'learned', 'ard' or a tensorcep.Prior; got {type(prior).__name__}.")
     if not len(prior.mean) == len(prior.precision) == len(shape):
         fail_value(
             f"prior must hold one mean and one precision for each of {len(shape)} modes; got {len(prior.mean)} and "

@@ -25,9 +25,9 @@ from tensorcep.cp.inputs.side_information import (
 )
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.model.entries import Entries, pack_entries
+from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
-from tensorcep.cp.model.problem import Problem, Uneven, in_lanes_of
+from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
@@ -62,15 +62,10 @@ class Draft(NamedTuple):
 
     Attributes
     ----------
-    spec : FitSpec
-    chosen : Chosen
     data : Data
         As it is until noise or a power is chosen.
     given : tuple
         Coordinates, values and weights as they were given.
-    labels : tuple of Labels or None
-    method, settings, options
-        Of the run.
     facts : dict
         What is decided of the values and known of rows, by its names in files.
     local : Local or None
@@ -125,34 +120,23 @@ def resolve(
     ----------
     spec : FitSpec
     entries : tuple
-        Coordinates, values, shape and labels, as `training_entries` gives them.
+        As `training_entries` gives them.
     source : object
         What the user passed, which may know more than the entries.
-    streaming : bool
-        Whether they are the first entries of a stream.
-    prior : str
-        What prior="auto" stands for in a stream.
+    streaming, prior : bool, str
+        Whether they are the first entries of a stream, and what prior="auto" stands for there.
     decided : tuple, optional
         The likelihood and the facts that tell of it, where an earlier fit decided them.
     limit : float, optional
         Bytes of memory that the fit may take.
-    extent : (N,) float64, optional
-        Exposures of counts, of mean 1, or numbers of trials.
-    power : (N,) float64, optional
-        How much each entry counts: the power of its likelihood.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter or a value is not allowed.
+    extent, power : (N,) float64, optional
+        Exposures of counts, of mean 1, or numbers of trials; and how much each entry counts.
     """
     coords, values, shape, labels = entries
     if spec.revisit:
         check_revisit(spec)
-    stored = isinstance(coords, StoredColumns)
-    told_values = values[telling(power)]
-    n_told = len(told_values)
-    chosen = choose(spec, n_told, shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
+    stored, told_values = isinstance(coords, StoredColumns), values[telling(power)]
+    chosen = choose(spec, len(told_values), shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
@@ -191,7 +175,7 @@ def resolve(
         options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
-        n_told=n_told,
+        n_told=len(told_values),
         size=size,
         limit=limit,
         stored=stored,
@@ -244,5 +228,6 @@ def problem_of(
         seed=rows.seed,
         free=None if free.all() else free,
         uneven=data.uneven,
+        power=None if data.weight is None else in_lanes(data.entries, data.weight),
     )
-    return problem if data.weight is None else in_lanes_of(problem, data.weight), rows
+    return problem, rows

@@ -73,8 +73,8 @@ class FitSpec(NamedTuple):
 def check_parameters(spec: FitSpec) -> None:
     """Refuse parameters that no fit takes, whatever the entries."""
     checked_options(spec)
-    for name, value in (("rank", spec.rank), ("max_iter", spec.max_iter)):
-        given_int(name, value, 1)
+    given_int("rank", spec.rank, 1)
+    given_int("max_iter", spec.max_iter, 1)
     name, _ = checked_method(spec.method)
     checked_prior_kind(spec.prior)
     word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
@@ -101,13 +101,7 @@ class RunOptions(NamedTuple):
 
 
 def checked_options(spec: FitSpec) -> RunOptions:
-    """The parameters that say how to run, after the checks of all parameters that no other function checks.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If one is not allowed.
-    """
+    """The parameters that say how to run, after the checks of all parameters that no other function checks."""
     check_choice("unknown", spec.unknown, ("prior", "error"))
     check_range("forget", spec.forget, 0.0, 1.0, include_high=False)
     check_int("revisit", spec.revisit, 0)
@@ -115,11 +109,9 @@ def checked_options(spec: FitSpec) -> RunOptions:
     callbacks = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
         raise TypeError(f"callbacks must be a callable, a list of callables or None; got {spec.callbacks!r}.")
-    tol = check_range("tol", spec.tol, 0.0)
-    callbacks = (*callbacks, *spec.sweep_callbacks)
-    shows = spec.verbose
+    tol, shows = check_range("tol", spec.tol, 0.0), spec.verbose
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
-    return RunOptions(tol, n_threads(spec.n_jobs), callbacks, bool(shows))
+    return RunOptions(tol, n_threads(spec.n_jobs), (*callbacks, *spec.sweep_callbacks), bool(shows))
 
 
 def check_revisit(spec: FitSpec) -> None:
@@ -149,9 +141,7 @@ def checked_prior_kind(prior: Any) -> Any:
 
 def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
-    if is_auto(value):
-        return auto
-    return check_int(name, value, instead="'auto' or ")
+    return auto if is_auto(value) else check_int(name, value, instead="'auto' or ")
 
 
 def is_auto(value: Any) -> bool:

@@ -39,13 +39,7 @@ class Place(NamedTuple):
 
 
 def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, Any]) -> Place:
-    """What `scratch` and `memory` of a fit say.
-
-    Raises
-    ------
-    ValueError
-        If they are not allowed, or not with what else is given, or the spec cannot be fitted on scratch.
-    """
+    """What `scratch` and `memory` of a fit say, refused beside what does not go with them."""
     place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
     if place.room is None and place.limit is None:
         return place
@@ -75,8 +69,7 @@ def entries_of_files(
     shape = found.shape
     if spec.shape is not None:
         shape = check_shape(spec.shape, len(shape))
-        fits = all(n == m if own else n >= m for own, n, m in zip(found.labels, shape, found.shape, strict=True))
-        if not fits:
+        if not all(n == m if own else n >= m for own, n, m in zip(found.labels, shape, found.shape, strict=True)):
             fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
     if room is not None:
         coding = spec.target.code_columns(found.values)
@@ -91,15 +84,10 @@ def entries_of_files(
 def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
     """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory.
 
-    Raises
-    ------
-    ValueError
-        If they do not fit into the memory that is allowed, and there is no scratch.
-    OSError
-        If the disk has no room for them.
+    Refused if they do not fit into the memory that is allowed, and there is no scratch; OSError tells of a full disk.
     """
-    coords: Any = entries[0]
-    _, values, shape, labels = entries
+    coords: Any
+    coords, values, shape, labels = entries
     n, stored = len(values), isinstance(coords, StoredColumns)
     few = place.room is not None and proposes_rows(choose(spec, n, shape, False).method, spec.asked)
     needed = 0.0 if place.limit is None else _bytes_in_memory(spec, n, shape, place.limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tensorcep.core.checks import check_int, check_range, fail_value, word_or_range
+from tensorcep.core.checks import check_int, check_range, fail_value
 
 # A setting that may be "auto" or None until a fit is planned; engines see the number.
 Decided = Any
@@ -26,11 +26,6 @@ def check_annealing(anneal: Any, power: Any) -> None:
     if not (isinstance(anneal, str) and anneal == "auto"):
         check_int("anneal", anneal, 0, instead="'auto' or ")
     check_range("anneal_power", power, 1.0)
-
-
-def check_damping(damping: Any, *words: str) -> None:
-    """Refuse what is neither one of the words nor a share of the old message that may be kept."""
-    word_or_range("damping", damping, words, 0.0, 1.0, include_high=False)
 
 
 def check_starts(n_starts: Any, n_ensemble: Any) -> None:

@@ -8,18 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_range, fail_value, word_or_range
 from tensorcep.core.settings import Settings
-from tensorcep.cp.settings.base import (
-    Decided,
-    Memory,
-    Size,
-    check_annealing,
-    check_damping,
-    check_pair,
-    check_starts,
-    packed,
-)
+from tensorcep.cp.settings.base import Decided, Memory, Size, check_annealing, check_pair, check_starts, packed
 
 SCHEDULES, DTYPES = ("modewise", "parallel"), ("float64", "float32")
 # Sums per row are kept for at most so many chunks of the entries (`tensorcep.cp.model.entries.pack_entries`).
@@ -136,7 +127,7 @@ class CEP(Settings):
         check_choice("moments", self.moments, ("cavity", "posterior"))
         check_choice("noise_moments", self.noise_moments, ("tilted", "cavity"))
         check_int("order", self.order, 1, 2)
-        check_damping(self.damping, "auto", "adaptive")
+        word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
         check_choice("dtype", self.dtype, DTYPES)
         check_flag("positive", self.positive)
         check_annealing(self.anneal, self.anneal_power)
@@ -199,7 +190,7 @@ class Laplace(Settings):
     def check(self) -> None:
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("curvature", self.curvature, ("conditional", "marginal"))
-        check_damping(self.damping, "auto")
+        word_or_range("damping", self.damping, ("auto",), 0.0, 1.0, include_high=False)
         check_choice("dtype", self.dtype, DTYPES)
         check_annealing(self.anneal, self.anneal_power)
         check_starts(self.n_starts, self.n_ensemble)

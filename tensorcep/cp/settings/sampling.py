@@ -43,12 +43,8 @@ class Sampler(Settings):
     def for_sweeps(self: S, sweeps: int, most: float = np.inf) -> S:
         """The settings with values for burn_in, thin and dtype, for so many sweeps.
 
-        `most` is how many draws of every chain in double precision there is room for.
-
-        Raises
-        ------
-        ValueError
-            If the burn-in leaves no sweep.
+        `most` is how many draws of every chain in double precision there is room for. A burn-in that leaves no sweep is
+        refused.
         """
         burn_in = sweeps // 2 if self.burn_in is None else self.burn_in
         if burn_in >= sweeps:
@@ -138,18 +134,8 @@ class PGGibbs(Sampler):
 
     Parameters
     ----------
-    n_chains : int, default=4
-        Chains, as in `Gibbs`.
-    burn_in, thin : int, optional
-        Sweeps that are not kept, and distance of those that are, as in `Gibbs`.
-    weights : {"stacked", "equal"}, default="stacked"
-        What each chain counts, as in `Gibbs`.
-    dtype : {"float64", "float32"}, optional
-        Storage of the draws, as in `Gibbs`.
-    dispersion_prior : tuple of float, default=(1, 0.1)
-        For counts, shape and rate of the Gamma prior of the dispersion r.
-    dispersion_mode : int, optional
-        The mode whose rows have a dispersion each; None for one that all entries share.
+    n_chains, burn_in, thin, weights, dtype, dispersion_prior, dispersion_mode
+        As in `Gibbs`.
 
     References
     ----------

@@ -184,7 +184,6 @@ class CountObservation(Observation):
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of this name, with the dispersion that was given, and structural zeros if they were asked for."""
         return with_zeros(with_dispersion(self.likelihood_name, self.fixed_dispersion), self.inflated)
 
     @property
@@ -194,7 +193,6 @@ class CountObservation(Observation):
 
     @property
     def has_extents(self) -> bool:
-        """Whether the fit had exposures or numbers of trials."""
         return self.extent_unit is not None
 
     def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
@@ -219,7 +217,6 @@ class CountObservation(Observation):
         return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self.extent_unit or 1.0)
 
     def without_extent(self, X: Any, given: dict[str, Any] | None = None) -> Any:
-        """Entries without a column that holds extents."""
         X = as_frame(X)
         if not isinstance(X, pd.DataFrame):
             return X
@@ -239,7 +236,6 @@ class CountTarget(Target):
     zero_inflation: bool = False
 
     def likelihoods(self) -> list[Likelihood]:
-        """Poisson and negative-binomial counts, or what is named."""
         names = RATES if self._name() == "auto" else (self._name(),)
         return [with_zeros(get_likelihood(name), self.asks_for_zeros()) for name in names]
 
@@ -258,10 +254,8 @@ class CountTarget(Target):
 
     def _name(self) -> str:
         """The parameter likelihood after its check; a dispersion for every row asks for that which has one."""
-        given, name = (
-            self.dispersion,
-            check_choice("likelihood", self.likelihood, ("auto", *names_of_likelihoods("counts"))),
-        )
+        given, known = self.dispersion, ("auto", *names_of_likelihoods("counts"))
+        name = check_choice("likelihood", self.likelihood, known)
         if isinstance(given, str) and given == "learned":
             return name
         if name not in ("auto", "negbinomial"):
@@ -281,9 +275,8 @@ class CountTarget(Target):
         """The parameter dispersion after its check; None where it is to be learned."""
         if isinstance(self.dispersion, str):  # which mode it names is known later
             return None
-        return check_range(
-            "dispersion", self.dispersion, 0.0, include_low=False, instead="'learned', the name of a mode, or "
-        )
+        instead = "'learned', the name of a mode, or "
+        return check_range("dispersion", self.dispersion, 0.0, include_low=False, instead=instead)
 
     def decide(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
@@ -334,7 +327,6 @@ class CountTarget(Target):
         return Uneven(mode_of(labels, given)), {}
 
     def is_wild(self, values: np.ndarray) -> bool:
-        """Whether one of the counts could decide all of a fit by chains."""
         return has_wild_count(values)
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
@@ -363,19 +355,15 @@ class CountTarget(Target):
         return replace(self, likelihood="poisson") if left_open else self
 
     def split_extents(self, X: Any, given: dict[str, Any], call: str = "fit") -> tuple[Any, Any, str | None]:
-        """X without a column of exposures or trials, these, and that column; None where there are none."""
-        others = {name: value for name, value in given.items() if name not in TAKERS}
-        refuse_others(f"{self.OBSERVATION.ESTIMATOR}.{call}", others)
+        refuse_others(f"CPCountRegressor.{call}", {name: value for name, value in given.items() if name not in TAKERS})
         return split_extents(self._kinds(), X, given)
 
     def column_of_extents(self, given: dict[str, Any]) -> str | None:
-        """The column of exposures or trials that `stream` was told of; None where there is none."""
         said = {name: value for name, value in given.items() if value is not None}
         for name, value in said.items():
             if not isinstance(value, str):
-                fail_value(
-                    f"{name} of a stream is the name of a column; got a {type(value).__name__}; use partial_fit."
-                )
+                kind = type(value).__name__
+                fail_value(f"{name} of a stream is the name of a column; got a {kind}; use partial_fit.")
         split_extents(self._kinds(), pd.DataFrame(columns=list(said.values())), said)
         return next(iter(said.values()), None)
 

@@ -67,15 +67,12 @@ class LabelObservation(Observation):
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of the link."""
         return get_likelihood(self.link)
 
     def coded(self, y: Any) -> Any:
-        """Labels as 0 and 1."""
         return coded(y, list(self.classes))
 
     def decoded(self, y: np.ndarray) -> np.ndarray:
-        """The labels of 0 and 1."""
         return y if list(self.classes) == [0, 1] else np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
 
 
@@ -89,7 +86,6 @@ class LabelTarget(Target):
     zero_rate: float | str = 1.0
 
     def likelihoods(self) -> list[Likelihood]:
-        """Those of both links, or of the one that is named."""
         link = self._link()
         return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
 
@@ -105,7 +101,6 @@ class LabelTarget(Target):
     def decide(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
     ) -> tuple[Likelihood, Facts]:
-        """The link that the method serves."""
         link = self._link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
@@ -118,7 +113,6 @@ class LabelTarget(Target):
         return float(logit(share) if likelihood.f_is_log_odds else ndtri(share))
 
     def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:
-        """Checked entries whose labels are 0 and 1, and the two labels."""
         return classed_entries(X, y, shape, two_classes, coded)
 
     def coder(self, before: Any) -> Coder:
@@ -134,7 +128,6 @@ class LabelTarget(Target):
         return code
 
     def of_batch(self, batch: Batch) -> Facts:
-        """The two labels."""
         return {"_classes": [0, 1] if batch.classes is None else batch.classes}
 
     def rate(self) -> Any:

@@ -22,17 +22,16 @@ def classes_of(y: Any) -> list[Any]:
 
     More than two texts without an order are taken in that of the alphabet, with a warning.
     """
-    if _is_ordered(y):
-        classes = plain(y.dtype.categories.to_numpy()).tolist()
-    else:
-        classes = np.unique(plain(y)).tolist()
+    dtype = getattr(y, "dtype", None)
+    ordered = isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
+    classes = (plain(y.dtype.categories.to_numpy()) if ordered else np.unique(plain(y))).tolist()
     if not FEWEST <= len(classes) <= MOST:
         some = ", ".join(map(repr, classes[:3]))
         fail_value(
             f"y must hold {FEWEST} to {MOST} different levels; got {len(classes)}, such as {some}; use CPRegressor for "
             "values that are no levels."
         )
-    if len(classes) > FEWEST and isinstance(classes[0], str) and not _is_ordered(y):
+    if len(classes) > FEWEST and isinstance(classes[0], str) and not ordered:
         warn_user(
             f"the levels are text without an order and are taken in that of the alphabet, {' < '.join(classes)}; give "
             "y as an ordered Categorical, or as numbers, for another.",
@@ -59,11 +58,6 @@ def worth_of(classes: list[Any]) -> list[float] | None:
     if isinstance(classes[0], str) or not (np.diff(classes) > 0.0).all():
         return None
     return [float(level) for level in classes]
-
-
-def _is_ordered(y: Any) -> bool:
-    dtype = getattr(y, "dtype", None)
-    return isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
 
 
 def is_text(labels: np.ndarray) -> bool:
@@ -104,15 +98,12 @@ class LevelObservation(Observation):
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of the link, with thresholds that start where the shares put them."""
         return ordinal(self.link, self.shares, worth_of(list(self.classes)))
 
     def coded(self, y: Any) -> np.ndarray:
-        """Levels as 0, 1, ..."""
         return coded(y, list(self.classes))
 
     def decoded(self, y: np.ndarray) -> np.ndarray:
-        """The levels of 0, 1, ..."""
         return np.asarray(np.array(list(self.classes))[y.astype(np.int64)])
 
 
@@ -132,12 +123,10 @@ class LevelTarget(Target):
     def decide(
         self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
     ) -> tuple[Likelihood, Facts]:
-        """That of the link and of how often each level occurs."""
         shares = shares_of(y, len(self.classes), weight).tolist()
         return ordinal(self.link, shares, worth_of(list(self.classes))), {"link_": self.link, "_shares": shares}
 
     def knowing(self, coding: Mapping[str, Any]) -> Target:
-        """The target with the levels that were found."""
         return replace(self, classes=tuple(coding.get("_classes", self.classes)))
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
@@ -157,11 +146,9 @@ class LevelTarget(Target):
         return fill_by_parts(empty_near(y), guessed)
 
     def code_columns(self, values: np.ndarray) -> Facts:
-        """Code the levels of files in place."""
         classes = classes_of(np.unique(np.concatenate([np.unique(values[a:b]) for a, b in leaves(len(values))])))
         fill_by_parts(values, lambda at: coded(values[at], classes))
         return {"_classes": classes}
 
     def entries(self, X: Any, y: Any, shape: tuple[int, ...] | None) -> tuple[Entries, Facts]:
-        """Checked entries whose levels are 0, 1, ..., and the levels."""
         return classed_entries(X, y, shape, classes_of, coded)

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorcep.core.arrays import leaves, mean_square, weighted_mean
-from tensorcep.core.checks import (
-    LARGEST,
-    check_choice,
-    check_range,
-    check_size,
-    fail_value,
-    warn_user,
-    word_or_range,
-)
+from tensorcep.core.checks import LARGEST, check_choice, check_range, check_size, fail_value, warn_user, word_or_range
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.cp.inputs.side_information import coupled
@@ -74,26 +66,21 @@ def spike_at_minimum(y: np.ndarray, weight: OfEach = None) -> float | None:
 
     With weights (N,) it is that of the entries that tell, and shares are of their weights.
     """
+    least, total = y.min(), float(len(y))
     if weight is not None:
         told = telling(weight)
         values, place = np.unique(y[told], return_inverse=True)
-        return _spike(values, np.bincount(place, weights=weight[told]), float(weight[told].sum()))
-    least = y.min()
-    if sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
+        counts, total = np.bincount(place, weights=weight[told]), float(weight[told].sum())
+    elif sum(np.count_nonzero(y[a:b] == least) for a, b in leaves(len(y))) < SPIKE_SHARE * len(y):
         return None  # before all values are sorted
-    values, counts = np.unique(y, return_counts=True)
-    return _spike(values, counts, len(y))
-
-
-def _spike(values: np.ndarray, counts: np.ndarray, total: float) -> float | None:
-    """The first value if it counts enough, of all in total and beside any other."""
+    else:
+        values, counts = np.unique(y, return_counts=True)
     if len(values) < 2 or counts[0] < max(SPIKE_SHARE * total, SPIKE_RATIO * counts[1:].max()):
         return None
     return float(values[0])
 
 
 def name_of_noise(uneven: Uneven | None, labels: Any) -> str | int:
-    """What the fact noise_ says of it."""
     if uneven is None:
         return "one"
     if uneven.mode is None:
@@ -212,7 +199,6 @@ class RealObservation(Observation):
 
     @property
     def likelihood(self) -> Likelihood:
-        """Normal about the level, in a power of the values, or censored at a limit."""
         if self.upper_limit is not None:
             return censored_at(self.upper_limit, UPPER)
         return of_power(self.power, self.level) if self.lower_limit is None else censored_at(self.lower_limit)
@@ -238,14 +224,12 @@ class RealTarget(Target):
     fit_intercept: bool | str = "auto"
 
     def check(self) -> None:
-        """Refuse parameters that no fit takes."""
         self.gamma_noise(np.ones(1))
         given_power(self.power, None, "one")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             check_choice("fit_intercept", self.fit_intercept, ("auto",))
 
     def asked(self, method: str) -> Likelihood:
-        """Normal values, or those with the limit that is given."""
         limit, _ = given_limit(self.lower_limit, self.upper_limit)
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
@@ -265,9 +249,7 @@ class RealTarget(Target):
         centred = self.has_intercept(chosen)
         open_to = power if centred or power is not None else 1.0
         powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
-        if powers == (1.0,) and not isinstance(
-            coords, StoredColumns
-        ):  # of logarithms and roots few values are far away
+        if powers == (1.0,) and not isinstance(coords, StoredColumns):  # of logarithms few values are far away
             warn_of_deciding(y)
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
@@ -282,7 +264,6 @@ class RealTarget(Target):
         return of_power(1.0, level), {**decided, "level_": level}
 
     def has_intercept(self, chosen: Chosen) -> bool:
-        """Whether the mean is subtracted before the fit."""
         if isinstance(self.fit_intercept, (bool, np.bool_)):
             return bool(self.fit_intercept)
         check_choice("fit_intercept", self.fit_intercept, ("auto",))
@@ -329,5 +310,4 @@ class RealTarget(Target):
         return check_size("y", likelihood.check_y(y), least=0.0)  # less the level they may be next to nothing
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
-        """The mean."""
         return weighted_mean(y, weight)

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import tensorcep as tc
 from tensorcep.cp.fit.select import plan_fit
-from tensorcep.cp.model.subsets import some_entries
+from tensorcep.cp.model.subsets import some_of
 from tensorcep.cp.stream.cold_start import BATCH, Beginning, Way, _plan, run_in_batches
 from tensorcep.cp.stream.reservoir import Kept
 
@@ -75,7 +75,7 @@ def test_weights_and_exposures_go_with_their_entries(beside):
         work = plan_of(model, X, y, extent=much)
     found = run_in_batches(work, bold=True).posterior
     places = np.argsort(work.problem.entries.permutation)[order[:BATCH]]
-    entries = some_entries(work.problem, np.sort(places))
+    entries = some_of(work.problem, np.sort(places)).entries
     alone = work.with_problem(entries=entries, power=None)
     first = alone.policy.run(alone).posterior
     np.testing.assert_allclose(found.eta, first.eta, rtol=1e-4, atol=1e-5)
