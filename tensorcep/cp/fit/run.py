@@ -561,9 +561,7 @@ def run_quick_fit_to(
     """
     problem = with_entries_of(quick.problem, others)
     entries, likelihood = problem.entries, problem.likelihood
-    of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(
-        GAUSSIAN
-    )  # those of zeros say nothing
+    of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(GAUSSIAN)  # those of zeros say nothing
     if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
         return run_quick_fit(quick._replace(problem=problem), plan, place=place)
     logs = np.log(entries.y + 0.5) - np.log(likelihood.first_theta)
