@@ -35,14 +35,7 @@ def natural_key(text: str) -> tuple[tuple[Part, ...], str]:
 
 
 def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.int64], Any]:
-    """Return sorted labels and the place of each entry's, where text is sorted by the numbers in it.
-
-    Parameters
-    ----------
-    codes : (N,) int64
-    found : sequence of labels
-        Distinct and sorted as pandas sorts.
-    """
+    """Return codes (N,) of distinct labels, sorted as pandas sorts, and these with text sorted by the numbers in it."""
     labels = pd.Index(found, tupleize_cols=False)
     if not len(labels) or pd.api.types.infer_dtype(labels, skipna=False) != "string":
         return codes, found

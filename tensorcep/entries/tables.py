@@ -245,21 +245,13 @@ def train_test_split(
     ----------
     data : table or SparseTensor
         Of a table all columns are kept: weights, exposures, times.
-    test_size, random_state, by : as in `SparseTensor.train_test_split`
-    mode : column of a table, or mode of a tensor, optional
-        The mode of ``by="row"`` and ``by="group"``, such as the user.
-    times : column of a table, mode of a tensor, or array-like of shape (N,), optional
-        Of ``by="time"``, and of ``by="row"`` if you like.
+    test_size, random_state, by, mode, times : as in `SparseTensor.train_test_split`, with its errors
+        Of a table `mode` is a column, and so may `times` be.
 
     Returns
     -------
     train, test : DataFrame or SparseTensor
         With the entries in their order.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is not allowed, or nothing would be left to train on, or to test on.
 
     Examples
     --------

@@ -502,7 +502,8 @@ def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
 
 def as_objects(column: Any) -> NDArray[Any]:
     """Labels as an array whose `tolist` gives those of Python."""
-    return column.to_numpy(dtype=object) if isinstance(column, pd.Series) else np.asarray(column)
+    is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufbO"
+    return np.asarray(column) if is_plain else column.to_numpy(dtype=object)
 
 
 def as_texts(column: Any) -> Any:

@@ -509,11 +509,11 @@ def open_text(
     ``layout_in(lines)`` gives the layout by the first lines.
     """
     with open_lines(path, Coding(how.encoding)) as lines:
-        head: list[str] = []
-        layout = layout_in(_noted(lines, head))
+        first, again = itertools.tee(lines)  # a pipe cannot be read twice
+        layout = layout_in(first)
+        del first  # which would keep all lines
         if not os.path.isfile(path):
-            again = iter(translated(itertools.chain(head, lines), layout.mark))
-            yield TextReader(layout, iter(()), again, start, bad_line)
+            yield TextReader(layout, iter(()), iter(translated(again, layout.mark)), start, bad_line)
             return
     # The parser makes text under Python's lock, so that threads only cost then.
     alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
@@ -522,10 +522,3 @@ def open_text(
     with open_binary(path, layout.coding, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
         yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
-
-
-def _noted(lines: Iterator[str], head: list[str]) -> Iterator[str]:
-    """Yield lines and keep those that were taken, since a pipe cannot be read twice."""
-    for line in lines:
-        head.append(line)
-        yield line
