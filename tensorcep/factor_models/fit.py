@@ -210,14 +210,8 @@ def build_problem(
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where = layouts(links, len(sizes), rank)
-    entities = []
-    for n, layout, learn in zip(sizes, where, learned, strict=True):
-        automatic = np.zeros(layout.size, dtype=bool)
-        automatic[:rank] = learn
-        automatic[list(layout.bias.values())] = True
-        entities.append(Entity(n, np.ones(layout.size), automatic, layout.one))
     problem = RelationProblem(
-        entities=tuple(entities),
+        entities=tuple(own.entity(n, learn) for own, n, learn in zip(where, sizes, learned, strict=True)),
         relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
         start=tuple(_start(links, sizes, rank, where, rng, init)),
         frozen=(None,) * len(sizes),
@@ -363,7 +357,9 @@ class RunPlan(NamedTuple):
         method, settings, max_iter, tol, threads, verbose, _ = self
         with one_blas_thread():
             result = run(
-                *(method, problem, settings),
+                method,
+                problem,
+                settings,
                 max_iter=max_iter,
                 tol=tol,
                 n_threads=threads,

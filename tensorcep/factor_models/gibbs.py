@@ -198,7 +198,5 @@ def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
 
 
 GIBBS_ENGINE = Method(
-    *(Gibbs.name, (), Gibbs, init, step, finish),
-    source="Klami (2014), Gibbs sampling",
-    capabilities=Capabilities(sampler=True),
+    Gibbs.name, (), Gibbs, init, step, finish, "Klami (2014), Gibbs sampling", capabilities=Capabilities(sampler=True)
 )

@@ -11,7 +11,7 @@ import pandas as pd
 from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
-from tensorcep.factor_models.problem import Kind, Relation, RelationPosterior, Units, coded
+from tensorcep.factor_models.problem import Entity, Kind, Relation, RelationPosterior, Units, coded
 from tensorcep.factor_models.side_information import KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
@@ -83,6 +83,13 @@ class Layout(NamedTuple):
     def size(self) -> int:
         """Number of coordinates."""
         return self.rank + (self.one >= 0) + len(self.bias)
+
+    def entity(self, n: int, learn: bool, precision: np.ndarray | None = None) -> Entity:
+        """n rows of these coordinates; the precisions of biases are learned, and, if asked for, those of components."""
+        learned = np.zeros(self.size, dtype=bool)
+        learned[: self.rank] = learn
+        learned[list(self.bias.values())] = True
+        return Entity(n, np.ones(self.size) if precision is None else precision, learned, self.one)
 
 
 def layouts(links: list[Link], n_entities: int, rank: int) -> list[Layout]:

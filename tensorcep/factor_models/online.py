@@ -91,19 +91,15 @@ def learn_rows(
 
 def _problem(link: Link, posterior: RelationPosterior, where: list[Layout], ard: bool) -> RelationProblem:
     sizes, sites = link.matrix.cells.shape, posterior.sites[0]
-    entities = []
-    for layout, n, precision, learn in zip(where, sizes, posterior.precisions, (False, ard), strict=True):
-        learned = np.zeros(layout.size, dtype=bool)
-        learned[: layout.rank] = learn
-        learned[list(layout.bias.values())] = True
-        entities.append(Entity(n, precision.mean, learned, layout.one))
+    parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
+    entities = tuple(layout.entity(n, learn, precision.mean) for layout, n, learn, precision in parts)
     told, priors = told_by(posterior.moments[1], posterior.precisions[1], where[1]), Priors()
     if sites.noise is not None:
         priors = priors._replace(noise=shape_and_rate(sites.noise))
     if sites.r is not None and link.known_r is None and link.groups != "row":
         priors = priors._replace(r=shape_and_rate(sites.r))
     return RelationProblem(
-        entities=tuple(entities),
+        entities=entities,
         relations=(relation_of(link, 0, where),),
         start=(rows_at_zero(sizes[0], where[0]), told.moments.mean),
         frozen=(None, None),

@@ -456,8 +456,9 @@ class ReadingFactors:
         >>> model.variance_explained().index.tolist()
         ['sepal', 'petal']
         """
+        check_is_fitted(self, "posterior_")
         found = []
-        for m, link in enumerate(self._given_links()):
+        for m, link in enumerate(self._links):
             relation, K = self._relation(m), self._where[0].rank
             if link.units is not None:
                 energy = energies(self.posterior_, relation._replace(units=None), K)
@@ -505,7 +506,7 @@ class ReadingFactors:
         2
         """
         m = self._position(matrix)
-        cols = self._relation(m).in_units(self.posterior_.moments[self._given_links()[m].col])
+        cols = self._relation(m).in_units(self.posterior_.moments[self._links[m].col])
         return self._tidy(cols, "feature", self._features(m), coverage)
 
     def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
@@ -670,7 +671,7 @@ class ReadingFactors:
         are taken in order where neither is known, or where the table has no names. Other names, and rows and columns
         that are not known, are refused.
         """
-        link = self._given_links()[m]
+        link = self._links[m]
         labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
         if isinstance(X, SparseTensor):
             if all(found is None for found in X.labels):
@@ -709,7 +710,7 @@ class ReadingFactors:
         True
         """
         n_rows, explained = check_int("n_rows", n_rows), self.variance_explained()
-        shapes = [link.matrix.cells.shape for link in self._given_links()]
+        shapes = [link.matrix.cells.shape for link in self._links]
         said = [f"{name} {n} x {d}" for name, (n, d) in zip(self.matrix_names_, shapes, strict=True)]
         relations = [self._relation(m) for m in range(len(shapes))]
         limited = [f"{link.likelihood}{'' if link.limit is None else ' with a lower limit'}" for link in self._links]
@@ -739,10 +740,6 @@ class ReadingFactors:
             each = zip(top["feature"], top["mean"], top["sd"], strict=True)
             lines.append({"component": r, "features": ", ".join(f"{f} {a:+.2g} ± {s:.1g}" for f, a, s in each)})
         return pd.DataFrame(lines)
-
-    def _given_links(self) -> list[Link]:
-        check_is_fitted(self, "posterior_")
-        return self._links
 
     def _relation(self, m: int) -> Relation:
         """How rows and columns of matrix m of a fit meet; without data."""

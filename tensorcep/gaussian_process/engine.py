@@ -279,13 +279,7 @@ def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
 
 
 def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
-    """Find the sites of a method, from given ones or from its own start.
-
-    Raises
-    ------
-    FloatingPointError
-        If there is no Gaussian posterior.
-    """
+    """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
     if isinstance(settings, EP) and settings.schedule == "sequential":
         return _sequential(prior, data, settings, stop, start)
     return _parallel(prior, proposal_of(data, settings), getattr(settings, "damping", None), stop, start)

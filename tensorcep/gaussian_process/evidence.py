@@ -280,11 +280,6 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
 
     Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the search
     over all of them may end far below it.
-
-    Raises
-    ------
-    ValueError
-        If restarts have no bounds to draw from, or no start leads anywhere.
     """
     if search.optimizer is None or kernel.n_dims == 0:
         return kernel

@@ -92,10 +92,7 @@ def fit_inducing(
 ) -> InducingFit:
     """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
 
-    Raises
-    ------
-    FloatingPointError
-        If there is no Gaussian posterior.
+    A FloatingPointError says that there is no Gaussian posterior.
     """
     projection = _projection(kernel, points.X, sparse.Z)
     A, mean, n = projection.A, points.mean, len(points.X)

@@ -83,13 +83,7 @@ class Machine(NamedTuple):
 
 
 def check_exact_size(n: int, more: int = 0) -> None:
-    """Refuse an exact fit whose matrices, with so many more, are too large, before any work.
-
-    Raises
-    ------
-    ValueError
-        With what it takes, what there is, and what would take less.
-    """
+    """Refuse an exact fit whose matrices, with so many more, are too large, before any work."""
     needed = 8.0 * (MATRICES + more) * n * n
     there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
     if needed > there:
@@ -154,13 +148,7 @@ NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evi
 
 
 def kernel_record(kernel: Any) -> dict[str, Any]:
-    """A kernel as a tree of names and parameters.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of `KERNELS`.
-    """
+    """A kernel, which must be one of `KERNELS`, as a tree of names and parameters."""
     if KERNELS.get(type(kernel).__name__) is not type(kernel):
         listed = ", ".join(KERNELS)
         fail_value(
@@ -214,10 +202,7 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
     """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
 
-    Raises
-    ------
-    One of `tensorcep.core.persist.models.UNREADABLE`
-        If something is missing or wrong, or has another name.
+    It raises one of `UNREADABLE` if something is missing or wrong, or has another name.
     """
     fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, NAMES)

@@ -181,13 +181,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         raise NotImplementedError
 
     def _try_out(self) -> None:
-        """Predict at one point, after loading: what a file holds may have the right names and make no sense.
-
-        Raises
-        ------
-        ValueError, TypeError, IndexError, AttributeError
-            If arrays do not fit each other, or hold no finite real numbers.
-        """
+        """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
         missing = [name for name in self._stored if not hasattr(self, name)]
         if missing:
             fail_value(f"it has no {missing[0]!r}")
@@ -265,11 +259,6 @@ def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, to
 
     A factorised method takes the prior's variances alone, the others a covariance matrix too. Sweeps stop where weights
     change by less than `tol` posterior standard deviations.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method or setting, or the likelihood lacks a part that the method needs.
     """
     settings = settings_of(method)
     if settings.full:
