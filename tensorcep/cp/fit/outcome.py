@@ -170,7 +170,9 @@ def run_ready(
         for sentence in () if run.stopped else health.complaints(plan.options.max_iter):
             warn_user(sentence, ConvergenceWarning)
 
-    known = {"cells": fitted_cells(plan), "sampled": sampled_cells(read.source, plan.facts.labels)}
+    known, source = {"cells": fitted_cells(plan), "sampled": None}, read.source
+    if isinstance(source, SparseTensor) and source.sampled is not None:  # zeros that were drawn
+        known["sampled"] = coords_to_predict(source.select(source.sampled), plan.facts.labels).astype(np.int32)
     return found.changed(**{"rows": rows, "kept": kept, **known, "diagnostics": health, **fields}), tell
 
 
@@ -186,13 +188,6 @@ def fitted_cells(plan: Plan) -> np.ndarray | None:
         moved = [column[first:last] != column[first - 1 : last - 1] for column in cells.T]
         new[first:last] = np.logical_or.reduce(moved)
     return cells if new.all() else cells[new]
-
-
-def sampled_cells(source: Any, labels: tuple[Any, ...]) -> np.ndarray | None:
-    """The cells (m, K), among rows with these labels, of a tensor that hold sampled zeros; None where none says so."""
-    if not isinstance(source, SparseTensor) or source.sampled is None:
-        return None
-    return coords_to_predict(source.select(source.sampled), labels).astype(np.int32)
 
 
 def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndarray]:

@@ -421,7 +421,17 @@ def transform(
     entries = new_entries(k, row, np.delete(packed, k, axis=1), values, free)
     with model.threads() as executor:
         parts = _folded(model, entries, executor)
-        mean, cov = _moments_of_new(model, parts, k, entries.size, executor)
+        # in the columns of `factors_`: of draws as these are aligned
+        n, R, end = entries.size, fit.posterior.rank, fit.layout.rows[k].stop
+        if belief.n_chains:
+            seen = _append_rows(fit.posterior.seen, np.zeros(n, dtype=bool), end)
+            layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
+            mean, cov = moments_beside(belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
+        elif isinstance(fit.posterior, PointEstimate):
+            mean, cov = parts[0], np.zeros((n, R, R))
+        else:
+            mean, packed_cov = moments(parts[0], executor)
+            cov = unpack(packed_cov, R)
     coords[:, k] = fit.shape[k] + row
     known = (packed < sum(fit.shape)).all(axis=1)
     cells = coords[known].astype(np.int32)
@@ -492,22 +502,6 @@ def prior_of_new(model: FittedModel, c: int, k: int) -> tuple[np.ndarray, np.nda
     rows = [belief.mean[c, seen].astype(np.float64) for seen in fit.layout.seen]
     drawn = prior.draw(now, rows, np.random.default_rng([c, k]))
     return drawn.mean[k], np.linalg.inv(drawn.precision[k])
-
-
-def _moments_of_new(
-    model: FittedModel, parts: list[Any], k: int, n: int, executor: Executor
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance in the columns of `factors_`: of draws as these are aligned."""
-    fit, R = model.fit, model.fit.posterior.rank
-    if fit.belief.n_chains:
-        end = fit.layout.rows[k].stop
-        seen = _append_rows(fit.posterior.seen, np.zeros(n, dtype=bool), end)
-        layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
-        return moments_beside(fit.belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
-    if isinstance(fit.posterior, PointEstimate):
-        return parts[0], np.zeros((n, R, R))
-    mean, cov = moments(parts[0], executor)
-    return mean, unpack(cov, R)
 
 
 def with_rows(model: FittedModel, rows: NewRows) -> FitResult:
