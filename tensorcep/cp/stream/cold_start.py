@@ -501,10 +501,12 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
     asks_features, coupling = has_features(spec.prior), coupled(spec.prior)
     if fit is not None:
         features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
+        first = None if fit.stream is not None else first_member(fit.posterior)
+        pairs = fit.stream.state.pairs if first is None else getattr(first, "deviations", None)
         for what, asked, known in (
             ("Features", asks_features, features),
             (coupling, coupling is not None, bool(series)),
-            ("a Series with local=", is_local(spec.prior), _has_deviations(fit)),
+            ("a Series with local=", is_local(spec.prior), pairs is not None),
         ):
             if asked and not known:
                 fail_value(
@@ -519,13 +521,6 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
             fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
         if spec.revisit:
             fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
-
-
-def _has_deviations(fit: FitResult) -> bool:
-    """Whether rows of a model deviate along another mode."""
-    if fit.stream is not None:
-        return fit.stream.state.pairs is not None
-    return getattr(first_member(fit.posterior), "deviations", None) is not None
 
 
 def _check_goes_on(fit: FitResult, what: str) -> None:

@@ -23,7 +23,6 @@ from tensorcep.cp.calibration.prequential import Standing
 from tensorcep.cp.fit.outcome import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.engine import Messages
-from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.stream.adf import BatchProblem, batch_of
@@ -242,24 +241,20 @@ def revisit(
         batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
         parts = [(mode.prior_Lam[at], mode.prior_eta[at]) for mode, at in zip(state.modes, batch.used, strict=True)]
         limit = widest(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-        problem, needed = _without(batch.problem, batch.rows[len(y) :], chosen, limit)
+        rows, prior, noise = batch.rows[len(y) :], batch.problem.prior, batch.problem.noise_prior
+        Lam, eta = subtracted(prior.Lam, prior.eta, rows, chosen)
+        left = noise_without(noise, chosen)
+        needed = unsound(Lam, eta, limit)[rows].any(axis=1) | (not is_left(left, noise))
         if not needed.any():
             break
         index = index[~needed]
     n_skipped = len(sample.y) - len(index)
     counted = Reservoir(sample, reservoir.seen, reservoir.revisited + len(index), reservoir.skipped + n_skipped)
     if len(index):
+        start = moments_of(prior.Lam, prior.eta)[0]  # where the rows were with the messages
+        problem = batch.problem._replace(prior=FixedPrior(Lam, eta), noise_prior=left, start=start)
         batch = batch._replace(problem=problem)
     return Revisit(batch, len(y), index, counted, limit, keep, noise_forgets, seed, capacity)
-
-
-def _without(problem: Problem, rows: np.ndarray, chosen: Sample, limit: np.ndarray) -> tuple[Problem, np.ndarray]:
-    """A problem whose prior lacks the messages of a sample, and which of its entries (m,) a row cannot do without."""
-    Lam, eta = subtracted(problem.prior.Lam, problem.prior.eta, rows, chosen)
-    noise = noise_without(problem.noise_prior, chosen)
-    needed = unsound(Lam, eta, limit)[rows].any(axis=1) | (not is_left(noise, problem.noise_prior))
-    start = moments_of(problem.prior.Lam, problem.prior.eta)[0]  # where the rows were with the messages
-    return problem._replace(prior=FixedPrior(Lam, eta), noise_prior=noise, start=start), needed
 
 
 def after_revisit(
