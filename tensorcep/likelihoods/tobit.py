@@ -26,7 +26,7 @@ from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameters.precision import NoisePrecision
 
-# Where measured values lie: above a lower limit, below an upper one.
+# Where measured values lie: above a lower limit, below an upper one (whose kernels are `tilted_above` and so on).
 LOWER, UPPER = 1.0, -1.0
 
 
@@ -54,13 +54,11 @@ def _tilted(side, y, m, v, theta, logz, alpha, beta):
 
 @kernel
 def tilted(y, m, v, theta, logz, alpha, beta):
-    """Tilted moments with a lower limit."""
     _tilted(LOWER, y, m, v, theta, logz, alpha, beta)
 
 
 @kernel
 def tilted_above(y, m, v, theta, logz, alpha, beta):
-    """Tilted moments with an upper limit."""
     _tilted(UPPER, y, m, v, theta, logz, alpha, beta)
 
 
@@ -84,13 +82,11 @@ def _loglik(side, y, f, theta, value, d1, d2):
 
 @kernel
 def loglik(y, f, theta, value, d1, d2):
-    """The log likelihood with a lower limit."""
     _loglik(LOWER, y, f, theta, value, d1, d2)
 
 
 @kernel
 def loglik_above(y, f, theta, value, d1, d2):
-    """The log likelihood with an upper limit."""
     _loglik(UPPER, y, f, theta, value, d1, d2)
 
 
@@ -113,13 +109,11 @@ def _expected(side, y, f, theta, weight, target, spread, constant):
 
 @kernel
 def expected(y, f, square, theta, weight, target, spread, constant):
-    """What is expected of the normals below a lower limit."""
     _expected(LOWER, y, f, theta, weight, target, spread, constant)
 
 
 @kernel
 def expected_above(y, f, square, theta, weight, target, spread, constant):
-    """What is expected of the normals above an upper limit."""
     _expected(UPPER, y, f, theta, weight, target, spread, constant)
 
 
@@ -137,13 +131,11 @@ def _drawn(side, first, last, y, used, f, theta, key, target, s):
 
 @block_kernel
 def drawn(first, last, y, used, f, theta, key, weight, target, s):
-    """Draws of the normals below a lower limit."""
     _drawn(LOWER, first, last, y, used, f, theta, key, target, s)
 
 
 @block_kernel
 def drawn_above(first, last, y, used, f, theta, key, weight, target, s):
-    """Draws of the normals above an upper limit."""
     _drawn(UPPER, first, last, y, used, f, theta, key, target, s)
 
 
