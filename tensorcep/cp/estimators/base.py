@@ -15,7 +15,7 @@ from tensorcep.core.checks import Seed
 from tensorcep.core.reporting import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.updates import Updates
-from tensorcep.cp.fit.outcome import fit_read, read_call
+from tensorcep.cp.fit.outcome import read_call, resolve_call, run_ready
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
@@ -168,7 +168,7 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Updates):  # type: ignore[misc]
         spec, before = self._spec(), self._fit
         read = read_call(spec, before, X, y, modes, value, fixed_modes, sample_weight, scratch, memory, extents)
         try:
-            result, tell = fit_read(spec, before, read, warm_start, fixed_modes)
+            result, tell = run_ready(spec, *resolve_call(spec, before, read, warm_start, fixed_modes))
         finally:
             read.place.end()
         self._set(result)

@@ -112,12 +112,10 @@ def read_call(
     return Read(entries, power, extent, {**coding, **about, "apart": apart}, X, place)
 
 
-# The result of a fit, and what warns of its end once the result is in its place.
-Outcome = tuple[FitResult, Callable[[], None]]
-
-
-def fit_read(spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any) -> Outcome:
-    """Decide and run a fit to these entries: from the prior, from the factors of an earlier one, or with its rows.
+def resolve_call(
+    spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any
+) -> tuple[Read, Plan, Plan, bool]:
+    """What `run_ready` takes of a fit to these entries: from the prior, an earlier one's factors, or with its rows.
 
     With weights or fixed modes messages mean nothing: none are kept. Parameters and values that are not allowed are
     refused before anything is run.
@@ -125,12 +123,12 @@ def fit_read(spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fix
     warm = check_flag("warm_start", warm)
     if fixed_modes is not None:
         entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
-        return run_ready(spec, read._replace(entries=entries), plan, start, False)
+        return read._replace(entries=entries), plan, start, False
     is_plain = read.power is None and read.extent is None
     how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.limit if is_plain else None}
     plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
-    return run_ready(spec, read, plan, start, is_plain)
+    return read, plan, start, is_plain
 
 
 def run_ready(
@@ -141,10 +139,11 @@ def run_ready(
     keeps: bool,
     earlier: Mapping[str, Any] = NOTHING,
     **fields: Any,
-) -> Outcome:
-    """Run a fit that is decided: by `start`, which is the plan, or goes on from rows or messages of an earlier fit.
+) -> tuple[FitResult, Callable[[], None]]:
+    """The result of a fit that is decided, and what warns of its end once the result is in its place.
 
-    `keeps`: whether messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
+    It is run by `start`, which is the plan, or goes on from rows or messages of an earlier fit. `keeps`: whether
+    messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
     """
     coords, values, _, labels = read.entries
     warn_of_labels(labels)

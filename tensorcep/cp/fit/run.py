@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -402,15 +403,19 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     start = balanced(start, problem, plan.engine) if plan.engine.method.capabilities.regrows else start
     others = others._replace(start=start, of_entries=None)
 
-    def fit(annealed: int) -> EarlyStopping | None:
-        engine, sweeps = plan.engine.with_settings(anneal=annealed), annealed + QUICK_SWEEPS
-        return finite_or_none(
-            lambda: _watched(engine, others, plan, place, sweeps), lambda one: has_finite_rows(one.belief)
-        )
+    def fit(annealed: int) -> EarlyStopping:
+        engine = plan.engine.with_settings(anneal=annealed)
+        with threads_of(plan.options.n_threads) as executor:
+            watch = EarlyStopping(engine, others, plan.problem, place, executor)
+            watch.end(run_engine(engine, others, plan, annealed + QUICK_SWEEPS, watch))
+        return watch
 
-    best, least = fit(anneal), THRESHOLDS.least_difference
+    def is_finite(watch: EarlyStopping) -> bool:
+        return has_finite_rows(watch.belief)
+
+    best, least = finite_or_none(partial(fit, anneal), is_finite), THRESHOLDS.least_difference
     if anneal and not (best is not None and best.lost < least and best.score >= found.score - least):
-        other = fit(0)
+        other = finite_or_none(partial(fit, 0), is_finite)
         best = other if best is None or (other is not None and other.score > best.score) else best
     if best is None:
         return plan, None
@@ -524,16 +529,10 @@ def _fitted(
         done = run_engine(engine, problem, plan, most)
         bound = float(done.trace["lower_bound"][-1])
         return QuickResult(quick, done.posterior.components(), done.n_iter - anneal, bound)
-    watch = _watched(engine, problem, plan, place, most)
-    return QuickResult(quick, watch.belief, watch.sweeps, watch.score, watch.scores)
-
-
-def _watched(engine: Engine, problem: Problem, plan: Plan, place: np.ndarray, max_iter: int) -> EarlyStopping:
-    """What a run of the engine came to where the entries of the plan at these places gained no more."""
     with threads_of(plan.options.n_threads) as executor:
         watch = EarlyStopping(engine, problem, plan.problem, place, executor)
-        watch.end(run_engine(engine, problem, plan, max_iter, watch))
-    return watch
+        watch.end(run_engine(engine, problem, plan, most, watch))
+    return QuickResult(quick, watch.belief, watch.sweeps, watch.score, watch.scores)
 
 
 def run_engine(engine: Engine, problem: Problem, plan: Plan, max_iter: int, *watch: Callback) -> Run:
