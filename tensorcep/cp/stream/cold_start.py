@@ -423,9 +423,11 @@ def begin_again(
         plan = _plan(spec, first, way)
     standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
     run, rank = run or plan.policy.run(plan), plan.problem.rank
-    kept, keeps, watched = entries._replace(fitted=n, prior=prior), keeps_entries(spec, n), None
-    if not chooses and not keeps and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
-        watched = kept._replace(score=np.zeros(n))
+    kept, watched = None, None
+    if keeps_entries(spec, n):
+        kept = entries._replace(fitted=n, prior=prior) if n < enough(first.shape, rank) else None
+    elif not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
+        watched = entries._replace(fitted=n, prior=prior, score=np.zeros(n))
     (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
     if fit is not None:
         reservoir, earlier = fit.stream.reservoir, fit.observation.facts
@@ -437,9 +439,7 @@ def begin_again(
     found = found.changed(
         converged=run.converged and not standing.is_doubtful,
         trace=without_seconds(run.trace),
-        stream=stream._replace(
-            standing=standing, kept=kept if keeps and n < enough(first.shape, rank) else None, watched=watched
-        ),
+        stream=stream._replace(standing=standing, kept=kept, watched=watched),
         diagnostics=diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood),
         **fields,
     )
