@@ -104,34 +104,6 @@ def keeps_entries(spec: FitSpec, n: int) -> bool:
     return spec.forget == 0.0 and (leaves_choice(spec) or n <= spec.revisit)
 
 
-def _first_fit(
-    spec: FitSpec, first: Beginning, standing: Standing, has_main: bool
-) -> tuple[Plan, Run, Standing, Kept | None, Kept | None]:
-    """The fit of the first entries of a stream, how it stands, and entries that are kept, or watched, from now on.
-
-    `standing` is that of the stream so far; `has_main` says whether the fit so far has main effects.
-    """
-    entries, n, run, way = first.entries, len(first.entries.values), None, None
-    prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
-    if chooses:
-        spec.target.checked(entries.values, spec.asked)
-    if chooses and prior is None and told >= THRESHOLDS.fewest_in_stream:
-        one, plan, run = _learned(spec, first)
-        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
-        prior = one.way.prior if told >= SETTLED and not one.way.in_batches else None
-    else:
-        if chooses:  # a prior that stays does so with its columns
-            way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
-        plan = _plan(spec, first, way)
-    standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
-    run, rank = run or plan.policy.run(plan), plan.problem.rank
-    kept = entries._replace(fitted=n, prior=prior)
-    if keeps_entries(spec, n):
-        return plan, run, standing, kept if n < enough(first.shape, rank) else None, None
-    is_watched = not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank)
-    return plan, run, standing, None, kept._replace(score=np.zeros(n)) if is_watched else None
-
-
 def _learned(spec: FitSpec, first: Beginning) -> tuple[_Tried, Plan, Run]:
     """The entries learned in the way that predicts some of them best."""
     tried, left_out = _tried(spec, first, SETTLED)
@@ -436,8 +408,26 @@ def begin_again(
 
     `fit` is the result so far, with this standing; `record` tells of entries that it is to forget.
     """
-    has_main = fit is not None and fit.interactions.get("main", 0) > 0
-    plan, run, standing, kept, watched = _first_fit(spec, first, standing, has_main)
+    entries, n, run, way = first.entries, len(first.entries.values), None, None
+    prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
+    if chooses:
+        spec.target.checked(entries.values, spec.asked)
+    if chooses and prior is None and told >= THRESHOLDS.fewest_in_stream:
+        one, plan, run = _learned(spec, first)
+        judged = {name: getattr(one.standing, name) for name in ("n", "gain", "square", "shares", "score")}
+        prior = one.way.prior if told >= SETTLED and not one.way.in_batches else None
+    else:
+        if chooses:  # a prior that stays does so with its columns
+            has_main = fit is not None and fit.interactions.get("main", 0) > 0
+            way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
+        plan = _plan(spec, first, way)
+    standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
+    run, rank = run or plan.policy.run(plan), plan.problem.rank
+    kept, watched = None, None
+    if keeps_entries(spec, n):
+        kept = entries._replace(fitted=n, prior=prior) if n < enough(first.shape, rank) else None
+    elif not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
+        watched = entries._replace(fitted=n, prior=prior, score=np.zeros(n))
     (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
     if fit is not None:
         reservoir, earlier = fit.stream.reservoir, fit.observation.facts
@@ -445,7 +435,7 @@ def begin_again(
         if record is not None:
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
     found = result_of(plan, run, spec.target, coding, earlier)
-    stream = first_stream(spec, plan, run, first.entries, time, reservoir)
+    stream = first_stream(spec, plan, run, entries, time, reservoir)
     found = found.changed(
         converged=run.converged and not standing.is_doubtful,
         trace=without_seconds(run.trace),
