@@ -413,7 +413,7 @@ SHELL = (
         "            return 1",
         "            return 0",
         "A command that failed ends with the exit code of success.",
-        "tests/test_cli.py",
+        "tests/cli/test_cli.py",
         "usage or error_is_one",
     ),
     Mutant(
@@ -422,7 +422,7 @@ SHELL = (
         "header=n == 0",
         "header=n > 0",
         "Predictions as csv begin without the names of their columns.",
-        "tests/test_cli.py",
+        "tests/cli/test_cli.py",
         "predict_is or predict_file",
     ),
 )
