@@ -14,7 +14,6 @@ import pytest
 from helpers.cases import each
 
 from tensorcep import datasets
-from tensorcep.entries import datasets as files
 
 FILE = "enron/train-fold-1.txt"
 
@@ -32,7 +31,7 @@ def fake_registry(monkeypatch):
 
     def install(content: bytes, url: str = "http://127.0.0.1:9/closed.txt") -> None:
         facts = {"url": url, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-        monkeypatch.setattr(files, "registry", lambda: {FILE: facts})
+        monkeypatch.setattr(datasets, "registry", lambda: {FILE: facts})
 
     return install
 
