@@ -153,6 +153,11 @@ def _file_of(array: np.ndarray) -> Mapped | None:
     return base if isinstance(base, Mapped) else None
 
 
+def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """All parts one after the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def room_of(array: np.ndarray) -> Room:
     """Where an array lies, for others that belong to it."""
     file = _file_of(array)

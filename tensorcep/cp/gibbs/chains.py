@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import room_of
+from tensorcep.core.arrays import concatenated, room_of
 from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
@@ -196,12 +196,12 @@ class GibbsState(NamedTuple):
     @property
     def theta(self) -> np.ndarray:
         """The numbers of all parameters, (C, m)."""
-        return np.array([_joined([own.theta for own in draws]) for draws in self.parameters])
+        return np.array([concatenated([own.theta for own in draws]) for draws in self.parameters])
 
     @property
     def common(self) -> np.ndarray:
         """Mean and shape of the law that numbers have in common, (C, 2), or (C, 0) where none do."""
-        return np.array([_joined([own.common for own in draws]) for draws in self.parameters])
+        return np.array([concatenated([own.common for own in draws]) for draws in self.parameters])
 
     @property
     def learns_precision(self) -> bool:
@@ -242,10 +242,6 @@ class GibbsState(NamedTuple):
         if likelihood is problem.likelihood:
             return likelihood, self.given_at(place, problem)[1]
         return likelihood, np.broadcast_to(theta.values, (len(theta.values), len(place)))
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def without_lists(state: GibbsState | None) -> GibbsState | None:

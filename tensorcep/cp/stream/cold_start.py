@@ -164,7 +164,7 @@ def check_revisited(spec: FitSpec, extent: np.ndarray | None, power: np.ndarray 
         fail_value(WHOLE_REVISITED)
 
 
-def _told(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
+def _standing_after(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
     """The standing after entries."""
     likelihood = plan.problem.likelihood
     return standing.after(likelihood, entries.values, predicted, entries.extent, entries.power)
@@ -205,7 +205,7 @@ def compare_with_fit(
         plan = _plan(spec, first).unseen()
         run = plan.policy.run(plan)
         fitted = _predicted(spec, plan, run, rest).score
-    constant = _told(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
+    constant = _standing_after(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
     behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
     left = watched._replace(fitted=n) if n < end else None
@@ -244,7 +244,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
             plan = _plan(spec, some, way)
             run = _run(spec, plan.unseen(), way)
             predicted = _predicted(spec, plan, run, left_out)
-        standing = _told(_told(UNKNOWN, plan, some.entries), plan, left_out, predicted)
+        standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
 
     found = [trial(way) for way in _ways(spec, len(used))]
@@ -421,7 +421,7 @@ def begin_again(
             has_main = fit is not None and fit.interactions.get("main", 0) > 0
             way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
-    standing = (standing if standing.seen else _told(standing, plan, entries))._replace(**judged)
+    standing = (standing if standing.seen else _standing_after(standing, plan, entries))._replace(**judged)
     run, rank = run or plan.policy.run(plan), plan.problem.rank
     kept, watched = None, None
     if keeps_entries(spec, n):

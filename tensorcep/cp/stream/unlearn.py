@@ -103,7 +103,7 @@ def _forget(
     cold_start.check_stream(spec, fit)
     if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
         stream = stream._replace(kept=None)
-    coords, n = _held(stream), int(fit.n_samples_seen)
+    coords, n = _coords_held(stream), int(fit.n_samples_seen)
     gone, whole = gone_of(coords), len(coords) == n
     if not whole and not partly:
         fail_value(
@@ -122,7 +122,7 @@ def _forget(
         commit.put(_divide_out(model, stream, gone, dropped, whole, record))
 
 
-def _held(stream: Stream) -> np.ndarray:
+def _coords_held(stream: Stream) -> np.ndarray:
     """The coordinates of the entries that a stream holds."""
     if stream.kept is not None:
         return stream.kept.coords

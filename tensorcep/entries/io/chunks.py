@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.io import mmread
 
+from tensorcep.core.arrays import concatenated
 from tensorcep.core.checks import (
     INT64_MAX,
     check_choice,
@@ -454,19 +455,15 @@ def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> B
     coords = np.zeros((n, len(names)), dtype=np.int64)
     keys: list[list[Any] | None] = [None] * len(names)
     for k, name in enumerate(names):
-        column = _joined([piece.columns[k] for piece in pieces])
+        column = concatenated([piece.columns[k] for piece in pieces])
         if name is None:
             coords[:, k] = column
         else:
             keys[k] = column.tolist()
-    values = _joined([piece.values for piece in pieces])
-    extents = None if extent is None else _joined([piece.extras[extent] for piece in pieces])
+    values = concatenated([piece.values for piece in pieces])
+    extents = None if extent is None else concatenated([piece.extras[extent] for piece in pieces])
     position = pieces[-1].position
     return Batch(coords, tuple(keys), names, values, position=position, extents=extents, column=extent)
-
-
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 # Entries as columns: read once, some lines at a time, labels numbered as they come. What a label is numbered does not

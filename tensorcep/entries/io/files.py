@@ -330,7 +330,7 @@ def read_entries(
             counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1)
             labels.append(None)
         else:
-            found, coords[:, k] = Labels.from_column(_joined(columns[k], reader.is_text), name)
+            found, coords[:, k] = Labels.from_column(_labels_of_parts(columns[k], reader.is_text), name)
             counted.append(len(found))
             labels.append(found)
         columns[k].clear()
@@ -355,7 +355,7 @@ def _fail_empty(path: str) -> NoReturn:
     fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
-def _joined(parts: list[Any], is_text: bool) -> Any:
+def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
     """Return the labels of a mode of all chunks: those of text as numbers where nothing is lost by it."""
     if not is_text:
         found = [part if isinstance(part, pd.Series) else pd.Series(part.tolist()) for part in parts]
