@@ -168,10 +168,12 @@ without any, all of them.""",
 # Options that several commands have: of what is said on the way, of a model of tensors, of files of entries, and of
 # files of cells for a model, which has fixed what the rows are.
 TALK, INFERENCE = "verbose|quiet", "max_iter tol seed threads"
-STRUCTURE = "prior features series graph interactions lower_limit upper_limit power zero_rate zero_inflation"
-MODEL, TEXT = f"likelihood {STRUCTURE} noise levels", "no_header sep decimal encoding drop_missing labels"
-ENTRIES = f"how to read the entries | format index_base modes value|count {TEXT} duplicates shape"
-CELLS = f"how to read the entries | format index_base modes value exposure n_trials {TEXT}"
+ROWS, VALUES = "prior features series", "interactions lower_limit upper_limit power zero_rate zero_inflation"
+MODEL = f"likelihood {ROWS} graph {VALUES} noise levels"
+READING = "how to read the entries | format index_base modes"
+TEXT = "no_header sep decimal encoding drop_missing labels"
+ENTRIES = f"{READING} value|count {TEXT} duplicates shape"
+CELLS = f"{READING} value exposure n_trials {TEXT}"
 
 # The commands: what is typed, the function that runs it, and one line about it; then the names of its arguments in
 # `options.OPTIONS`, by the titles of their groups.
@@ -182,13 +184,13 @@ fit DATA -o MODEL | fit.run_fit | fit a model to the entries of a file
     model | rank {MODEL}
     inference | {INFERENCE} method cep.schedule cep.damping cep.dtype
     models of matrices | fit.model wide also
-    {ENTRIES.replace("count", "count exposure n_trials")} zeros
+    {READING} value|count exposure n_trials {TEXT} duplicates shape zeros
     data that outgrow memory | scratch memory
     workers (for every method but wopt; no effect on the result) | dask_local|dask_scheduler checkpoint
 stream DATA... -o MODEL | stream.run_stream | learn entries as they come, with checkpoints
     stream.data fit.output safe_csv {TALK}
     stream | batch_size first_batch checkpoint_every resume bad_lines trace scores forget revisit
-    model | stream.model rank stream.likelihood {STRUCTURE.replace("graph ", "")} stream.graph stream.zeros
+    model | stream.model rank stream.likelihood {ROWS} {VALUES} stream.graph stream.zeros
     inference | stream.method stream.max_iter tol seed stream.threads
     {CELLS}
 update MODEL NEW... | stream.run_update | score and learn the next file
