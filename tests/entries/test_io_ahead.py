@@ -80,7 +80,7 @@ def test_io_plain_lines_are_read_together(tmp_path):
     assert whole.columns[0].tolist() == [f"u{n % 7}" for n in range(33, 40)]
     found = text.entries_in(path.read_bytes()[6:], next_layout(path))
     assert found is not None
-    np.testing.assert_array_equal(found.chunk.values, np.arange(40) + 0.5)
+    np.testing.assert_array_equal(found[0].values, np.arange(40) + 0.5)
 
 
 def next_layout(path):

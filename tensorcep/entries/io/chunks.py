@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -152,26 +152,23 @@ class ParquetReader(ChunkReader):
         for name in self._names:
             column = frame[name]
             if how.labels is not False:
-                if column.isna().any():
-                    return None
-                if column.dtype == object and not all(isinstance(cell, Hashable) for cell in column):
+                is_object = column.dtype == object
+                if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
                     return None
                 columns.append(as_objects(column) if objects else column)
                 continue
             found = column.to_numpy()
-            if found.dtype.kind not in "iu" or (len(found) and not how.index_base <= int(found.min())):
+            rows = rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
+            if rows is None:
                 return None
-            if len(found) and int(found.max()) - how.index_base >= MOST_ROWS:
-                return None
-            columns.append(rows_of(found, how.index_base))
+            columns.append(rows)
         values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
-        if how.words and self.value_name is not None:
-            if values.dtype != object or not all(isinstance(cell, str) and cell not in MISSING for cell in values):
-                return None
-            numbers = list(extras.values())
-        else:
-            numbers = [*extras.values(), values]
+        numbers = list(extras.values())
+        if not (how.words and self.value_name is not None):
+            numbers.append(values)
+        elif values.dtype != object or not all(isinstance(cell, str) and cell not in MISSING for cell in values):
+            return None
         if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
             return None
         extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
@@ -192,12 +189,9 @@ class ParquetReader(ChunkReader):
                 value = row[-1]
                 if how.drop_missing and (pd.isna(value) or (how.words and value in MISSING)):
                     continue
-            problem = _label_problem(modes, self.mode_names, how.index_base) or next(
-                filter(None, map(_value_problem, extras)), None
-            )
-            if problem is None and not how.words:
-                problem = _value_problem(value)
-            elif problem is None and (not isinstance(value, str) or value in MISSING):
+            found = map(_value_problem, extras if how.words else [*extras, value])
+            problem = _label_problem(modes, self.mode_names, how.index_base) or next(filter(None, found), None)
+            if problem is None and how.words and (not isinstance(value, str) or value in MISSING):
                 problem = f"has the value {value!r}, which is no word as in other lines; mend it"
             if problem is None:
                 rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
@@ -263,8 +257,9 @@ class MatrixReader(ChunkReader):
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
             fail_value(f"'{path}' holds no entries; at least one is needed.")
-        cells = (rows_of(rows, 0), rows_of(columns, 0))
-        chunk = Chunk(cells, values.astype(np.float64), {}).part(start.line, len(values))
+        chunk = Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {}).part(
+            start.line, len(values)
+        )
         if len(chunk.values):
             self._set(chunk, len(chunk.values))
 
@@ -333,44 +328,19 @@ def read_chunks(
 
 
 class Batch(NamedTuple):
-    """N entries that are learned together.
+    """N entries that are learned together."""
 
-    Attributes
-    ----------
-    coords : (N, K) int64
-        Rows counted from 0; zeros in modes with keys.
-    keys : tuple of list or None
-        Per mode the label of each entry, or None where the mode has indices.
-    names : tuple
-        Names of the modes, None where there is none.
-    values : (N,) float64
-    time : float or None
-        When it was observed, if that is known.
-    tensor : SparseTensor or None
-        What the batch came as, if it was one: its shape and order of labels are those that `fit` would take.
-    position : Position or None
-        Of a batch from files: where the next one begins.
-    classes : list or None
-        The two labels that the values 0 and 1 stand for, if they do.
-    weights : (N,) float64 or None
-        How much each entry counts; None where all count once.
-    extents : (N,) float64 or None
-        Exposures or numbers of trials of the entries; None where they have none.
-    column : str or None
-        The column that these came from, if there was one.
-    """
-
-    coords: NDArray[np.int64]
-    keys: tuple[list[Any] | None, ...]
-    names: tuple[Any, ...]
-    values: NDArray[np.float64]
-    time: float | None = None
-    tensor: SparseTensor | None = None
-    position: Position | None = None
-    classes: list[Any] | None = None
-    weights: NDArray[np.float64] | None = None
-    extents: NDArray[np.float64] | None = None
-    column: str | None = None
+    coords: NDArray[np.int64]  # (N, K) rows counted from 0; zeros in modes with keys
+    keys: tuple[list[Any] | None, ...]  # per mode the label of each entry, None where the mode has indices
+    names: tuple[Any, ...]  # of the modes, None where there is none
+    values: NDArray[np.float64]  # (N,)
+    time: float | None = None  # when it was observed, if that is known
+    tensor: SparseTensor | None = None  # what it came as, if it was one: `fit` would take its shape and order of labels
+    position: Position | None = None  # of a batch from files: where the next one begins
+    classes: list[Any] | None = None  # the two labels that the values 0 and 1 stand for, if they do
+    weights: NDArray[np.float64] | None = None  # (N,) how much each entry counts; None where all count once
+    extents: NDArray[np.float64] | None = None  # (N,) exposures or numbers of trials; None where there are none
+    column: str | None = None  # that these came from, if there was one
 
 
 def read_batches(
@@ -386,39 +356,12 @@ def read_batches(
 ) -> Iterator[Batch]:
     """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
 
-    Parameters
-    ----------
-    paths : path or list of paths
-        Files as `read_tensor` takes them, but npz; "-" is standard input, for which `format` says what it is.
-    batch_size : int, default=1000
-        Entries per batch; the last may have fewer.
-    first_batch : int, optional
-        Entries of the batch at the very beginning, if it is to be of another size.
-    extent : column, optional
-        Of exposures of counts, or numbers of trials: a number of each entry.
-    value : column, optional
-        Default: the last one.
-    bad_line : callable, optional
-        Called as ``bad_line(path, number, problem, text)`` for a malformed line, which is then left out; by default a
-        ValueError.
-    start : Position, optional
-        Where to begin, such as the `position` of a batch.
-    **how
-        Of `read_tensor`: format, index_base, header, labels (those of a csv file are text, since a later line may hold
-        any), modes, sep, decimal, encoding, drop_missing; and `words`, whether the values are words, such as yes and
-        no: those of batches are text then.
-
-    Yields
-    ------
-    Batch
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        On an unknown extension, a damaged file, files of different columns, or (unless `bad_line` takes it) a
-        malformed line.
+    The files are those that `read_tensor` takes, but npz; "-" is standard input, of which `format` says what it is. The
+    batch at the very beginning may be of another size, `first_batch`; `extent` is a column of exposures or numbers of
+    trials; `start`, such as the `position` of a batch, is where to begin. A malformed line is left out where
+    ``bad_line(path, number, problem, text)`` takes it. `how` has what `read_tensor` takes, with its errors: format,
+    index_base, header, labels (those of a csv file are text, since a later line may hold any), modes, sep, decimal,
+    encoding, drop_missing; and `words`, whether the values are words, such as yes and no.
     """
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     if not names:
@@ -470,16 +413,8 @@ def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> B
 # depend on where it stood: once all are known they are sorted, and the numbers changed in place.
 
 
-class GrowingColumn(Protocol):
-    """An array that grows at its end."""
-
-    def append(self, values: np.ndarray) -> None: ...
-
-    def finish(self) -> np.ndarray: ...
-
-
 class GrowingInMemory:
-    """One in memory."""
+    """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
         self._parts, self._dtype = [np.empty(0, dtype)], dtype
@@ -567,7 +502,7 @@ class _Numbers:
         return labels
 
 
-def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = GrowingInMemory) -> ColumnEntries:
+def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) -> ColumnEntries:
     """Read the entries of .tns, csv and parquet files of the same columns as columns.
 
     ``growing(dtype)`` makes an array that grows, on scratch for instance.
@@ -579,7 +514,7 @@ def read_columns(given: Files, growing: Callable[[Any], GrowingColumn] = Growing
     if len(kinds) > 1 and "parquet" in kinds:
         fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
     texts, values = kinds != {"parquet"}, growing(np.float64)
-    columns, numbers, sizes = list[GrowingColumn](), list[Any](), list[int]()
+    columns, numbers, sizes = list[Any](), list[Any](), list[int]()
     for chunk, reader, name in read_chunks(files, how._replace(shape=None), lambda: None):
         if not columns:
             check_defaults(name, how, (), reader.value_name, chunk.values)

@@ -408,26 +408,13 @@ START = Position()
 
 
 class Chunk(NamedTuple):
-    """N entries of a file, column by column.
+    """N entries of a file, column by column."""
 
-    Attributes
-    ----------
-    columns : tuple of (N,) arrays
-        Per mode the rows, int32 counted from 0, or the labels: of text files text, of parquet what the column holds.
-    values : (N,) float64, or object where they are words
-    extras : dict of (N,) float64
-        Further numbers, by their columns.
-    position : Position
-        Where the next chunk begins.
-    lines : (N,) int or None
-        Which of the lines that were read each entry was on, from 0; None where each was one.
-    """
-
-    columns: tuple[Any, ...]
-    values: Any
-    extras: dict[Any, NDArray[np.float64]]
-    position: Position = START
-    lines: NDArray[np.int64] | None = None
+    columns: tuple[Any, ...]  # per mode the rows (N,) int32, or the labels: of text text, of parquet what it holds
+    values: Any  # (N,) float64, or object where they are words
+    extras: dict[Any, NDArray[np.float64]]  # further numbers (N,), by their columns
+    position: Position = START  # where the next chunk begins
+    lines: NDArray[np.int64] | None = None  # on which of the lines read each was (N,), from 0; None: each on one
 
     def part(self, first: int, last: int) -> Chunk:
         """Return the entries of the lines from one to before another."""
@@ -495,8 +482,10 @@ class ChunkReader:
         self._block, self._n_lines, self._n_taken = block, n_lines, 0
 
 
-def rows_of(indices: NDArray[Any], base: int) -> NDArray[np.int32]:
-    """Indices that count from `base`, of which there are fewer than 2**31, as rows that count from 0."""
+def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[np.int32] | None:
+    """Indices that count from `base` as rows that count from 0; None where one is none of the first `size`."""
+    if len(indices) and not base <= int(indices.min()) <= int(indices.max()) < base + size:
+        return None
     return np.subtract(indices, base, dtype=np.int32, casting="unsafe")
 
 

@@ -17,11 +17,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO, TextIOWrapper
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from tensorcep.core.checks import INT64_MAX, fail_value
 from tensorcep.entries.io.lines import (
@@ -78,15 +77,8 @@ _EXACT: dict[str, Any] = (
 # Many lines together.
 
 
-class RefusedError(ValueError):
-    """The parser took a block that may hold what are no good entries."""
-
-
-class Block(NamedTuple):
-    """What the parser made of some lines: entries, and of how many lines it made one each, good or without a value."""
-
-    chunk: Chunk
-    n_rows: int
+# Entries that the parser made of some lines, and of how many lines it made one each, good or without a value.
+Block: TypeAlias = "tuple[Chunk, int]"
 
 
 def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block | None:
@@ -100,11 +92,13 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
     for dialect in _dialects(block, layout):
         try:
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
-                return _checked(block, layout, dialect, objects)
+                found = _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return Block(chunk_of([], layout.mode_names, layout.how, START), 0)
+            return chunk_of([], layout.mode_names, layout.how, START), 0
         except PARSE_ERRORS:
             continue
+        if found is not None:
+            return found
     return None
 
 
@@ -131,19 +125,21 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
         yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": UNDECODED}
         return
     common["sep"] = r"\s+" if layout.separator == BLANKS else layout.separator
-    common["skipinitialspace"] = layout.separator != BLANKS and any_blank_first(block, layout.separator)
+    begins_blank = rb"^[ \t]|[ \t](?<=[%b\r\n].)" % re.escape(layout.separator.encode())
+    may_be = layout.separator != BLANKS and (b" " in block or b"\t" in block)
+    common["skipinitialspace"] = may_be and re.search(begins_blank, block, re.DOTALL) is not None
     # pandas makes an object of each field where bytes that are no text must be kept: so it is asked without first.
     if not layout.as_text:
         yield {**common, "dtype": numbers}
     yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
 
 
-def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block:
-    """Return the entries that the parser makes of a block, of which each line holds a good one; else a ValueError."""
-    frame = _parsed(block, dialect)
-    n_rows, n_fields, last = len(frame), len(layout.names), len(layout.names) - 1
-    if frame.shape[1] != n_fields:
-        raise RefusedError
+def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block | None:
+    """Return the entries that the parser makes of a block; None where some line may not hold a good one."""
+    frame, how = _parsed(block, dialect), layout.how
+    n_rows, last = len(frame), len(layout.names) - 1
+    if frame.shape[1] != last + 1:
+        return None
     known = None
     if dialect["na_filter"]:
         known = frame[layout.value].notna().to_numpy()
@@ -153,27 +149,34 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
     if known is not None or (is_free and _any_empty(frame[last])):
         separator = (layout.separator or " ").encode()
         if b'"' in block or layout.separator in (None, BLANKS) or block.count(separator) != n_rows * last:
-            raise RefusedError
+            return None
     if known is not None:
         frame = frame[known].reset_index(drop=True)
     columns: list[Any]
     if layout.labelled:
-        numbers = [field for field in layout.modes if frame[field].dtype == np.int64]
-        exact = bool(numbers) and not any_number_as_name(block, layout.separator or BLANKS)
+        has_integers = any(frame[field].dtype == np.int64 for field in layout.modes)
+        exact = has_integers and not any_number_as_name(block, layout.separator or BLANKS)
         columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
-        columns = [as_objects(as_texts(found)) for found in columns] if objects else columns
     else:
-        columns = [_rows(frame[field].to_numpy(), k, layout) for k, field in enumerate(layout.modes)]
+        sizes = (min(size, MOST_ROWS) for size in layout.shape or (MOST_ROWS,) * len(layout.modes))
+        indices = (frame[field].to_numpy() for field in layout.modes)
+        columns = [rows_of(found, how.index_base, size) for found, size in zip(indices, sizes, strict=True)]
+    if any(found is None for found in columns):
+        return None
+    if layout.labelled and objects:
+        columns = [as_objects(as_texts(found)) for found in columns]
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
-    if layout.how.words and layout.value is not None:
-        if frame[layout.value].isin(MISSING).any() or not all(map(is_text, values)):
-            raise RefusedError
-        values = values.astype(object)
-    if not all(np.isfinite(found).all() for found in (*extras.values(), *([] if values.dtype == object else [values]))):
-        raise RefusedError
+    numbers = list(extras.values())
+    if not (how.words and layout.value is not None):
+        numbers.append(values)
+    elif frame[layout.value].isin(MISSING).any() or not all(map(is_text, values)):
+        return None
+    if not all(np.isfinite(found).all() for found in numbers):
+        return None
+    values = values.astype(object) if how.words and layout.value is not None else values
     lines = None if known is None else np.flatnonzero(known)
-    return Block(Chunk(tuple(columns), values, extras, lines=lines), n_rows)
+    return Chunk(tuple(columns), values, extras, lines=lines), n_rows
 
 
 def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
@@ -181,19 +184,10 @@ def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _rows(column: NDArray[np.int64], k: int, layout: TextLayout) -> NDArray[np.int32]:
-    base = layout.how.index_base
-    if len(column):
-        low, high = int(column.min()) - base, int(column.max()) - base
-        if low < 0 or high >= (MOST_ROWS if layout.shape is None else min(layout.shape[k], MOST_ROWS)):
-            raise RefusedError
-    return rows_of(column, base)
-
-
 def _labels(
     column: pd.Series, field: int, block: bytes, layout: TextLayout, dialect: dict[str, Any], known: Any, exact: bool
 ) -> Any:
-    """Return the labels of a field as they are written: integers where each is written as Python would, else text."""
+    """The labels of a field as written: integers where all are written as Python would, else text; None to refuse."""
     if exact and column.dtype == np.int64 and not (b"-0" in block and bool((column == 0).any())):
         return column.to_numpy()
     is_string = isinstance(column.dtype, pd.StringDtype) or dialect["dtype"].get(field) is object
@@ -201,23 +195,12 @@ def _labels(
         only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": UNDECODED}
         column = _parsed(block, {**{k: v for k, v in dialect.items() if k[:2] not in ("na", "ke")}, **only})[field]
         column = column if known is None else column[known].reset_index(drop=True)
-    if not layout.as_text and _any_empty(column):
-        raise RefusedError
-    if column.dtype == object and not (block.isascii() or is_text("".join(column))):
-        raise RefusedError
-    return column
+    is_good = column.dtype != object or block.isascii() or is_text("".join(column))
+    return column if is_good and (layout.as_text or not _any_empty(column)) else None
 
 
 def _any_empty(column: pd.Series) -> bool:
     return column.dtype.kind not in "iufb" and bool((column == "").any())
-
-
-def any_blank_first(data: bytes, separator: str) -> bool:
-    """Whether a field in these bytes begins with a blank."""
-    if b" " not in data and b"\t" not in data:
-        return False
-    mark = re.escape(separator.encode())
-    return re.search(rb"^[ \t]|[ \t](?<=[%b\r\n].)" % mark, data, re.DOTALL) is not None
 
 
 def any_number_as_name(data: bytes, separator: str) -> bool:
@@ -343,12 +326,11 @@ def blocks_of(handle: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def lines_of(block: bytes) -> list[str]:
-    """Return the lines of a block, whichever of the three ends they have."""
+    """The lines of a block, whichever of the three ends they have."""
     return list(TextIOWrapper(BytesIO(block), "utf-8", UNDECODED, newline=""))
 
 
 def n_lines_of(block: bytes) -> int:
-    """Return how many lines a block has."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         return len(lines_of(block))
     chars = np.frombuffer(block, np.uint8)
@@ -374,10 +356,9 @@ class TextReader(ChunkReader):
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
         super().__init__(Position(start.file, max(start.line, layout.skip)))
-        self._layout, self._blocks, self._lines, self._bad_line = layout, blocks, lines, bad_line
-        self._pool = pool
+        self._layout, self._blocks, self._lines, self._bad_line, self._pool = layout, blocks, lines, bad_line, pool
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
-        self._n_filled = 0  # only counted where the header promises a number
+        self._n_filled = 0  # lines with an entry
         self.mode_names, self.value_name = layout.mode_names, layout.value_name
         self.shape, self.is_log = layout.shape, layout.value is None
         self._skip(layout.skip)
@@ -392,11 +373,8 @@ class TextReader(ChunkReader):
             if self._layout.n_entries is not None:
                 skipped += lines_of(block)[:count]
             if n_lines > count:
-                if b"\r" in block:
-                    rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED)
-                else:
-                    rest = block.split(b"\n", count)[count]
-                self._blocks = itertools.chain([rest], self._blocks)
+                rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED) if b"\r" in block else None
+                self._blocks = itertools.chain([rest or block.split(b"\n", count)[count]], self._blocks)
             count -= min(count, n_lines)
         return skipped
 
@@ -426,13 +404,12 @@ class TextReader(ChunkReader):
         block, waiting = found
         entries = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
         n_lines = n_lines_of(block)
-        if entries is None or (entries.n_rows != n_lines and count is not None and count < n_lines):
+        if entries is None or (entries[1] != n_lines and count is not None and count < n_lines):
             self._lines = iter(lines_of(block))
             return True
-        if self._layout.n_entries is not None:
-            self._n_filled += entries.n_rows
-            self._count_filled(())
-        self._set(entries.chunk, n_lines)
+        self._n_filled += entries[1]
+        self._count_filled(())
+        self._set(entries[0], n_lines)
         return True
 
     def _one_by_one(self, count: int | None) -> Chunk | None:
@@ -444,9 +421,9 @@ class TextReader(ChunkReader):
         first = self._position.line + 1
         if len(lines) > FEW:
             together = entries_in("".join(lines).encode(errors=UNDECODED), layout, count is not None)
-            if together is not None and together.n_rows == sum(1 for _ in filled(lines, layout.comment)):
+            if together is not None and together[1] == sum(1 for _ in filled(lines, layout.comment)):
                 self._position = self._position._replace(line=first - 1 + len(lines))
-                return together.chunk._replace(position=self._position, lines=None)
+                return together[0]._replace(position=self._position, lines=None)
         entries, n = list[list[Any]](), 0
         while n < len(lines):
             text, number = lines[n], first + n
