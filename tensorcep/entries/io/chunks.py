@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import io
 import itertools
 import math
 import os
@@ -33,7 +34,7 @@ from tensorcep.core.checks import (
     optional_module,
     reason_of,
 )
-from tensorcep.entries.io.lines import STDIN, Coding, check_seekable, number_in, open_binary
+from tensorcep.entries.io.lines import STDIN, check_seekable, number_in, open_binary
 from tensorcep.entries.io.schema import (
     LAST,
     MISSING,
@@ -237,9 +238,9 @@ class MatrixReader(ChunkReader):
 
     def __init__(self, path: str, how: Schema, start: Position = START) -> None:
         super().__init__(start)
-        with open_binary(path, Coding(how.encoding)) as handle:
+        with open_binary(path, how.encoding) as handle:
             try:
-                found = mmread(handle)
+                found = mmread(io.BufferedReader(handle))
             except (ValueError, OverflowError, TypeError, MemoryError) as error:
                 raise ValueError(
                     f"'{path}' is not a MatrixMarket file or is damaged ({reason_of(error)}); write it again."

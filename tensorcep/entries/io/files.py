@@ -28,7 +28,7 @@ from tensorcep.core.checks import (
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
 from tensorcep.entries.coo import check_counting, merge_duplicates
 from tensorcep.entries.io.chunks import LINES, MatrixReader, ParquetFile, open_chunks
-from tensorcep.entries.io.lines import Coding, check_seekable, number_in, open_lines, rows
+from tensorcep.entries.io.lines import check_seekable, number_in, open_lines, rows
 from tensorcep.entries.io.schema import (
     LAST,
     MOST_COMMENTS,
@@ -45,7 +45,6 @@ from tensorcep.entries.io.schema import (
     csv_columns,
     format_of,
     layout_of,
-    written_format,
 )
 from tensorcep.entries.io.text import open_text
 from tensorcep.entries.labels import Labels, StoredLabels, mode_names, numbers_of, stored_labels
@@ -59,32 +58,15 @@ VERSION = 1
 WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
 
 
-def write_npz(tensor: SparseTensor, path: str | os.PathLike[str]) -> None:
-    """Write entries, shape, labels and what is known of sampled zeros; indices in the smallest integer type."""
-    small = np.min_scalar_type(max(tensor.shape) - 1)
-    arrays: dict[str, NDArray[Any]] = {"coords": tensor.coords.astype(small), "values": tensor.values}
-    if tensor.sampled is not None:
-        arrays["sampled"] = tensor.sampled
-    stored = stored_labels(tensor.labels)
-    header = {"shape": list(tensor.shape), "labels": list(stored.described)}
-    rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
-    write_archive(path, KIND, VERSION, {**header, **rate}, arrays | stored.arrays)
-
-
 def read_npz(path: str, shape: Any = None) -> SparseTensor:
-    """Read what `write_npz` wrote; a given `shape` must be the stored one."""
+    """Read what `write_tensor` wrote; a given `shape` must be the stored one."""
     header, arrays = read_archive(path, KIND, VERSION)
     if shape is not None and check_shape(shape) != tuple(header.get("shape", ())):
         fail_value(f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}.")
     try:
-        return SparseTensor(
-            arrays["coords"],
-            arrays["values"],
-            header["shape"],
-            StoredLabels(header["labels"], arrays).labels(),
-            zero_rate=header.get("zero_rate", 1.0),
-            sampled=arrays.get("sampled"),
-        )
+        labels = StoredLabels(header["labels"], arrays).labels()
+        known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
+        return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known)
     except WRONG as error:
         raise ValueError(f"'{path}' is damaged ({reason_of(error)}); write it again.") from error
 
@@ -143,10 +125,16 @@ def write_tensor(
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
-    kind = written_format(text, format)
+    kind = format_of(text, format, written=True)
     check_choice("index_base", str(index_base), ("0", "1"))
-    if kind == "npz":
-        write_npz(tensor, text)
+    if kind == "npz":  # indices in the smallest integer type
+        small = np.min_scalar_type(max(tensor.shape) - 1)
+        stored = stored_labels(tensor.labels)
+        arrays = {"coords": tensor.coords.astype(small), "values": tensor.values, **stored.arrays}
+        arrays |= {} if tensor.sampled is None else {"sampled": tensor.sampled}
+        rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
+        facts = {"shape": list(tensor.shape), "labels": list(stored.described), **rate}
+        write_archive(text, KIND, VERSION, facts, arrays)
         return
     if kind == "tns" and any(found is not None for found in tensor.labels):
         warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
@@ -385,11 +373,20 @@ def read_tables(
         yield from ParquetFile(path).frames(None, lines)
         return
 
-    def layout(found: Iterator[str]) -> TextLayout:
-        if kind != "csv":
-            return _cells_layout(path, found, how, n_modes, with_values)
-        columns = csv_columns(path, found, how)
-        return columns._replace(modes=tuple(range(len(columns.names))), labelled=True, as_text=True)
+    def layout(lines: Iterator[str]) -> TextLayout:
+        if kind == "csv":
+            columns = csv_columns(path, lines, how)
+            return columns._replace(modes=tuple(range(len(columns.names))), labelled=True, as_text=True)
+        head = list(itertools.islice(lines, MOST_COMMENTS))
+        first = [fields for _, fields in itertools.islice(rows(head, None, "#"), 5)]
+        # of three lines, two may be a header
+        widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]
+        if widths and widths[-1] == n_modes and not with_values:
+            return TextLayout(path, how, None, "#", (None,) * n_modes, tuple(range(n_modes)), None)
+        if widths and widths[-1] != n_modes + 1:
+            wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
+            fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
+        return layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=LAST))
 
     with contextlib.ExitStack() as stack:
         if kind == "mtx":
@@ -418,19 +415,6 @@ def read_table(path: str, schema: Schema, *, n_modes: int = 0, with_values: bool
     return frame
 
 
-def _cells_layout(path: str, lines: Iterator[str], how: Schema, n_modes: int, with_values: bool) -> TextLayout:
-    """Return the layout of a .tns file of cells with or without values."""
-    head = list(itertools.islice(lines, MOST_COMMENTS))
-    first = [fields for _, fields in itertools.islice(rows(head, None, "#"), 5)]
-    widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]  # 2: a header
-    if widths and widths[-1] == n_modes and not with_values:
-        return TextLayout(path, how, None, "#", (None,) * n_modes, tuple(range(n_modes)), None)
-    if widths and widths[-1] != n_modes + 1:
-        wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
-        fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-    return layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=LAST))
-
-
 def columns_of(path: str, schema: Schema) -> list[Any] | None:
     """Return the names of the columns of a csv or parquet file, None for other files and for files without names."""
     kind = format_of(path, schema.format)
@@ -438,7 +422,7 @@ def columns_of(path: str, schema: Schema) -> list[Any] | None:
         return ParquetFile(path).names
     if kind != "csv" or not schema.header or not os.path.isfile(path):
         return None
-    with open_lines(path, Coding(schema.encoding)) as lines:
+    with open_lines(path, schema.encoding) as lines:
         return list(csv_columns(path, lines, schema).names)
 
 
@@ -450,6 +434,6 @@ def value_name_of(path: str, schema: Schema) -> Any:
 
 def separator_of(path: str, schema: Schema) -> str:
     """Return what stands between the fields of a csv file, where that is one character, else a comma."""
-    with open_lines(path, Coding(schema.encoding)) as lines:
+    with open_lines(path, schema.encoding) as lines:
         found = csv_columns(path, lines, schema)
     return "," if found.mark or found.separator is None else found.separator

@@ -15,7 +15,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -60,26 +60,6 @@ class UnreadableError(ValueError):
     """The bytes of a file are none of entries, whichever way they are parsed."""
 
 
-class Coding(NamedTuple):
-    """How the text of a file is written: the encoding if it is not UTF-8, and a separator of several characters."""
-
-    encoding: str | None = None
-    separator: str | None = None
-
-
-PLAIN = Coding()
-
-
-def unpacked(plain: Any, packer: str, name: str, stack: contextlib.ExitStack) -> Any:
-    """Return what reads a file unpacked; a zip file must hold one file."""
-    if not packer:
-        return plain
-    if packer == "zip" and not plain.seekable():
-        raise UnreadableError(f"'{name}' is a pipe, from which zip cannot be read; write it to a file first.")
-    opened = stack.enter_context(PACKERS[packer][1](plain))
-    return stack.enter_context(opened.open(only_member(plain, name))) if packer == "zip" else opened
-
-
 def only_member(source: Any, name: str) -> str:
     """Return the name of the one file in a zip file."""
     with zipfile.ZipFile(source) as archive:
@@ -95,11 +75,11 @@ def only_member(source: Any, name: str) -> str:
 class Recoded(io.RawIOBase):
     """Bytes in UTF-8, with one character in place of a separator of several."""
 
-    def __init__(self, source: Any, coding: Coding, name: str) -> None:
+    def __init__(self, source: Any, encoding: str | None, separator: str | None, name: str) -> None:
         super().__init__()
-        self._source, self._name, self._coding = source, name, coding
-        self._decoder = None if coding.encoding is None else codecs.getincrementaldecoder(coding.encoding)()
-        self._separator = (coding.separator or "").encode()
+        self._source, self._encoding, self._name = source, encoding, name
+        self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)()
+        self._separator = (separator or "").encode()
         self._ready, self._rest, self._ended = b"", b"", False
 
     def readable(self) -> bool:
@@ -107,47 +87,35 @@ class Recoded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready and not self._ended:
-            data = self._source.read1(CHUNK)
+            data, mark = self._source.read1(CHUNK), self._separator
             self._ended = not data
-            self._ready = self._replaced(self._decoded(data))
+            try:
+                data = data if self._decoder is None else self._decoder.decode(data, final=self._ended).encode()
+            except UnicodeError as error:
+                problem = f"is not {self._encoding} text ({error.reason if hasattr(error, 'reason') else error})"
+                raise UnreadableError(f"'{self._name}' {problem}; say encoding= what it is.") from error
+            data = (self._rest + data).replace(mark, UNIT.encode()) if mark else data
+            # What may be the beginning of a separator waits for the rest of it.
+            kept = 0 if self._ended else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
+            self._ready, self._rest = data[: len(data) - kept], data[len(data) - kept :]
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
-    readinto1 = readinto  # what `_AsItComes` asks for
 
-    def _decoded(self, data: bytes) -> bytes:
-        if self._decoder is None:
-            return data
-        try:
-            return self._decoder.decode(data, final=self._ended).encode()
-        except UnicodeError as error:
-            problem = f"is not {self._coding.encoding} text ({error.reason if hasattr(error, 'reason') else error})"
-            raise UnreadableError(f"'{self._name}' {problem}; say encoding= what it is.") from error
-
-    def _replaced(self, data: bytes) -> bytes:
-        mark = self._separator
-        if not mark:
-            return data
-        data = (self._rest + data).replace(mark, UNIT.encode())
-        # What may be the beginning of a separator waits for the rest of it.
-        kept = 0 if self._ended else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
-        self._rest = data[len(data) - kept :]
-        return data[: len(data) - kept]
-
-
-def recoded(source: Any, coding: Coding, name: str) -> Any:
+def recoded(source: Any, encoding: str | None, separator: str | None, name: str) -> Any:
     """Return a source of bytes in UTF-8: what a byte-order mark or the caller says of its encoding is heeded."""
     head = source.peek(4)[:4] if hasattr(source, "peek") else b""
     marked = next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None)
     zeros = [at for at, byte in enumerate(head) if byte == 0]  # of UTF-16 without a mark; no other text has any
     if zeros in ([1, 3], [0, 2]):
         marked = "utf-16-le" if zeros == [1, 3] else "utf-16-be"
-    encoding = coding.encoding or marked
-    plain = encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
-    if plain and coding.separator is None:
+    encoding = encoding or marked
+    if encoding is not None and codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+        encoding = None
+    if encoding is None and separator is None:
         return source
-    return Recoded(source, Coding(None if plain else encoding, coding.separator), name)
+    return io.BufferedReader(Recoded(source, encoding, separator, name), BUFFER)
 
 
 class _Counted(io.FileIO):
@@ -164,33 +132,22 @@ class _Counted(io.FileIO):
         return count
 
 
-class _AsItComes(io.RawIOBase):
-    """What a buffered source has at once, without waiting for more."""
+class Watched(io.BufferedIOBase):
+    """A buffered source of bytes, of which a line without end or a bomb must not reach a parser."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
         super().__init__()
-        self._source = source
+        self._source, self._name, self._packed = source, name, packed
+        self._count, self._open = 0, 0  # bytes, and those of the line that has begun
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
-        return int(self._source.readinto1(buffer))
-
-
-class Watched(io.BufferedReader):
-    """A buffered source of bytes, of which a line without end or a bomb must not reach a parser."""
-
-    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
-        super().__init__(_AsItComes(source), BUFFER)
-        self._name, self._packed = name, packed
-        self._count, self._open = 0, 0  # bytes, and those of the line that has begun
-
     def read(self, size: int | None = -1) -> bytes:
-        return self._checked(super().read(size))
+        return self._checked(self._source.read(size))
 
-    def read1(self, size: int = -1) -> bytes:
-        return self._checked(super().read1(max(size, AT_ONCE)))
+    def read1(self, size: int = -1) -> bytes:  # what there is at once, without waiting for more
+        return self._checked(self._source.read1(max(size, AT_ONCE)))
 
     def _checked(self, data: bytes) -> bytes:
         self._count += len(data)
@@ -218,18 +175,14 @@ def check_seekable(path: str, kind: str) -> str:
 
 
 @contextlib.contextmanager
-def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator[BinaryIO]:
-    """Yield a binary handle on the text of a file in UTF-8, unpacked and watched."""
-    packer = ""
+def open_binary(
+    path: str, encoding: str | None = None, separator: str | None = None, verbose: int = 0
+) -> Iterator[io.BufferedIOBase]:
+    """Yield a binary handle on the text of a file in UTF-8, unpacked and watched, with `UNIT` for a long separator."""
+    packer, name, size = "", printable(os.path.basename(path)), os.path.getsize(path)
     try:
         with (
-            tqdm(
-                total=os.path.getsize(path),
-                desc=printable(os.path.basename(path)),
-                unit="B",
-                unit_scale=True,
-                disable=not verbose,
-            ) as bar,
+            tqdm(total=size, desc=name, unit="B", unit_scale=True, disable=not verbose) as bar,
             _Counted(path, bar) as counted,
             io.BufferedReader(counted, BUFFER) as plain,
             contextlib.ExitStack() as stack,
@@ -237,8 +190,12 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
             head = plain.peek(8)[:8]
             packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
             packer = "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
-            source = unpacked(plain, packer, path, stack)
-            yield Watched(recoded(source, coding, path), path, counted if packer else None)
+            if packer == "zip" and not plain.seekable():
+                raise UnreadableError(f"'{path}' is a pipe, from which zip cannot be read; write it to a file first.")
+            source: Any = stack.enter_context(PACKERS[packer][1](plain)) if packer else plain
+            if packer == "zip":
+                source = stack.enter_context(source.open(only_member(plain, path)))
+            yield Watched(recoded(source, encoding, separator, path), path, counted if packer else None)
     except PACKED_ERRORS as error:
         if not packer or getattr(error, "errno", None) is not None:
             raise
@@ -248,14 +205,14 @@ def open_binary(path: str, coding: Coding = PLAIN, verbose: int = 0) -> Iterator
 
 
 @contextlib.contextmanager
-def open_lines(path: str, coding: Coding = PLAIN) -> Iterator[Iterator[str]]:
+def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file, or those of standard input as they arrive."""
     with contextlib.ExitStack() as stack:
         if path == STDIN:
-            source = recoded(sys.stdin.buffer, coding, "standard input")
+            source = recoded(sys.stdin.buffer, encoding, None, "standard input")
             handle: Any = Watched(source, "standard input")
         else:
-            handle = stack.enter_context(open_binary(path, coding))
+            handle = stack.enter_context(open_binary(path, encoding))
         try:
             # with or without the mark that spreadsheets put first
             yield io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")

@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from tensorcep.entries.io.lines import (
     BLANKS,
     NOT_TEXT,
     UNIT,
-    Coding,
     filled,
     is_text,
     number_in,
@@ -52,21 +51,23 @@ OF_PANDAS = {
 }
 
 
-def format_of(path: str, format: str | None) -> str:
-    """Return what a file that is read is: what the caller says, or else what its extension does."""
+def format_of(path: str, format: str | None, written: bool = False) -> str:
+    """Return what a file that is read, or `written`, is: what the caller says, or else what its extension does."""
     if format is not None:
-        return str(check_choice("format", format, FORMATS))
-    kind = _kind_of(path)
-    return kind or _fail(path, ", ".join(KINDS) + f" (those of text also with {', '.join(PACKED)})")
-
-
-def written_format(path: str, format: str | None) -> str:
-    """As `format_of`, of a file that is written."""
-    if format is not None:
-        return str(check_choice("format", format, FORMATS[:-1]))
-    if not path.lower().endswith(WRITTEN):
-        _fail(path, ", ".join(WRITTEN))
-    return str(_kind_of(path))
+        return str(check_choice("format", format, FORMATS[:-1] if written else FORMATS))
+    kind = None if written and not path.lower().endswith(WRITTEN) else _kind_of(path)
+    if kind is not None:
+        return kind
+    found = os.path.splitext(os.path.basename(path).lower())[1]
+    if found in OF_PANDAS:
+        fail_value(
+            f"'{path}' has the extension {found!r}, which pandas reads and tensorcep does not; write what "
+            f"pandas.{OF_PANDAS[found]} returns by to_csv or to_parquet, or make a SparseTensor.from_pandas of it."
+        )
+    extension = f"the unknown extension {found!r}" if found else "no extension"
+    known = ", ".join(WRITTEN if written else KINDS)
+    packed = "" if written else f" (those of text also with {', '.join(PACKED)})"
+    fail_value(f"'{path}' has {extension}; known are {known}{packed}, or pass format=.")
 
 
 def is_of_entries(name: str) -> bool:
@@ -83,19 +84,6 @@ def _kind_of(path: str) -> str | None:
     if kind is None and extension == ".zip" and zipfile.is_zipfile(path):
         kind = KINDS.get(os.path.splitext(only_member(path, path).lower())[1])
     return kind if kind in OF_TEXT else None
-
-
-def _fail(path: str, known: str) -> NoReturn:
-    found = os.path.splitext(os.path.basename(path).lower())[1]
-    if found in OF_PANDAS:
-        fail_value(
-            f"'{path}' has the extension {found!r}, which pandas reads and tensorcep does not; write what "
-            f"pandas.{OF_PANDAS[found]} returns by to_csv or to_parquet, or make a SparseTensor.from_pandas of it."
-        )
-    fail_value(
-        f"'{path}' has {f'the unknown extension {found!r}' if found else 'no extension'}; known are {known}, or pass "
-        "format=."
-    )
 
 
 # What the caller says of a file.
@@ -174,19 +162,9 @@ class TextLayout(NamedTuple):
     as_text: bool = False
 
     @property
-    def coding(self) -> Coding:
-        """How the bytes are to be read."""
-        return Coding(self.how.encoding, self.mark)
-
-    @property
     def mode_names(self) -> tuple[Any, ...]:
         """Names of the modes, None where there are indices."""
         return tuple(self.names[field] if self.labelled else None for field in self.modes)
-
-    @property
-    def value_name(self) -> Any:
-        """Name of the value, None where there is none."""
-        return None if self.value is None else self.names[self.value]
 
 
 def layout_of(path: str, kind: str, lines: Iterable[str], how: Schema) -> TextLayout:
@@ -223,45 +201,30 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     order, skip = len(fields) - 1, number - 1
     shape: Any = None
     promised: int | None = None
-    if fields == ["sptensor"]:  # as Tensor Toolbox and pyttb write it
-        order, promised, shape = _toolbox_header(path, head)
-        skip = head[-1][0]
-    elif len(fields) == 1:
+    toolbox = fields == ["sptensor"]  # as Tensor Toolbox and pyttb write it
+    if len(fields) == 1 and not toolbox:
         fail_value(f"line {number} of '{path}' has one field; an entry has two indices or more, and a value.")
-    elif len(fields) == 2:
-        order, promised, shape = _extended_header(path, head)
-        skip = head[1][0]
+    if len(fields) <= 2:
+        length, said = 4 if toolbox else 2, [*(found for _, found in head), [], [], []]
+        counts, sizes = (said[1] + said[3], said[2]) if toolbox else said[:2]
+        numbers = [int(item) for item in (*counts, *sizes) if item.isdecimal()]
+        is_header = len(head) >= length and len(counts) == 2 and len(numbers) == 2 + len(sizes)
+        if not is_header or not 2 <= numbers[0] == len(sizes) or min(numbers[2:]) < 1:
+            fail_value(
+                f"line {number} of '{path}' begins a file of Tensor Toolbox, but the lines after it do not hold the "
+                "order, the sizes and the number of entries; mend it."
+                if toolbox
+                else f"line {number} of '{path}' has two fields, and is neither an entry (two indices or more, and a "
+                "value) nor an extended header (order and number of entries, then a line with the sizes); mend it."
+            )
+        order, promised, *shape = numbers
+        if not toolbox and (len(head) < 3 or promised == 0):
+            fail_value(f"'{path}' holds no entries after its header; at least one is needed.")
+        skip = head[length - 1][0]
     shape = shape if how.shape is None else how.shape
     shape = None if shape is None else check_shape(shape, order)
     names, modes = (None,) * (order + 1), tuple(range(order))
     return TextLayout(path, how, None, "#", names, modes, order, skip=skip, shape=shape, n_entries=promised)
-
-
-def _toolbox_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
-    """The order, the number of entries and the sizes that the lines behind "sptensor" say."""
-    numbers = [fields for _, fields in head[1:]]
-    if len(head) == 4 and all(item.isdecimal() for fields in numbers for item in fields):
-        order, sizes, n_entries = ([int(item) for item in fields] for fields in numbers)
-        if len(order) == len(n_entries) == 1 and order[0] == len(sizes) >= 2 and min(sizes) >= 1:
-            return order[0], n_entries[0], tuple(sizes)
-    fail_value(
-        f"line {head[0][0]} of '{path}' begins a file of Tensor Toolbox, but the lines after it do not hold the order, "
-        "the sizes and the number of entries; mend it."
-    )
-
-
-def _extended_header(path: str, head: Sequence[tuple[int, list[str]]]) -> tuple[int, int, tuple[int, ...]]:
-    numbers = [item for _, fields in head[:2] for item in fields]
-    if all(item.isdecimal() for item in numbers):
-        order, n_entries, *sizes = (int(item) for item in numbers)
-        if order >= 2 and len(sizes) == order and min(sizes) >= 1:
-            if len(head) < 3 or n_entries == 0:
-                fail_value(f"'{path}' holds no entries after its header; at least one is needed.")
-            return order, n_entries, tuple(sizes)
-    fail_value(
-        f"line {head[0][0]} of '{path}' has two fields, and is neither an entry (two indices or more, and a value) nor "
-        "an extended header (order and number of entries, then a line with the sizes); mend it."
-    )
 
 
 def separator_in(line: str, decimal: str = ".") -> str:

@@ -16,8 +16,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from io import BytesIO, TextIOWrapper
-from typing import Any, BinaryIO, TypeAlias
+from io import BufferedIOBase, BytesIO, TextIOWrapper
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,6 @@ from tensorcep.entries.io.lines import (
     NOT_TEXT,
     UNDECODED,
     UNIT,
-    Coding,
     comma_hint,
     filled,
     is_text,
@@ -310,7 +309,7 @@ def _number(text: str, decimal: str = ".") -> int | float:
 # Files, block by block.
 
 
-def blocks_of(handle: BinaryIO, size: int) -> Iterator[bytes]:
+def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
     parts: list[bytes | memoryview] = []
     first = True
@@ -359,7 +358,8 @@ class TextReader(ChunkReader):
         self._layout, self._blocks, self._lines, self._bad_line, self._pool = layout, blocks, lines, bad_line, pool
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
         self._n_filled = 0  # lines with an entry
-        self.mode_names, self.value_name = layout.mode_names, layout.value_name
+        self.mode_names = layout.mode_names
+        self.value_name = None if layout.value is None else layout.names[layout.value]
         self.shape, self.is_log = layout.shape, layout.value is None
         self._skip(layout.skip)
         self._count_filled(self._skip(self._position.line - layout.skip))
@@ -485,7 +485,7 @@ def open_text(
 
     ``layout_in(lines)`` gives the layout by the first lines.
     """
-    with open_lines(path, Coding(how.encoding)) as lines:
+    with open_lines(path, how.encoding) as lines:
         first, again = itertools.tee(lines)  # a pipe cannot be read twice
         layout = layout_in(first)
         del first  # which would keep all lines
@@ -496,6 +496,6 @@ def open_text(
     alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
     threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
     size = BLOCK if whole or large else max(BLOCK // OF_STREAM, 1)
-    with open_binary(path, layout.coding, verbose) as handle, contextlib.ExitStack() as stack:
+    with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
         yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
