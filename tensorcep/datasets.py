@@ -92,10 +92,8 @@ def fetch(file: str) -> Path:
             f"or set {ENVIRONMENT} to a folder that holds {file}."
         ) from error
     except ValueError as error:
-        raise ValueError(
-            f"the file at {url} must have the SHA-256 {checksum}, but what came has another and was not kept; try "
-            "again later."
-        ) from error
+        wanted = f"the file at {url} must have the SHA-256 {checksum}"
+        raise ValueError(f"{wanted}, but what came has another and was not kept; try again later.") from error
 
 
 def _folder() -> Path:
@@ -286,11 +284,8 @@ def load_dblp() -> DBLP:
     """
     data = _matlab("dblp/dblp.mat")["data"]
     ones = SparseTensor.from_coo(_from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
-    tests = [
-        SparseTensor.from_coo(_from_one(t.subs), t.Ymiss.astype(np.float64), shape=DBLP_SHAPE)
-        for t in np.atleast_1d(data.test)
-    ]
-    return DBLP(ones, tests)
+    held = ((_from_one(test.subs), test.Ymiss.astype(np.float64)) for test in np.atleast_1d(data.test))
+    return DBLP(ones, [SparseTensor.from_coo(*entries, shape=DBLP_SHAPE) for entries in held])
 
 
 def available() -> list[DatasetInfo]:
@@ -468,9 +463,8 @@ def _numbers(path: str | os.PathLike[str], columns: int) -> np.ndarray:
     lines = [line.split(",") for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         if len(line) != columns:
-            raise ValueError(
-                f"'{file}' must hold {columns} numbers between commas in a line; got {len(line)} in {number}."
-            )
+            wanted = f"{columns} numbers between commas in a line"
+            raise ValueError(f"'{file}' must hold {wanted}; got {len(line)} in {number}.")
     try:
         return np.array(lines, dtype=np.float64)
     except ValueError:

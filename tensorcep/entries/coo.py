@@ -43,16 +43,10 @@ def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
 
 
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
-    """Return None when all cells differ; else where those stand that occur more than once.
+    """Return None when all cells differ, which costs two looks at every key, a sort of few, and none when they ascend.
 
-    The usual answer, None, costs two looks at every key, a sort of few, and nothing when they already ascend.
-
-    Returns
-    -------
-    order : (M,) int64
-        Positions of the entries whose cell occurs more than once, equal cells together and each in entry order.
-    repeats : (M,) bool
-        Whether the entry at `order` repeats the one before.
+    Else the positions (M,) of the entries whose cell occurs more than once, equal cells together and each in entry
+    order, and whether the entry there repeats the one before, (M,).
     """
     ids = linear_index(coords, shape)
     if ids is None:
@@ -91,20 +85,23 @@ def _may_repeat(ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def merge_duplicates(coords: Coords, values: Values, shape: Sequence[int], policy: str) -> tuple[Coords, Values]:
-    """Return entries with every cell once; a merged cell stands where it first stood.
-
-    Parameters
-    ----------
-    policy : {"error", "mean", "sum", "last"}
-        "error" raises ValueError with the first repeated cell and the number of repeats.
-    """
+    """Return entries with every cell once; a merged cell stands where it first stood. See `SparseTensor`."""
     check_choice("duplicates", policy, DUPLICATE_POLICIES)
     repeated = repeated_cells(coords, shape)
     if repeated is None:
         return coords, values
     order, repeats = repeated
     if policy == "error":
-        _fail_duplicates(coords, order, repeats)
+        at = np.flatnonzero(repeats)
+        where = at[np.argmin(order[at])]
+        first = int(order[np.flatnonzero(~repeats[: where + 1])[-1]])
+        cell = tuple(int(i) for i in coords[order[where]])
+        fail_value(
+            f"the cell {cell} (indices from 0) occurs more than once, first at entries {first} and "
+            f"{int(order[where])}, and {at.size} {'entry repeats' if at.size == 1 else 'entries repeat'} an earlier "
+            "one; pass duplicates='mean', 'sum' or 'last' to merge them, or, of a frame or csv file of events without "
+            "values, value=None to count the lines of each cell."
+        )
     starts = np.flatnonzero(~repeats)
     if policy == "last":
         merged = values[order[np.append(starts[1:], order.size) - 1]]
@@ -151,19 +148,6 @@ def check_counting(policy: str) -> str:
     return "sum"
 
 
-def _fail_duplicates(coords: Coords, order: NDArray[np.int64], repeats: NDArray[np.bool_]) -> None:
-    at = np.flatnonzero(repeats)
-    where = at[np.argmin(order[at])]
-    first = int(order[np.flatnonzero(~repeats[: where + 1])[-1]])
-    cell = tuple(int(i) for i in coords[order[where]])
-    fail_value(
-        f"the cell {cell} (indices from 0) occurs more than once, first at entries {first} and {int(order[where])}, "
-        f"and {at.size} {'entry repeats' if at.size == 1 else 'entries repeat'} an earlier one; "
-        "pass duplicates='mean', 'sum' or 'last' to merge them, or, of a frame or csv file of events without values, "
-        "value=None to count the lines of each cell."
-    )
-
-
 def sample_free_cells(
     n: int, taken: Sequence[Coords], shape: Sequence[int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
@@ -172,17 +156,15 @@ def sample_free_cells(
     Below 2**63 cells the free ones are numbered and drawn by number, so a nearly full tensor costs no more than an
     empty one. Above that, cells are drawn mode by mode and repeats are drawn again.
     """
-    stacked = np.concatenate(taken)
+    stacked, total = np.concatenate(taken), math.prod(shape)
     ids = linear_index(stacked, shape)
     if ids is None:
-        return _reject_taken(n, stacked, shape, rng), n / math.prod(shape)  # taken cells are too few to count
+        return _reject_taken(n, stacked, shape, rng), n / total  # taken cells are too few to count
     ids = np.unique(ids)
-    total = math.prod(shape)
     free = total - ids.size
     if n > free:
-        fail_value(
-            f"n must be at most the {free} free cells (of {total}, {ids.size} are observed or excluded); got {n}."
-        )
+        counts = f"{free} free cells (of {total}, {ids.size} are observed or excluded)"
+        fail_value(f"n must be at most the {counts}; got {n}.")
     ranks = _distinct_integers(n, free, rng)
     # ids[j] - j free cells lie before the j-th taken cell, so the free cell of a rank is that many places further on.
     ranks += np.searchsorted(ids - np.arange(ids.size), ranks, side="right")
@@ -195,17 +177,13 @@ def _distinct_integers(n: int, high: int, rng: np.random.Generator) -> NDArray[n
         return rng.permutation(high)[:n].astype(np.int64)
     drawn = np.empty(0, dtype=np.int64)
     while drawn.size < n:
-        more = rng.integers(0, high, size=n - drawn.size + 16, dtype=np.int64)
-        drawn = np.concatenate([drawn, more])
-        _, first = np.unique(drawn, return_index=True)
-        drawn = drawn[np.sort(first)]
+        drawn = np.concatenate([drawn, rng.integers(0, high, size=n - drawn.size + 16, dtype=np.int64)])
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
     return drawn[:n]
 
 
 def _reject_taken(n: int, taken: Coords, shape: Sequence[int], rng: np.random.Generator) -> Coords:
-    sizes = np.asarray(shape, dtype=np.int64)
-    pool = taken
-    base = taken.shape[0]
+    sizes, pool, base = np.asarray(shape, dtype=np.int64), taken, taken.shape[0]
     while pool.shape[0] - base < n:
         more = rng.integers(0, sizes, size=(n - (pool.shape[0] - base), sizes.size), dtype=np.int64)
         pool = np.concatenate([pool, more])
@@ -231,9 +209,6 @@ def unfold_cp(weights: Any, factors: Sequence[Any], coords: Coords) -> Values:
 
 # The cells that scipy.sparse stores.
 
-# Formats that store blocks or diagonals, whatever cells of these are there.
-FILLED_UP = ("bsr", "dia")
-
 
 def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tuple[Coords, Any, tuple[int, ...]]:
     """Return the cells that a scipy.sparse matrix or array stores: in the whole package these are the observed ones.
@@ -242,14 +217,12 @@ def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tupl
     on the diagonals of a dia fill these up, and are none. Those that are listed twice are merged as `duplicates` says.
     """
     if not hasattr(matrix, "tocoo") or matrix.ndim < 2:
-        raise TypeError(
-            "from_scipy takes a scipy.sparse matrix, or an array of two dimensions or more; got "
-            f"{type(matrix).__name__}{f' of shape {matrix.shape}' if hasattr(matrix, 'shape') else ''}."
-        )
+        got = type(matrix).__name__ + (f" of shape {matrix.shape}" if hasattr(matrix, "shape") else "")
+        raise TypeError(f"from_scipy takes a scipy.sparse matrix, or an array of two dimensions or more; got {got}.")
     coo = matrix.tocoo()
     coords = np.stack(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col), axis=1).astype(np.int64)
     values = coo.data.astype(np.float64) if coo.data.dtype.kind in "iub" else coo.data
-    if matrix.format in FILLED_UP:
+    if matrix.format in ("bsr", "dia"):
         coords, values = coords[values != 0], values[values != 0]
     coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
     zeros = int(np.count_nonzero(values == 0))

@@ -24,10 +24,8 @@ NUMBER = re.compile(r"(^-?\d+(?:\.\d+)?(?![\d.])|(?<![\d.])\d+\.\d+(?![\d.])|\d+
 # Integers are counted in a table where it has at most so many places for each of them.
 DENSE = 4
 
-Part = tuple[int, float, str]
 
-
-def natural_key(text: str) -> tuple[tuple[Part, ...], str]:
+def natural_key(text: str) -> tuple[tuple[tuple[int, float, str], ...], str]:
     """Return what sorts text by the numbers in it; equal numbers in other spellings by their letters."""
     parts = NUMBER.split(text)
     key = tuple((0, float(part), "") if i % 2 else (1, 0.0, part) for i, part in enumerate(parts) if part)
@@ -42,40 +40,17 @@ def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.i
     if labels.str.len().nunique() == 1 or not labels.str.contains(r"\d", regex=True).any():
         return codes, found  # numbers of as many digits are in order already
     texts = labels.tolist()
-    order = _order_by_last_number(texts)
-    if order is None:
+    common = re.split(r"\d", texts[0], maxsplit=1)[0]
+    ends = [text[len(common) :] for text in texts]
+    digits = "".join(ends)
+    begin_alike = common != "-" and texts[-1].startswith(common)  # those between the first and the last do, too
+    if begin_alike and "" not in ends and digits.isascii() and digits.isdecimal():
+        order = np.argsort(np.array([float(end) for end in ends]), kind="stable")
+    else:
         order = np.array(sorted(range(len(texts)), key=lambda i: natural_key(texts[i])), dtype=np.int64)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place[codes], labels.take(order)
-
-
-def _order_by_last_number(texts: list[str]) -> NDArray[np.int64] | None:
-    """The order by `natural_key` of sorted texts that differ only in a number at their end; None for others."""
-    common = re.split(r"\d", texts[0], maxsplit=1)[0]
-    start = len(common)
-    numbers = [text[start:] for text in texts]
-    digits = "".join(numbers)
-    if common == "-" or not texts[-1].startswith(common) or "" in numbers:  # those between begin alike
-        return None
-    if not (digits.isascii() and digits.isdecimal()):
-        return None
-    return np.argsort(np.array([float(number) for number in numbers]), kind="stable")
-
-
-def dense_codes(index: pd.Index) -> tuple[NDArray[np.int64], pd.Index] | None:
-    """Codes and sorted distinct labels of integers that are dense enough for a table; None for others."""
-    if index.dtype != np.int64 or not len(index):
-        return None
-    values = index.to_numpy()
-    low, high = int(values.min()), int(values.max())
-    if high - low >= DENSE * len(values):
-        return None
-    places = values - low
-    seen = np.zeros(high - low + 1, dtype=bool)
-    seen[places] = True
-    found = np.flatnonzero(seen)
-    return (np.cumsum(seen) - 1)[places], pd.Index(found + low, name=index.name)
 
 
 # Text and numbers: which text is a number and nothing else, and the two spellings of one label.
@@ -273,9 +248,7 @@ class Labels:
         fresh = wanted[self.rows(wanted, unknown="ignore") < 0].unique()
         if len(fresh) == 0:
             return self
-        if len(self) == 0:
-            return Labels(fresh, name=self.name)
-        return Labels(self._index.append(fresh), name=self.name)
+        return Labels(self._index.append(fresh) if len(self) else fresh, name=self.name)
 
     @classmethod
     def from_column(cls, column: Any, name: Any = None) -> tuple[Labels, NDArray[np.int64]]:
@@ -306,9 +279,13 @@ class Labels:
         if isinstance(series.dtype, pd.CategoricalDtype):
             return cls(series.cat.categories, name=name), series.cat.codes.to_numpy().astype(np.int64)
         index = _as_index(series)
-        dense = dense_codes(index)
-        if dense is not None:
-            return cls(dense[1], name=name), dense[0]
+        if index.dtype == np.int64 and len(index):
+            values = index.to_numpy()
+            low, high = int(values.min()), int(values.max())
+            if high - low < DENSE * len(values):
+                places, seen = values - low, np.zeros(high - low + 1, dtype=bool)
+                seen[places] = True
+                return cls(np.flatnonzero(seen) + low, name=name), (np.cumsum(seen) - 1)[places]
         is_object = index.dtype == object
         found: Any
         try:  # of tuples pandas would try to make one level of each part
@@ -347,9 +324,8 @@ def column_names(names: Sequence[Any], value: Any) -> list[Any]:
 
 def check_names(columns: Sequence[Any], where: str) -> None:
     """Refuse columns that are named by a missing value, such as NaN, which equals no name that one could ask for."""
-    unnamed = [at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)]
-    if unnamed:
-        at = unnamed[0]
+    at = next((at for at, name in enumerate(columns) if not isinstance(name, tuple) and pd.isna(name)), None)
+    if at is not None:
         fail_value(f"the columns of {where} must have names; got none for the column at position {at}; name it.")
 
 
@@ -421,8 +397,8 @@ def why_not_stored(labels: Labels | None, k: int) -> str | None:
     return None
 
 
-def unpack_labels(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]) -> Labels:
-    """Return the labels of mode k from what `pack_labels` described and stored."""
+def _unpacked(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]) -> Labels:
+    """What `pack_labels` packed."""
     kind, index = described["kind"], pd.Index([])
     if kind == "interval":
         left, right = (_with_zone(arrays[f"labels_{k}_{side}"], described) for side in ("left", "right"))
@@ -512,7 +488,13 @@ def _as_index(values: Any) -> pd.Index:
 
 def check_same_zones(known: Any, given: Any, where: str = "") -> None:
     """Refuse times without a time zone among labels that have one, or the other way round: none can equal another."""
-    (first, mine), (other, theirs) = _zoned(known), _zoned(given)
+    found = list[Any]()  # of each its first time, and whether that has a zone; None of labels that are no times
+    for labels in (known, given):
+        index = pd.Index(labels, tupleize_cols=False)
+        kind = pd.api.types.infer_dtype(index, skipna=True)
+        first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
+        found.append((first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None))
+    (first, mine), (other, theirs) = found
     if None not in (mine, theirs) and mine != theirs:
         fail_value(
             f"the labels{where} are times {'with' if mine else 'without'} a time zone, such as {first!r}; got some "
@@ -520,19 +502,8 @@ def check_same_zones(known: Any, given: Any, where: str = "") -> None:
         )
 
 
-def _zoned(labels: Any) -> tuple[Any, bool | None]:
-    """The first label, and whether labels are times with a time zone; None of others."""
-    index = pd.Index(labels, tupleize_cols=False)
-    kind = pd.api.types.infer_dtype(index, skipna=True)
-    first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
-    return (first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None)
-
-
-# The labels of several modes as a file holds them.
-
-
 class StoredLabels(NamedTuple):
-    """Per mode what `pack_labels` describes, None without labels; and its arrays."""
+    """What a file holds of the labels of every mode: what `pack_labels` describes, None without labels; its arrays."""
 
     described: tuple[Any, ...]
     arrays: dict[str, np.ndarray]
@@ -540,11 +511,10 @@ class StoredLabels(NamedTuple):
     def labels(self) -> tuple[Labels | None, ...]:
         """The labels of every mode."""
         each = enumerate(self.described)
-        return tuple(None if item is None else unpack_labels(item, k, self.arrays) for k, item in each)
+        return tuple(None if item is None else _unpacked(item, k, self.arrays) for k, item in each)
 
 
 def stored_labels(labels: Sequence[Labels | None]) -> StoredLabels:
-    """What a file holds of the labels of every mode."""
     arrays: dict[str, np.ndarray] = {}
     described = [None if found is None else pack_labels(found, k, arrays) for k, found in enumerate(labels)]
     return StoredLabels(tuple(described), arrays)

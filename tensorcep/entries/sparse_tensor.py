@@ -41,13 +41,7 @@ from tensorcep.entries.coo import (
     scipy_parts,
     unfold_cp,
 )
-from tensorcep.entries.labels import (
-    Labels,
-    check_labels,
-    check_mode_columns,
-    column_names,
-    mode_names,
-)
+from tensorcep.entries.labels import Labels, check_labels, check_mode_columns, column_names, mode_names
 from tensorcep.entries.splitting import FOLD_ROWS, Folds, held_out, way_of
 
 
@@ -138,19 +132,16 @@ class SparseTensor:
             check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
         self._set(coords, values, shape, labels, self.zero_rate, sampled)
 
-    def _set(self, *parts: Any) -> None:
+    def _set(self, *parts: Any) -> SparseTensor:
         for name, value in zip(("coords", "values", "shape", "labels", "zero_rate", "sampled"), parts, strict=True):
             object.__setattr__(self, name, value)
+        return self
 
     @classmethod
-    def from_checked(
-        cls, coords: NDArray[np.int64], values: NDArray[np.float64], shape: Any, duplicates: str, labels: Any = None
-    ) -> SparseTensor:
+    def from_checked(cls, coords: Coords, values: Values, shape: Any, duplicates: str, labels: Any) -> SparseTensor:
         """Return a tensor from arrays that are checked already, looking only for repeated cells."""
-        new = object.__new__(cls)
         merged = merge_duplicates(coords, values, shape, duplicates)
-        new._set(*merged, shape, labels or (None,) * len(shape), 1.0, None)
-        return new
+        return object.__new__(cls)._set(*merged, shape, labels, 1.0, None)
 
     @property
     def nnz(self) -> int:
@@ -229,8 +220,9 @@ class SparseTensor:
         """
         policy = duplicates if value is not None else check_counting(duplicates)
         coords, values, found = frame_entries(df, modes, value, labels)
-        check_sizes([len(names) for names in found], len(values))
-        return cls.from_checked(coords, values, check_shape([len(names) for names in found]), policy, found)
+        shape = [len(names) for names in found]
+        check_sizes(shape, len(values))
+        return cls.from_checked(coords, values, check_shape(shape), policy, found)
 
     def to_pandas(self, modes: Sequence[Any] | None = None, value: Any = "y") -> pd.DataFrame:
         """Return a long DataFrame; modes with labels hold these, the others row indices.
@@ -423,17 +415,10 @@ class SparseTensor:
 
     # Entries chosen, held out, joined
 
-    def _with(
-        self,
-        coords: NDArray[np.int64],
-        values: NDArray[np.float64],
-        zero_rate: float | None = None,
-        sampled: NDArray[np.bool_] | None = None,
-    ) -> SparseTensor:
+    def _with(self, coords: Coords, values: Values, zero_rate: float | None, sampled: Any) -> SparseTensor:
         """Return a tensor of the same shape and labels from entries that are known to be good."""
-        new = object.__new__(type(self))
-        new._set(np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate, sampled)
-        return new
+        parts = np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate, sampled
+        return object.__new__(type(self))._set(*parts)
 
     def select(self, where: ArrayLike) -> SparseTensor:
         """Return the entries where a boolean array (N,) is true, or those at distinct integer positions.
@@ -519,8 +504,7 @@ class SparseTensor:
         >>> test.coords[:, 0].tolist()
         [0]
         """
-        way = way_of(by, mode, times, self._column)
-        train, test = held_out(way, self.nnz, test_size, random_state)
+        train, test = held_out(way_of(by, mode, times, self._column), self.nnz, test_size, random_state)
         return self.select(train), self.select(test)
 
     def _column(self, mode: Any) -> Any:
@@ -643,12 +627,7 @@ class SparseTensor:
 
 
 def frame_of(
-    tensor: SparseTensor,
-    names: Sequence[Any],
-    value: Any,
-    part: slice = slice(None),
-    base: int = 0,
-    labelled: bool = True,
+    tensor: SparseTensor, names: Any, value: Any, part: slice = slice(None), base: int = 0, labelled: bool = True
 ) -> pd.DataFrame:
     """Return some entries as a frame of its own, with labels, or else with indices from `base`."""
     columns: dict[Any, Any] = {}

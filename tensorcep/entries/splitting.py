@@ -44,11 +44,8 @@ def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
     if by in ("entry", "group") and times is not None:
         fail_value(f"times= is for by='time' and by='row'; got it with by={by!r}; leave it out.")
     rows = None if mode is None else Labels.from_column(column_of(mode))[1]
-    return SplitWay(by, rows, None if times is None else _order_of(times, column_of))
-
-
-def _order_of(times: Any, column_of: Any) -> NDArray[np.int64]:
-    """The place of each entry's time among the distinct ones."""
+    if times is None:
+        return SplitWay(by, rows, None)
     is_name = np.ndim(times) == 0 or isinstance(times, (str, tuple))
     what = f"times of {times!r}" if is_name else "times"
     column = pd.Series(column_of(times) if is_name else times).reset_index(drop=True)
@@ -59,10 +56,9 @@ def _order_of(times: Any, column_of: Any) -> NDArray[np.int64]:
         fail_value(f"{what} must not be missing; got none for entry {int(np.argmax(column.isna()))}; leave it out.")
     found = _moments_of(column)
     if found is None:
-        fail_value(
-            f"{what} must be numbers, times, or text such as 2024-01-31 or w12; got {column.iloc[0]!r}; convert them."
-        )
-    return np.unique(np.asarray(found), return_inverse=True)[1].ravel().astype(np.int64)
+        kinds = "numbers, times, or text such as 2024-01-31 or w12"
+        fail_value(f"{what} must be {kinds}; got {column.iloc[0]!r}; convert them.")
+    return SplitWay(by, rows, np.unique(np.asarray(found), return_inverse=True)[1].ravel().astype(np.int64))
 
 
 def _moments_of(column: pd.Series) -> pd.Series | None:
@@ -102,55 +98,41 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
         count = check_int("test_size", test_size)
     else:
         share = check_fraction("test_size", test_size)
-    if way.by == "time":
-        test = _last(way.order, share, count)
+    if way.by == "time":  # the last times: so many, or those whose share of the entries is nearest
+        per_time = np.bincount(way.order)
+        if len(per_time) < 2:
+            fail_value("by='time' needs entries of at least two times; all have the same.")
+        if count >= len(per_time):
+            fail_value(f"test_size must leave one of the {len(per_time)} times to train on; got {count}.")
+        if not count:
+            after = np.cumsum(per_time[::-1])[:-1]  # entries of the last one, two, ... times
+            count = 1 + int(np.argmin(np.abs(after - share * n)))
+        test = way.order >= len(per_time) - count
     elif way.by == "group":
-        n_rows = int(way.rows.max()) + 1
-        if n_rows < 2:
+        groups = np.arange(way.rows.max() + 1)
+        if len(groups) < 2:
             fail_value("by='group' needs entries of at least two rows; all are of one.")
-        test = np.isin(
-            way.rows,
-            train_test_split(np.arange(n_rows), test_size=test_size, random_state=splitter_seed(random_state))[1],
-        )
-    else:
-        test = _some_of_each(way, share, count, random_state)
+        held = train_test_split(groups, test_size=test_size, random_state=splitter_seed(random_state))[1]
+        test = np.isin(way.rows, held)
+    else:  # so many of each row, or a share, the last or random ones, but never all of a row
+        per_row = np.bincount(way.rows)
+        wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
+        wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
+        if not wanted.any():
+            fail_value(
+                f"no row has enough entries to hold out test_size={count or share:g} of them and to keep one; rows "
+                f"have at most {per_row.max()}, at least {count + 1 if count else 2} are needed."
+            )
+        from_end = per_row[way.rows] - 1 - _places(way.rows, way.order, random_state)
+        test = from_end < wanted[way.rows]
     return np.flatnonzero(~test), np.flatnonzero(test)
-
-
-def _last(order: Rows, share: float, count: int) -> NDArray[np.bool_]:
-    """The entries of the last times: so many times, or those whose share of the entries is nearest."""
-    per_time = np.bincount(order)
-    if len(per_time) < 2:
-        fail_value("by='time' needs entries of at least two times; all have the same.")
-    if count >= len(per_time):
-        fail_value(f"test_size must leave one of the {len(per_time)} times to train on; got {count}.")
-    if not count:
-        after = np.cumsum(per_time[::-1])[:-1]  # entries of the last one, two, ... times
-        count = 1 + int(np.argmin(np.abs(after - share * len(order))))
-    return np.asarray(order >= len(per_time) - count)
-
-
-def _some_of_each(way: SplitWay, share: float, count: int, random_state: Any) -> NDArray[np.bool_]:
-    """So many entries of each row, or a share, the last or random ones, but never all of a row."""
-    rows, per_row = way.rows, np.bincount(way.rows)
-    wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
-    wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
-    if not wanted.any():
-        least = count + 1 if count else 2
-        fail_value(
-            f"no row has enough entries to hold out test_size={count or share:g} of them and to keep one; rows have at "
-            f"most {per_row.max()}, at least {least} are needed."
-        )
-    from_end = per_row[rows] - 1 - _places(rows, way.order, random_state)
-    return np.asarray(from_end < wanted[rows])
 
 
 def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_state: Any) -> NDArray[np.int64]:
     """The place of each entry among those of its row: by time, equal ones as they stand, or else at random."""
     by = check_random_state(random_state).permutation(len(rows)) if order is None else order
     sorted_ = np.lexsort((np.arange(len(rows)), by, rows))
-    start = np.concatenate([[0], np.cumsum(np.bincount(rows))[:-1]])
-    place = np.empty(len(rows), dtype=np.int64)
+    start, place = np.concatenate([[0], np.cumsum(np.bincount(rows))[:-1]]), np.empty(len(rows), dtype=np.int64)
     place[sorted_] = np.arange(len(rows)) - start[rows[sorted_]]
     return place
 
@@ -161,11 +143,8 @@ def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: b
 
     seed = splitter_seed(random_state) if shuffle else None
     if way.by == "time":
-        cutter: Any = TimeSeriesSplit(n_splits)
-        return [
-            (np.flatnonzero(way.order <= train[-1]), np.flatnonzero(np.isin(way.order, test)))
-            for train, test in cutter.split(np.arange(way.order.max() + 1))
-        ]
+        pairs = TimeSeriesSplit(n_splits).split(np.arange(way.order.max() + 1))
+        return [(np.flatnonzero(way.order <= a[-1]), np.flatnonzero(np.isin(way.order, b))) for a, b in pairs]
     cutter = KFold(n_splits, shuffle=shuffle, random_state=seed)
     if way.by == "entry":
         return list(cutter.split(np.arange(n)))
@@ -201,8 +180,21 @@ class Folds:
         pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
         self._tensor = tensor
         self._rows: list[Any] = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
-        if not shuffle and way.by == "entry":
-            _warn_of_unseen(tensor, self._rows)
+        n = 0  # entries of rows of which their fold trains on none
+        for train, test in self._rows if not shuffle and way.by == "entry" else ():
+            unseen = np.zeros(len(test), dtype=bool)
+            for k, size in enumerate(tensor.shape):
+                seen = np.zeros(size, dtype=bool)
+                seen[tensor.coords[train, k]] = True
+                unseen |= ~seen[tensor.coords[test, k]]
+            n += int(unseen.sum())
+        if n:
+            warn_user(
+                f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
+                "folds in the order of the entries do; use shuffle=True, unless rows without training entries are "
+                "meant.",
+                UserWarning,
+            )
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return ((self._tensor.select(a), self._tensor.select(b)) for a, b in self._rows)
@@ -229,21 +221,3 @@ class Folds:
         if X is not None and len(X) != n:
             fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")
         return iter(self._rows)
-
-
-def _warn_of_unseen(tensor: Any, folds: Any) -> None:
-    """Say of folds in the order of the entries that they hold out all entries of some rows."""
-    n = 0
-    for train, test in folds:
-        unseen = np.zeros(len(test), dtype=bool)
-        for k, size in enumerate(tensor.shape):
-            seen = np.zeros(size, dtype=bool)
-            seen[tensor.coords[train, k]] = True
-            unseen |= ~seen[tensor.coords[test, k]]
-        n += int(unseen.sum())
-    if n:
-        warn_user(
-            f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
-            "folds in the order of the entries do; use shuffle=True, unless rows without training entries are meant.",
-            UserWarning,
-        )

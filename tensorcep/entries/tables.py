@@ -42,7 +42,6 @@ UNSAID = "no column: the values are y"
 VALUE_OF_ARRAYS = "value"
 # Lines from which a column is looked at, and the share of rows to lines, one to so many, of points of time.
 FEWEST_LINES = 20
-NO_COLUMNS = "modes= and value= name columns of a table; got X as {}."
 
 
 def as_frame(X: Any) -> Any:
@@ -75,7 +74,7 @@ def as_frame(X: Any) -> Any:
             known = X.coords[name].to_index() if name in X.coords else pd.RangeIndex(n)
             columns[name] = pd.Categorical.from_codes(rows, known, ordered=True)
         return pd.DataFrame({**columns, VALUE_OF_ARRAYS: values[at]})
-    if isinstance(X, (list, tuple)) and len(X) and all(isinstance(item, Mapping) for item in X):
+    if _are_records(X):
         for n, record in enumerate(X):
             missing = [name for name in X[0] if name not in record]
             if missing:
@@ -101,6 +100,10 @@ def _of_pandas(X: Any) -> Any:
     return X
 
 
+def _are_records(X: Any) -> bool:
+    return isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(item, Mapping) for item in X)
+
+
 def check_columns_not_in_index(frame: pd.DataFrame, n_modes: int) -> None:
     """Refuse a table of fewer columns than modes whose index has several levels: these are the modes."""
     if frame.index.nlevels > 1 and frame.shape[1] < n_modes:
@@ -122,9 +125,8 @@ def as_frames(source: Any) -> Any:
     whole = as_frame(source)
     if whole is not source or isinstance(source, (str, os.PathLike, pd.DataFrame)) or not isinstance(source, Iterable):
         return whole
-    if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
-        return source
-    return map(as_frame, source)
+    are_files = isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source)
+    return source if are_files else map(as_frame, source)
 
 
 def is_of(X: Any, library: str) -> bool:
@@ -132,41 +134,11 @@ def is_of(X: Any, library: str) -> bool:
     return type(X).__module__.partition(".")[0] == library
 
 
-def split_table(frame: pd.DataFrame, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
-    """Return what a fit takes as X and y: the columns of the modes and the values, or a tensor of counts.
-
-    `y` has the values where no column does. The modes are by default all columns but `value`, which is None where a
-    line is an event, and else a column or UNSAID.
-    """
-    check_columns_not_in_index(frame, 2 if y is not None or value is None else 3)
-    check_names(list(frame.columns), "X")
-    named = value is not UNSAID and value is not None
-    if y is not None and named:
-        fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
-    if y is None and value is UNSAID:
-        columns = ", ".join(map(repr, frame.columns))
-        fail_value(
-            f"the values are needed: give y, or say with value= which of the columns {columns} holds them (value=None "
-            "counts the lines of each cell)."
-        )
+def _modes_of(columns: list[Any], modes: Any, value: Any, named: bool) -> Any:
+    """The columns of the modes, by default all but the value, where that is `named`."""
     if isinstance(modes, str):
         fail_value(f"modes must be a list of column names; got {modes!r}.")
-    chosen = modes is not None
-    modes = [name for name in frame.columns if not named or name != value] if modes is None else modes
-    modes = check_mode_columns(list(frame.columns), modes, value if named else None, "X")
-    gaps = [] if chosen else [name for name in modes if frame[name].dtype.kind == "f" and frame[name].isna().any()]
-    if gaps:
-        fail_value(
-            f"column {gaps[0]!r} has {int(frame[gaps[0]].isna().sum())} missing labels, the first at entry "
-            f"{int(frame[gaps[0]].isna().to_numpy().argmax())}; drop these entries, or name the modes by modes=; where "
-            "columns hold values, as those of a wide table, make them lines by pandas.melt, or fit BayesianPCA."
-        )
-    if y is None and not named:
-        return SparseTensor.from_pandas(frame, modes, None), None
-    if named:
-        column = frame[value]  # of a Categorical the order of its categories may matter
-        y = column if isinstance(column.dtype, pd.CategoricalDtype) else column.to_numpy()
-    return frame[modes], y
+    return [name for name in columns if not named or name != value] if modes is None else modes
 
 
 def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
@@ -196,15 +168,10 @@ def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, emp
     Of a table a single further column holds the values. One without lines is refused, unless it may be `empty`.
     """
     X = as_frame(X)
-    if isinstance(X, pd.DataFrame):
-        if not empty:
-            check_not_empty(len(X), "X")
-        if modes is None and set(names) <= set(X.columns):
-            modes, others = names, [name for name in X.columns if name not in names]
-            value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
-        X, y = split_table(X, y, modes, value)
-    elif modes is not None or value is not UNSAID:
-        fail_value(NO_COLUMNS.format(type(X).__name__))
+    if isinstance(X, pd.DataFrame) and modes is None and set(names) <= set(X.columns):
+        modes, others = names, [name for name in X.columns if name not in names]
+        value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
+    X, y = split_given(X, y, modes, value, empty)
     return X, X.values if y is None and isinstance(X, SparseTensor) else y
 
 
@@ -217,17 +184,49 @@ def column_apart(X: Any, name: str, column: str) -> tuple[Any, np.ndarray]:
     return X.drop(columns=[column]), X[column].to_numpy()
 
 
-def split_given(X: Any, y: Any, modes: Any, value: Any) -> tuple[Any, Any]:
-    """Cells, and values or None, of what a fit is given that is no file."""
+def split_given(X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
+    """Cells, and values or None, of what a fit is given that is no file.
+
+    Of a table these are the columns of the modes and the values, or a tensor of counts: `y` has the values where no
+    column does. The modes are by default all columns but `value`, which is None where a line is an event, and else a
+    column or UNSAID.
+    """
     if value is UNSAID and y is None and is_array_of_cells(X):
         value = VALUE_OF_ARRAYS
     X = as_frame(X)
-    if isinstance(X, pd.DataFrame):
+    if not isinstance(X, pd.DataFrame):
+        if modes is not None or value is not UNSAID:
+            fail_value(f"modes= and value= name columns of a table; got X as {type(X).__name__}.")
+        return X, y
+    if not empty:
         check_not_empty(len(X), "X")
-        return split_table(X, y, modes, value)
-    if modes is not None or value is not UNSAID:
-        fail_value(NO_COLUMNS.format(type(X).__name__))
-    return X, y
+    check_columns_not_in_index(X, 2 if y is not None or value is None else 3)
+    check_names(list(X.columns), "X")
+    named = value is not UNSAID and value is not None
+    if y is not None and named:
+        fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
+    if y is None and value is UNSAID:
+        columns = ", ".join(map(repr, X.columns))
+        fail_value(
+            f"the values are needed: give y, or say with value= which of the columns {columns} holds them (value=None "
+            "counts the lines of each cell)."
+        )
+    chosen, modes = modes is not None, _modes_of(list(X.columns), modes, value, named)
+    modes = check_mode_columns(list(X.columns), modes, value if named else None, "X")
+    for name in [] if chosen else [name for name in modes if X[name].dtype.kind == "f"]:
+        missing = X[name].isna().to_numpy()
+        if missing.any():
+            fail_value(
+                f"column {name!r} has {int(missing.sum())} missing labels, the first at entry {int(missing.argmax())}; "
+                "drop these entries, or name the modes by modes=; where columns hold values, as those of a wide table, "
+                "make them lines by pandas.melt, or fit BayesianPCA."
+            )
+    if y is None and not named:
+        return SparseTensor.from_pandas(X, modes, None), None
+    if named:
+        column = X[value]  # of a Categorical the order of its categories may matter
+        y = column if isinstance(column.dtype, pd.CategoricalDtype) else column.to_numpy()
+    return X[modes], y
 
 
 def train_test_split(
@@ -283,20 +282,19 @@ def train_test_split(
 # Every partition codes its lines by labels of its own. These are merged two by two, and sorted; then the codes of every
 # partition are told the places of its labels among all. Nothing but labels and codes comes to the client.
 
+Coded: TypeAlias = "tuple[tuple[pd.Index, ...], np.ndarray, Any]"
+
 
 def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bool, cluster: Cluster) -> pd.DataFrame:
     """The lines of a table of Dask, modes as categories: all sorted labels of the table, text by the numbers in it.
 
     The modes are by default all columns but `value`, which is one where it is `named`.
     """
-    if isinstance(modes, str):
-        fail_value(f"modes must be a list of column names; got {modes!r}.")
-    columns = list(frame.columns)
-    modes = [name for name in columns if not named or name != value] if modes is None else list(modes)
-    check_columns(columns, [*modes, value] if named else modes, "X")
+    modes = list(_modes_of(list(frame.columns), modes, value, named))
+    columns = [*modes, value] if named else modes
+    check_columns(frame.columns, columns, "X")
     delayed = importlib.import_module("dask").delayed
-    own = frame[[*modes, value] if named else modes]
-    coded = [delayed(_coded, pure=True)(part, modes, value, named) for part in own.to_delayed()]
+    coded = [delayed(_coded, pure=True)(part, modes, value, named) for part in frame[columns].to_delayed()]
     level = [part[0] for part in coded]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
@@ -308,8 +306,7 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
         fail_value("X must have at least one line; got none.")
     found: dict[Any, Any] = {}
     for k, name in enumerate(modes):
-        codes = np.concatenate([codes[:, k] for codes, _ in parts])
-        found[name] = pd.Categorical.from_codes(codes, labels[k], ordered=False)
+        found[name] = pd.Categorical.from_codes(np.concatenate([codes[:, k] for codes, _ in parts]), labels[k])
     if named:
         found[value] = pd.concat([values for _, values in parts], ignore_index=True)
     return pd.DataFrame(found, copy=False)
@@ -322,9 +319,7 @@ def _give_back() -> None:
         arrow.default_memory_pool().release_unused()
 
 
-def _coded(
-    part: pd.DataFrame, modes: list[Any], value: Any, named: bool
-) -> tuple[tuple[pd.Index, ...], np.ndarray, Any]:
+def _coded(part: pd.DataFrame, modes: list[Any], value: Any, named: bool) -> Coded:
     """The labels of each mode in a partition, codes (n, K), and values, if a column has them."""
     labels, codes = list[pd.Index](), np.empty((len(part), len(modes)), dtype=np.int32)
     for k, name in enumerate(modes):
@@ -353,15 +348,12 @@ def _merged(one: tuple[pd.Index, ...], other: tuple[pd.Index, ...]) -> tuple[pd.
     for a, b in zip(one, other, strict=True):
         if len(a) and len(b):
             both = pd.concat([pd.Series(a), pd.Series(b)], ignore_index=True)
-            merged.append(_bare(Labels.from_column(both, name=a.name)[0]))
-        else:
-            merged.append(a if len(a) else b)
+            a = _bare(Labels.from_column(both, name=a.name)[0])
+        merged.append(a if len(a) else b)
     return tuple(merged)
 
 
-def _recoded(
-    part: tuple[tuple[pd.Index, ...], np.ndarray, Any], labels: tuple[pd.Index, ...]
-) -> tuple[np.ndarray, Any]:
+def _recoded(part: Coded, labels: tuple[pd.Index, ...]) -> tuple[np.ndarray, Any]:
     """The codes of a partition among all labels, and its values."""
     known, old, values = part
     codes = np.empty_like(old)
@@ -384,7 +376,16 @@ def as_matrix(X: Any) -> Any:
         if np.ma.is_masked(X) and kind not in "fc":  # whole numbers have no NaN
             X = X.astype(np.float64 if kind in "iub" else object)
         return X.filled(np.nan) if np.ma.is_masked(X) else np.ma.getdata(X)
-    _check_is_matrix(X)
+    what = ""
+    if is_of(X, "xarray") and hasattr(X, "data_vars"):
+        what, instead = "a Dataset of xarray", "one of its arrays, or X.to_dataframe()"
+    elif _are_records(X) or names_columns(X):
+        what, instead = "columns by name", "pandas.DataFrame(X)"
+    elif is_of(X, "sparse"):
+        what = "an array of pydata/sparse"
+        instead = "SparseTensor.from_sparse(X) if what is stored is observed, X.todense() if all is"
+    if what:
+        raise TypeError(f"X must be a matrix; got {what}; pass {instead}.")
     if is_of(X, "anndata") and hasattr(X, "obs_names") and hasattr(X, "var_names"):
         values = X.X.toarray() if sparse.issparse(X.X) else np.asarray(X.X, dtype=np.float64)
         return pd.DataFrame(values, index=pd.Index(X.obs_names), columns=pd.Index(X.var_names))
@@ -429,21 +430,6 @@ def _is_number(item: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _check_is_matrix(X: Any) -> None:
-    """Refuse columns without an order of their own, and arrays that are no matrices, with what to call instead."""
-    records = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(item, Mapping) for item in X)
-    if is_of(X, "xarray") and hasattr(X, "data_vars"):
-        what, instead = "a Dataset of xarray", "one of its arrays, or X.to_dataframe()"
-    elif records or names_columns(X):
-        what, instead = "columns by name", "pandas.DataFrame(X)"
-    elif is_of(X, "sparse"):
-        what = "an array of pydata/sparse"
-        instead = "SparseTensor.from_sparse(X) if what is stored is observed, X.todense() if all is"
-    else:
-        return
-    raise TypeError(f"X must be a matrix; got {what}; pass {instead}.")
 
 
 def as_views(X: Any) -> Any:

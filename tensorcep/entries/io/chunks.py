@@ -46,6 +46,7 @@ from tensorcep.entries.io.schema import (
     ChunkReader,
     Position,
     Schema,
+    TextLayout,
     as_objects,
     as_texts,
     check_defaults,
@@ -62,13 +63,11 @@ from tensorcep.entries.io.text import TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 
-# Lines that are read at a time.
-LINES = 1 << 17
+LINES = 1 << 17  # that are read at a time
 
-# Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` decodes the
-# group.
+# Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` the group.
 
-ROWS, OF_STREAM = 1 << 17, 4  # decoded at a time; streams decode a part of it
+OF_STREAM = 4  # of so many parts of these streams, which keep less in memory, decode one at a time
 
 
 @contextlib.contextmanager
@@ -97,9 +96,7 @@ class ParquetFile:
             self._data = parquet.ParquetFile(path)
             self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
-    def frames(
-        self, columns: Sequence[Any] | None = None, rows: int | None = None, skip: int = 0
-    ) -> Iterator[pd.DataFrame]:
+    def frames(self, columns: Sequence[Any] | None, rows: int | None, skip: int = 0) -> Iterator[pd.DataFrame]:
         """Yield all columns, or some, of so many rows at a time, or of all, without the first ones that `skip` says."""
         stored = columns is not None and set(columns) <= set(self._data.schema_arrow.names)
         chosen: Any = list(columns or ()) if stored else None  # others are levels of an index, which pandas restores
@@ -236,15 +233,14 @@ class MatrixReader(ChunkReader):
 
     mode_names = (None, None)
 
-    def __init__(self, path: str, how: Schema, start: Position = START) -> None:
+    def __init__(self, path: str, how: Schema, start: Position) -> None:
         super().__init__(start)
         with open_binary(path, how.encoding) as handle:
             try:
                 found = mmread(io.BufferedReader(handle))
             except (ValueError, OverflowError, TypeError, MemoryError) as error:
-                raise ValueError(
-                    f"'{path}' is not a MatrixMarket file or is damaged ({reason_of(error)}); write it again."
-                ) from error
+                problem = f"is not a MatrixMarket file or is damaged ({reason_of(error)}); write it again."
+                raise ValueError(f"'{path}' {problem}") from error
         if np.iscomplexobj(found):
             fail_value(f"'{path}' holds complex numbers, which no likelihood has; give real ones.")
         self.shape = found.shape if how.shape is None else check_shape(how.shape, 2)
@@ -258,11 +254,9 @@ class MatrixReader(ChunkReader):
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
             fail_value(f"'{path}' holds no entries; at least one is needed.")
-        chunk = Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {}).part(
-            start.line, len(values)
-        )
-        if len(chunk.values):
-            self._set(chunk, len(chunk.values))
+        chunk = Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
+        if start.line < len(values):
+            self._set(chunk.part(start.line, len(values)), len(values) - start.line)
 
 
 @contextlib.contextmanager
@@ -271,6 +265,7 @@ def open_chunks(
     how: Schema,
     start: Position = START,
     bad_line: BadLine = refuse,
+    layout_in: Callable[[Iterator[str]], TextLayout] | None = None,
     *,
     verbose: int = 0,
     whole: bool = False,
@@ -279,11 +274,11 @@ def open_chunks(
     """Yield the reader of a file; `whole` says that all of it is kept in memory, `large` that memory is no concern."""
     kind = _kind_of(path, how.format)
     if kind == "parquet":
-        yield ParquetReader(path, how, start, bad_line, None if whole else ROWS if large else ROWS // OF_STREAM)
+        yield ParquetReader(path, how, start, bad_line, None if whole else LINES if large else LINES // OF_STREAM)
     elif kind == "mtx":
         yield MatrixReader(path, how, start)
     else:
-        layout_in = functools.partial(layout_of, path, kind, how=how)
+        layout_in = layout_in or functools.partial(layout_of, path, kind, how=how)
         with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
             yield reader
 
@@ -316,10 +311,8 @@ def read_chunks(
         first = Position(file, start.line if file == start.file else 0)
         with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
             if columns is not None and columns != reader.mode_names:
-                fail_value(
-                    f"the files must have the same columns; got the modes {list(columns)} and then "
-                    f"{list(reader.mode_names)}."
-                )
+                got = f"the modes {list(columns)} and then {list(reader.mode_names)}"
+                fail_value(f"the files must have the same columns; got {got}.")
             columns = reader.mode_names
             while (chunk := reader.take(count())) is not None:
                 yield chunk, reader, files[file]
@@ -446,10 +439,8 @@ class ColumnEntries(NamedTuple):
 
 def are_files(source: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
-    if isinstance(source, (str, os.PathLike, Files)):
-        return True
-    is_list = isinstance(source, (list, tuple)) and len(source) > 0
-    return is_list and all(isinstance(item, (str, os.PathLike)) for item in source)
+    items = source if isinstance(source, (list, tuple)) and len(source) else [source]
+    return isinstance(source, Files) or all(isinstance(item, (str, os.PathLike)) for item in items)
 
 
 def files_of(source: Any) -> list[str]:
@@ -490,10 +481,7 @@ class _Numbers:
         return numbers[codes]
 
     def in_order(self, column: np.ndarray, texts: bool) -> Labels:
-        """The labels in their order; the numbers in a column are changed to their rows, in place.
-
-        Labels that are `texts` may be spellings of numbers.
-        """
+        """The labels in order, `texts` perhaps of numbers; the numbers in a column are changed to rows, in place."""
         known = pd.Series(list(self._known), dtype=None if texts else self._dtype)
         labels, found = Labels.from_column(numbers_of(known) if texts else known, name=self._name)
         rows = found.astype(np.int32)
@@ -504,10 +492,7 @@ class _Numbers:
 
 
 def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) -> ColumnEntries:
-    """Read the entries of .tns, csv and parquet files of the same columns as columns.
-
-    ``growing(dtype)`` makes an array that grows, on scratch for instance.
-    """
+    """Read entries of files of the same columns; ``growing(dtype)`` makes an array that grows, on scratch perhaps."""
     files, how = files_of(given.source), check_schema(given.how)
     if how.value is None:
         fail_value("value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column.")
@@ -531,9 +516,7 @@ def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) 
     finished, y = tuple(column.finish() for column in columns), values.finish()
     if not len(y):
         fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
-    labels = tuple(
-        None if known is None else known.in_order(column, texts)
-        for column, known in zip(finished, numbers, strict=True)
-    )
+    each = zip(finished, numbers, strict=True)
+    labels = tuple(None if known is None else known.in_order(column, texts) for column, known in each)
     check_sizes(sizes, len(y), how.shape is not None)
     return ColumnEntries(finished, y, tuple(sizes), labels)

@@ -27,14 +27,13 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
 from tensorcep.entries.coo import check_counting, merge_duplicates
-from tensorcep.entries.io.chunks import LINES, MatrixReader, ParquetFile, open_chunks
+from tensorcep.entries.io.chunks import LINES, ParquetFile, open_chunks
 from tensorcep.entries.io.lines import check_seekable, number_in, open_lines, rows
 from tensorcep.entries.io.schema import (
     LAST,
     MOST_COMMENTS,
     VALUES,
     Chunk,
-    ChunkReader,
     Schema,
     TextLayout,
     as_objects,
@@ -46,7 +45,6 @@ from tensorcep.entries.io.schema import (
     format_of,
     layout_of,
 )
-from tensorcep.entries.io.text import open_text
 from tensorcep.entries.labels import Labels, StoredLabels, mode_names, numbers_of, stored_labels
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_of
 
@@ -388,25 +386,19 @@ def read_tables(
             fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
         return layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=LAST))
 
-    with contextlib.ExitStack() as stack:
-        if kind == "mtx":
-            reader: ChunkReader = MatrixReader(path, how)
-        else:
-            reader = stack.enter_context(open_text(path, how, layout, whole=lines is None))
-        frames = (_frame_of(chunk, reader, how.index_base) for chunk in iter(lambda: reader.take(lines), None))
+    def frame_of_chunk(chunk: Chunk) -> pd.DataFrame:  # with indices as the file has them
+        if reader.mode_names[0] is not None:
+            return pd.DataFrame(dict(zip(reader.mode_names, chunk.columns, strict=True)))
+        frame = pd.DataFrame({k: codes.astype(np.int64) + how.index_base for k, codes in enumerate(chunk.columns)})
+        return frame if reader.is_log else frame.assign(value=chunk.values)
+
+    with open_chunks(path, how, layout_in=layout, whole=lines is None) as reader:
+        frames = map(frame_of_chunk, iter(lambda: reader.take(lines), None))
         first = next(frames, None)
         if first is None:
             _fail_empty(path)
         yield first if lines is not None else pd.concat([first, *frames], ignore_index=True)
         yield from frames
-
-
-def _frame_of(chunk: Chunk, reader: ChunkReader, base: int) -> pd.DataFrame:
-    """Return a chunk as a table, with indices as the file has them."""
-    if reader.mode_names[0] is not None:
-        return pd.DataFrame(dict(zip(reader.mode_names, chunk.columns, strict=True)))
-    frame = pd.DataFrame({k: codes.astype(np.int64) + base for k, codes in enumerate(chunk.columns)})
-    return frame if reader.is_log else frame.assign(value=chunk.values)
 
 
 def read_table(path: str, schema: Schema, *, n_modes: int = 0, with_values: bool = True) -> pd.DataFrame:

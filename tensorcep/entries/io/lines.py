@@ -46,18 +46,11 @@ PACKERS: dict[str, tuple[bytes, Any]] = {
     "xz": (b"\xfd7zXZ\x00", lzma.LZMAFile),
     "zip": (b"PK\x03\x04", zipfile.ZipFile),
 }
-MARKS = {  # the longer ones first: one begins with another
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+# The longer ones first: one begins with another.
+MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UNIT = "\x1f"  # in place of a separator of several characters, which the parsers do not know
 CHUNK = 1 << 16
-
-
-class UnreadableError(ValueError):
-    """The bytes of a file are none of entries, whichever way they are parsed."""
 
 
 def only_member(source: Any, name: str) -> str:
@@ -66,9 +59,9 @@ def only_member(source: Any, name: str) -> str:
         found = [item for item in archive.infolist() if not item.is_dir() and not item.filename.startswith("__MACOSX/")]
     if len(found) != 1:
         inside = list_names(item.filename for item in found) or "none"
-        raise UnreadableError(f"'{name}' must hold one file to be read; it holds {inside}; unpack it, and name one.")
+        raise ValueError(f"'{name}' must hold one file to be read; it holds {inside}; unpack it, and name one.")
     if found[0].flag_bits & 1:
-        raise UnreadableError(f"'{name}' is encrypted; unpack it first, and read what comes out.")
+        raise ValueError(f"'{name}' is encrypted; unpack it first, and read what comes out.")
     return found[0].filename
 
 
@@ -93,7 +86,7 @@ class Recoded(io.RawIOBase):
                 data = data if self._decoder is None else self._decoder.decode(data, final=self._ended).encode()
             except UnicodeError as error:
                 problem = f"is not {self._encoding} text ({error.reason if hasattr(error, 'reason') else error})"
-                raise UnreadableError(f"'{self._name}' {problem}; say encoding= what it is.") from error
+                raise ValueError(f"'{self._name}' {problem}; say encoding= what it is.") from error
             data = (self._rest + data).replace(mark, UNIT.encode()) if mark else data
             # What may be the beginning of a separator waits for the rest of it.
             kept = 0 if self._ended else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
@@ -164,7 +157,7 @@ class Watched(io.BufferedIOBase):
         return data
 
     def _refuse(self, problem: str) -> None:
-        raise UnreadableError(f"'{self._name}' {problem}.")
+        raise ValueError(f"'{self._name}' {problem}.")
 
 
 def check_seekable(path: str, kind: str) -> str:
@@ -191,7 +184,7 @@ def open_binary(
             packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
             packer = "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
             if packer == "zip" and not plain.seekable():
-                raise UnreadableError(f"'{path}' is a pipe, from which zip cannot be read; write it to a file first.")
+                raise ValueError(f"'{path}' is a pipe, from which zip cannot be read; write it to a file first.")
             source: Any = stack.enter_context(PACKERS[packer][1](plain)) if packer else plain
             if packer == "zip":
                 source = stack.enter_context(source.open(only_member(plain, path)))
@@ -199,9 +192,8 @@ def open_binary(
     except PACKED_ERRORS as error:
         if not packer or getattr(error, "errno", None) is not None:
             raise
-        raise UnreadableError(
-            f"'{path}' is a truncated or damaged {packer} file ({error}); fetch or write it again."
-        ) from error
+        problem = f"is a truncated or damaged {packer} file ({error}); fetch or write it again."
+        raise ValueError(f"'{path}' {problem}") from error
 
 
 @contextlib.contextmanager

@@ -249,10 +249,7 @@ def separator_in(line: str, decimal: str = ".") -> str:
 
 
 def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
-    """Return the layout of a csv file of whose columns none is a mode or the value yet.
-
-    Where there is no header, the names of the columns are their positions from 0.
-    """
+    """The layout of a csv file before its modes and value are known; without a header columns have their positions."""
     labelled = how.header if how.labels is None else how.labels
     comment = None if labelled else "#"
     lines, before, said = iter(lines), 0, None
@@ -275,10 +272,8 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     mark = separator if len(separator) > 1 else None
     layout = TextLayout(path, how, UNIT if mark else separator, comment, (), (), None, labelled=labelled, mark=mark)
     if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
-        widths = [
-            next((len(fields) for _, fields in rows([one], layout.separator, None)), 0)
-            for one in translated([text, *held], mark)
-        ]
+        alone = (next(rows([one], layout.separator, None), (1, ())) for one in translated([text, *held], mark))
+        widths = [len(fields) for _, fields in alone]
         first = widths.index(widths[0], 1) - 1
         before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
     again = translated(itertools.chain([text], lines), mark)
@@ -389,10 +384,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, position: Position) -> Chunk:
-    """Return entries, each the row or label of every mode, then its extras and its value, as a chunk.
-
-    `names` are those of the modes, None where there are rows.
-    """
+    """Return entries, each the row (where `names` has None) or label of every mode, extras and value, as a chunk."""
     fields = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
     dtype: Any = np.int32 if names[0] is None else object
     columns = tuple(np.fromiter(field, dtype=dtype, count=len(field)) for field in fields[: len(names)])

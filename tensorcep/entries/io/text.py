@@ -227,32 +227,19 @@ def any_number_as_name(data: bytes, separator: str) -> bool:
 
 def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
-    how = layout.how
+    how, n_fields, base = layout.how, len(layout.names), layout.how.index_base
     try:
         fields = split_line(text, layout.separator, layout.comment)
     except csv.Error:
         return LONG_FIELD
-    may_lack = how.drop_missing and layout.value is not None and len(fields) == len(layout.names)
+    may_lack = how.drop_missing and layout.value is not None and len(fields) == n_fields
     if not fields or (may_lack and fields[layout.value].strip() in MISSING):  # type: ignore[index]
         return None
-    problem = line_problem(fields, layout)
-    if problem is not None:
-        return problem
-    entry: list[Any] = [fields[field] for field in layout.modes]
-    if not layout.labelled:
-        entry = [int(_number(field)) - how.index_base for field in entry]
-    entry += [float(_number(fields[field], how.decimal)) for field in layout.extras]
-    value = "1" if layout.value is None else fields[layout.value]
-    return [*entry, value if how.words and layout.value is not None else float(_number(value, how.decimal))]
-
-
-def line_problem(fields: list[str], layout: TextLayout) -> str | None:
-    """Return what is wrong with a line, or None if it is an entry."""
-    n_fields, base = len(layout.names), layout.how.index_base
     if len(fields) != n_fields:
         what = f"has {len(fields)} fields where {n_fields} are expected; mend or remove it"
         of_r = len(fields) == n_fields + 1 and layout.labelled
         return f"{what}, or give row names, as R writes them, a name in the header" if of_r else what
+    entry: list[Any] = [fields[field] for field in layout.modes]
     for k, field in enumerate([] if layout.labelled else layout.modes):
         index = number_in(fields[field])
         where = f"has index {shown(fields[field])} in field {field + 1}"
@@ -267,13 +254,18 @@ def line_problem(fields: list[str], layout: TextLayout) -> str | None:
             return f"{where}, which is larger than 64 bits hold; mend it"
         if index - base >= MOST_ROWS:
             return f"{where}; {TOO_MANY}"
+        entry[k] = int(index) - base
     for field in layout.modes if layout.labelled and not layout.as_text else ():
         if not is_text(fields[field]):
             return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
         if fields[field] == "":
             return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
-    numbers = [*layout.extras, *([] if layout.value is None else [layout.value])]
-    return next(filter(None, (_value_problem(fields[field], field, layout) for field in numbers)), None)
+    for field in [*layout.extras, *([] if layout.value is None else [layout.value])]:
+        number = _value_of(fields[field], field, layout)
+        if isinstance(number, str):
+            return number
+        entry.append(fields[field] if how.words and field == layout.value else float(number))
+    return entry if layout.value is not None else [*entry, 1.0]
 
 
 def _named(field: int, layout: TextLayout) -> str:
@@ -281,7 +273,8 @@ def _named(field: int, layout: TextLayout) -> str:
     return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
 
 
-def _value_problem(text: str, field: int, layout: TextLayout) -> str | None:
+def _value_of(text: str, field: int, layout: TextLayout) -> float | str:
+    """The number in a field, 0 where a word is asked for, or what is wrong with it."""
     how, is_value = layout.how, field == layout.value
     value = 0 if is_value and how.words and text.strip() not in MISSING else number_in(text, how.decimal)
     if not is_text(text):
@@ -290,20 +283,17 @@ def _value_problem(text: str, field: int, layout: TextLayout) -> str | None:
         by_default = how.value == "last column" and is_value and layout.names[field] is not None
         why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
         why = why if is_value else f" ({_named(field, layout)})"
-        cure = "mend it"
-        if text.strip() in MISSING and is_value:
-            cure = "drop_missing=True leaves such lines out, or mend it"
-        cure += comma_hint(text, how.decimal)
+        lacks = text.strip() in MISSING and is_value
+        cure = (
+            ("drop_missing=True leaves such lines out, or " if lacks else "")
+            + "mend it"
+            + comma_hint(text, how.decimal)
+        )
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
         return f"has the value {shown(text)}; values must be finite, {cure}"
-    return None
-
-
-def _number(text: str, decimal: str = ".") -> int | float:
-    number = number_in(text, decimal)
-    return math.nan if number is None else number
+    return value
 
 
 # Files, block by block.
@@ -338,10 +328,7 @@ def n_lines_of(block: bytes) -> int:
 
 
 class TextReader(ChunkReader):
-    """The entries of a .tns or csv file from a position on: of blocks of a file, or of lines as they arrive in a pipe.
-
-    With threads, blocks are parsed a few at a time, before they are needed.
-    """
+    """The entries of a .tns or csv file from a position on: of blocks, with threads parsed a few ahead, or of lines."""
 
     is_text = True
 
@@ -384,10 +371,8 @@ class TextReader(ChunkReader):
         if promised is not None:
             self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
-                fail_value(
-                    f"'{self._layout.path}' holds {self._n_filled} entries where its header promises {promised}; it "
-                    "may be truncated."
-                )
+                found = f"'{self._layout.path}' holds {self._n_filled} entries"
+                fail_value(f"{found} where its header promises {promised}; it may be truncated.")
 
     def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
         n_ahead = 0 if self._pool is None else self._pool._max_workers
@@ -440,10 +425,7 @@ class TextReader(ChunkReader):
         return chunk_of(entries, layout.mode_names, layout.how, self._position)
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
-        """Return the entry in the first of some lines and those that its quoted field goes on in, and their number.
-
-        None where they hold no entry: then the first line is one of its own.
-        """
+        """The entry of the first line and of those in which its quoted field goes on, with their number; or None."""
         text, extra = begun[0], list[str]()
         for used in range(2, MOST_SPANNED):
             if used > len(begun):
@@ -481,10 +463,7 @@ def open_text(
     whole: bool = False,
     large: bool = False,
 ) -> Iterator[TextReader]:
-    """Yield the entries of a text file from a position on; what comes through a pipe is not read ahead of its use.
-
-    ``layout_in(lines)`` gives the layout by the first lines.
-    """
+    """Yield the reader of a text file, whose first lines give the layout; of a pipe nothing is read before its use."""
     with open_lines(path, how.encoding) as lines:
         first, again = itertools.tee(lines)  # a pipe cannot be read twice
         layout = layout_in(first)
