@@ -28,24 +28,18 @@ from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.cp.targets.labels import two_classes
 from tensorcep.cp.targets.levels import classes_of
-from tensorcep.entries.io import (
-    LAST,
-    MISSING,
-    Schema,
-    chosen_columns,
+from tensorcep.entries.io.chunks import files_of
+from tensorcep.entries.io.files import (
     columns_of,
-    comma_hint,
     escaped,
-    files_of,
-    format_of,
-    number_in,
-    open_lines,
     read_entries,
     read_table,
     read_tables,
     read_tensor,
     value_name_of,
 )
+from tensorcep.entries.io.lines import comma_hint, number_in, open_lines
+from tensorcep.entries.io.schema import LAST, MISSING, Schema, chosen_columns, format_of
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import words_of

@@ -15,7 +15,8 @@ from tensorcep.cli.options import check_output, figure_module, mode_in, output, 
 from tensorcep.cli.predict import is_of_matrices, load_model
 from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value, printable
 from tensorcep.core.persist.archive import archive_kind
-from tensorcep.entries.io import escaped, format_of, read_table, separator_of, text_file
+from tensorcep.entries.io.files import escaped, read_table, separator_of, text_file
+from tensorcep.entries.io.schema import format_of
 from tensorcep.entries.splitting import held_out, way_of
 
 

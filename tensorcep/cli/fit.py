@@ -25,7 +25,9 @@ from tensorcep.cp.inputs.coordinates import mode_of
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.spec import check_parameters
 from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.entries.io import Files, Schema, files_of, format_of, read_table
+from tensorcep.entries.io import read_table
+from tensorcep.entries.io.chunks import Files, files_of
+from tensorcep.entries.io.schema import Schema, format_of
 from tensorcep.entries.labels import numbers_of
 from tensorcep.factor_models.sites import LIKELIHOODS, augmentation_of
 from tensorcep.likelihoods import ALIASES, words_of

@@ -26,7 +26,8 @@ from tensorcep.cli.cells import (
 from tensorcep.cli.options import STDOUT, check_counts_of, check_output, mode_in
 from tensorcep.core.checks import check_file, check_fraction, check_int, fail_value
 from tensorcep.cp.inputs.coordinates import mode_of, names_of_modes
-from tensorcep.entries.io import Schema, format_of, read_table
+from tensorcep.entries.io import read_table
+from tensorcep.entries.io.schema import Schema, format_of
 
 
 def load_model(path: str, matrices: bool = True) -> Any:

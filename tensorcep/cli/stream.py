@@ -32,7 +32,8 @@ from tensorcep.core.persist.models import complete, open_model
 from tensorcep.core.persist.records import read_as
 from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.stream.learn import write_scores
-from tensorcep.entries.io import Batch, escaped, read_batches
+from tensorcep.entries.io import Batch, read_batches
+from tensorcep.entries.io.files import escaped
 
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.entries.io import Position, Schema, open_lines, text
+from tensorcep.entries.io import Position, Schema, text
+from tensorcep.entries.io.lines import open_lines
 from tensorcep.entries.io.schema import layout_of
 
 CSV = "\n".join(f"u{n % 7},{n % 5},{n}.5" for n in range(40))

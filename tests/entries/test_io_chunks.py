@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from helpers.cases import each
 
-from tensorcep.entries.io import Schema, read_batches, read_chunks, read_table, read_tables, read_tensor
-from tensorcep.entries.io.files import read_entries
+from tensorcep.entries.io import Schema
+from tensorcep.entries.io.chunks import read_batches, read_chunks
+from tensorcep.entries.io.files import read_entries, read_table, read_tables, read_tensor
 
 N = 1000
 FRAME = pd.DataFrame(

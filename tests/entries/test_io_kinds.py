@@ -18,8 +18,9 @@ from helpers.cases import each
 from scipy import sparse
 from scipy.io import mmwrite
 
-from tensorcep.entries.io import Schema, read_batches, read_table, read_tensor, text, value_name_of
+from tensorcep.entries.io import Schema, read_batches, text
 from tensorcep.entries.io import lines as _lines
+from tensorcep.entries.io.files import read_table, read_tensor, value_name_of
 from tensorcep.entries.io.schema import separator_in
 
 ROWS = [("zoë", "7", "a, b", "1.5"), ("bob", "007", "c;d", "-2"), ("bob", "12", "e\nf", "1e-300")]

@@ -32,7 +32,7 @@ from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
-from tensorcep.entries.io import are_files
+from tensorcep.entries.io.chunks import are_files
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes

@@ -21,8 +21,8 @@ from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
 from tensorcep.entries.coo import merge_duplicates
-from tensorcep.entries.io import LAST, Files, Schema, read_columns
-from tensorcep.entries.io.chunks import GrowingInMemory
+from tensorcep.entries.io.chunks import Files, GrowingInMemory, read_columns
+from tensorcep.entries.io.schema import LAST, Schema
 from tensorcep.entries.tables import UNSAID
 
 
