@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from tensorcep.core.arrays import concatenated
 from tensorcep.core.checks import (
     check_choice,
     check_coords,
@@ -281,10 +282,7 @@ def read_tensor(
 def read_entries(
     path: str | os.PathLike[str], schema: Schema, duplicates: str = "error", verbose: int = 0
 ) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
-    """Return the entries of a file, and its extras in their order; those of a cell that occurs again are merged alike.
-
-    Parameters and errors are those of `read_tensor`.
-    """
+    """The entries of a file, and its extras, merged alike; parameters and errors are those of `read_tensor`."""
     text, how = check_file(path), check_schema(schema)
     if format_of(text, how.format) == "npz":
         check_seekable(text, "npz")
@@ -303,7 +301,7 @@ def read_entries(
             chunks.append(chunk)
     if not sum(len(chunk.values) for chunk in chunks):
         _fail_empty(text)
-    values = chunks[0].values if len(chunks) == 1 else np.concatenate([chunk.values for chunk in chunks])
+    values = concatenated([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
     modes = list(enumerate(reader.mode_names))
     columns = [[chunk.columns[k] for chunk in chunks] for k, _ in modes]
@@ -321,7 +319,7 @@ def read_entries(
             labels.append(found)
         columns[k].clear()
     shape = reader.shape
-    if how.shape is not None and shape is None:
+    if shape is None and how.shape is not None:
         if any(found is not None for found in labels):
             fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
         shape = check_shape(how.shape, len(columns))

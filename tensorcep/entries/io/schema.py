@@ -98,11 +98,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".
 
 
 class Schema(NamedTuple):
-    """What the caller says of a file; see `read_tensor`.
-
-    `format` is what it is, if its extension does not say; `extras` are columns of further numbers of each entry, such
-    as exposures, numbers of trials or weights; values may be `words`.
-    """
+    """What the caller says of a file; see `read_tensor`."""
 
     index_base: int = 1
     header: bool = True
@@ -114,9 +110,9 @@ class Schema(NamedTuple):
     decimal: str = "."
     encoding: str | None = None
     drop_missing: bool = False
-    words: bool = False
-    extras: tuple[str, ...] = ()
-    format: str | None = None
+    words: bool = False  # the values are words
+    extras: tuple[str, ...] = ()  # columns of further numbers of each entry: exposures, numbers of trials, weights
+    format: str | None = None  # what it is, if its extension does not say
 
 
 def check_schema(how: Schema) -> Schema:
@@ -138,28 +134,22 @@ def check_schema(how: Schema) -> Schema:
 
 
 class TextLayout(NamedTuple):
-    """Where the entries stand in a text file.
-
-    `separator` None means runs of blanks without quotes; `modes`, `value` and `extras` are field positions, None for
-    lines without a value; `names` are those of the fields; `skip` counts the lines before the first entry; `shape` and
-    `n_entries` are what the caller or the file's header promise; `mark` is a separator of several characters, in whose
-    place `separator` stands; `as_text` says that every field is a mode, of text as it stands or none.
-    """
+    """Where the entries stand in a text file: `modes`, `value` and `extras` are positions of fields."""
 
     path: str
     how: Schema
-    separator: str | None
+    separator: str | None  # None: runs of blanks, without quotes
     comment: str | None
-    names: tuple[Any, ...]
+    names: tuple[Any, ...]  # of the fields
     modes: tuple[int, ...]
-    value: int | None
+    value: int | None  # None: lines have none
     extras: tuple[int, ...] = ()
-    skip: int = 0
+    skip: int = 0  # lines before the first entry
     labelled: bool = False
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None  # that the caller or the file's header promises, as they do the number
     n_entries: int | None = None
-    mark: str | None = None
-    as_text: bool = False
+    mark: str | None = None  # a separator of several characters, in whose place `separator` stands
+    as_text: bool = False  # every field is a mode, of text as it stands or none
 
     @property
     def mode_names(self) -> tuple[Any, ...]:
