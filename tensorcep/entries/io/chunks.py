@@ -59,15 +59,13 @@ from tensorcep.entries.io.schema import (
     refuse,
     rows_of,
 )
-from tensorcep.entries.io.text import TextReader, open_text
+from tensorcep.entries.io.text import OF_STREAM, TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 
 LINES = 1 << 17  # that are read at a time
 
 # Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` the group.
-
-OF_STREAM = 4  # of so many parts of these streams, which keep less in memory, decode one at a time
 
 
 @contextlib.contextmanager

@@ -53,12 +53,11 @@ from tensorcep.entries.io.schema import (
     as_objects,
     as_texts,
     chunk_of,
-    refuse,
     rows_of,
 )
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
-OF_STREAM = 2  # of so many parts of a block streams, which keep less in memory, read one at a time
+OF_STREAM = 2  # of so many parts of what is read at once streams, which keep less in memory, take one at a time
 IN_CACHE = 1 << 17  # bytes for several array operations in turn
 MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 FEW = 250  # lines that are read one by one in less time than a call of pandas takes
@@ -457,8 +456,8 @@ def open_text(
     path: str,
     how: Schema,
     layout_in: Callable[[Iterator[str]], TextLayout],
-    start: Position = START,
-    bad_line: BadLine = refuse,
+    start: Position,
+    bad_line: BadLine,
     verbose: int = 0,
     whole: bool = False,
     large: bool = False,
