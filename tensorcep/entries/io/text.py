@@ -282,12 +282,8 @@ def _value_of(text: str, field: int, layout: TextLayout) -> float | str:
         by_default = how.value == "last column" and is_value and layout.names[field] is not None
         why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
         why = why if is_value else f" ({_named(field, layout)})"
-        lacks = text.strip() in MISSING and is_value
-        cure = (
-            ("drop_missing=True leaves such lines out, or " if lacks else "")
-            + "mend it"
-            + comma_hint(text, how.decimal)
-        )
+        cure = "drop_missing=True leaves such lines out, or " if text.strip() in MISSING and is_value else ""
+        cure += "mend it" + comma_hint(text, how.decimal)
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
