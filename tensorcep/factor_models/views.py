@@ -14,13 +14,12 @@ from tensorcep.core.checks import check_choice, check_flag, check_int, check_ran
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.entries.tables import as_views
-from tensorcep.factor_models.base import FactorModel, scores_of
+from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
 from tensorcep.factor_models.results import (
-    FEATURES_OF,
     by_entity,
     check_columns,
     check_same_rows,
