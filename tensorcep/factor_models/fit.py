@@ -28,7 +28,7 @@ from tensorcep.factor_models.problem import (
 )
 from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
-from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, variances
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
 
@@ -174,7 +174,10 @@ def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> Relati
     if draws is not None:
         indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
         draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
-    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    laws = tuple(
+        None if law is None else FoundLaw(law.names, law.coef[:, order], law.sd[:, order], law.lengths[:, order])
+        for law in posterior.laws
+    )
     return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
 
 

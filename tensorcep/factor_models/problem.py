@@ -315,11 +315,10 @@ def natural_parameters(
     Lam = np.zeros((1, C * (C + 1) // 2))
     Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
     eta = np.zeros((entity.n_rows, C))
-    for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.number]
-        latent = state.latent[side.number]
-        if isinstance(latent, Products) and not side.rows:
-            precision = sites.weight.T * latent.row_squares
+    for side in sides(state, problem, e):
+        other, sites = side.other, side.sites
+        if isinstance(side.latent, Products) and not side.rows:
+            precision = sites.weight.T * side.latent.row_squares
         else:
             precision = side.sums(sites.weight, second_moments(other), executor)
         if len(precision) > len(Lam):
@@ -369,39 +368,30 @@ def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...
 
 
 class Side(NamedTuple):
-    """One relation seen from an entity: `number` is the relation's, `rows` says whether the entity is its rows."""
+    """One relation seen from an entity, which is its `rows` or its columns."""
 
-    number: int
     relation: Relation
     rows: bool
+    coords: np.ndarray  # the entity's in the relation
+    other: Moments  # of the opposite entity, in the relation's coordinates
+    sites: Sites
+    latent: Any
 
-    @property
-    def coords(self) -> np.ndarray:
-        """The entity's coordinates in the relation."""
-        return self.relation.row_coords if self.rows else self.relation.col_coords
-
-    def sums(
-        self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def sums(self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Weighted sums of the opposite entity's vectors along the entity's rows, or of `of` times them."""
         cells = self.relation.cells
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
 
 
-def sides(problem: RelationProblem, e: int) -> Iterator[Side]:
+def sides(state: State, problem: RelationProblem, e: int) -> Iterator[Side]:
     """The relations that an entity is in."""
-    for index, relation in enumerate(problem.relations):
+    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
         if relation.row == e:
-            yield Side(index, relation, True)
+            other = state.moments[relation.col].select(relation.col_coords)
+            yield Side(relation, True, relation.row_coords, other, sites, latent)
         if relation.col == e:
-            yield Side(index, relation, False)
-
-
-def opposite(state: State, side: Side) -> Moments:
-    """Moments of the opposite entity, in the relation's coordinates."""
-    relation = side.relation
-    e, coords = (relation.col, relation.col_coords) if side.rows else (relation.row, relation.row_coords)
-    return state.moments[e].select(coords)
+            other = state.moments[relation.row].select(relation.row_coords)
+            yield Side(relation, False, relation.col_coords, other, sites, latent)
 
 
 def first_noise(state: State) -> float:
@@ -439,22 +429,16 @@ class Products(NamedTuple):
         left = np.hstack([self.u.mean - old.u.mean, old.u.mean])
         right = np.hstack([self.v.mean, self.v.mean - old.v.mean])
         moved = float(np.vdot(left.T @ left, right.T @ right))
-        size = _energy(self.u, self.v)
+        (mean_u, cov_u), (mean_v, cov_v) = (
+            (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (self.u, self.v)
+        )
+        low = np.tril_indices(len(mean_u))
+        scale = trace_weights(len(mean_u))
+        size = float(((mean_u[low] + cov_u) * (mean_v[low] + cov_v) * scale).sum())  # the sum of E[f^2]
         return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
 
 
 Latent = Arrays | Products
-
-
-def _energy(u: Moments, v: Moments) -> float:
-    """Sum over all cells of E[f^2]."""
-    (mean_u, cov_u), (mean_v, cov_v) = (
-        (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (u, v)
-    )
-    scale = trace_weights(len(mean_u))
-    low = np.tril_indices(len(mean_u))
-    mean_u, mean_v = mean_u[low], mean_v[low]
-    return float(((mean_u + cov_u) * (mean_v + cov_v) * scale).sum())
 
 
 def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, before: Latent | None = None) -> Latent:
@@ -471,22 +455,15 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
             covariances = cells.observed_sums(one, "column")[:, None] * u.cov
         else:
             covariances = cells.column_sums(one, u.cov, executor)
-    scale = trace_weights(u.mean.shape[1])
-    squares = _rest(relation, relation.cells, u.mean, v.mean)
+    squares, scale = np.zeros(relation.cells.shape[1]), trace_weights(u.mean.shape[1])
+    for rows in relation.cells.blocks():
+        rest = u.mean[rows] @ v.mean.T
+        np.subtract(relation.x[rows], rest, out=rest)
+        if relation.cells.observed is not None:
+            rest *= relation.cells.observed[rows]
+        squares += np.einsum("ij,ij->j", rest, rest)
     squares += (means * (v.cov * scale)).sum(axis=1) + (covariances * (second_moments(v) * scale)).sum(axis=1)
     return Products(u, v, squares if relation.groups == "column" else squares.sum(keepdims=True), means, covariances)
-
-
-def _rest(relation: Relation, cells: DenseCells, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Sums over the observed cells of each column of (x - u_i . v_j)^2."""
-    total = np.zeros(cells.shape[1])
-    for rows in cells.blocks():
-        rest = u[rows] @ v.T
-        np.subtract(relation.x[rows], rest, out=rest)
-        if cells.observed is not None:
-            rest *= cells.observed[rows]
-        total += np.einsum("ij,ij->j", rest, rest)
-    return total
 
 
 def arrays_of(relation: Relation, latent: Latent, executor: Executor) -> Arrays:
