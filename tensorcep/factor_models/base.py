@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -33,7 +34,7 @@ from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.fit import plan_run
-from tensorcep.factor_models.layout import BIASES, Layout, Link, empty_relations, layouts, no_data, relation_of
+from tensorcep.factor_models.layout import BIASES, Layout, Link, layouts, no_data, relation_of
 from tensorcep.factor_models.problem import Relation, RelationPosterior, Units, units_of
 from tensorcep.factor_models.results import (
     CellPredictive,
@@ -188,9 +189,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             return link
         return link._replace(units=units_of(link.matrix, link.cols_have_bias))
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
+    def _derived(self) -> dict[str, Any]:
         """The attributes that follow from a posterior, fitted now or read from a file."""
         raise NotImplementedError
 
@@ -198,28 +197,16 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         self, result: Run, links: list[Link], where: list[Layout], names: list[str], more: dict[str, Any]
     ) -> None:
         """Set all attributes of a fit, and some more, in one step; names of features of an earlier one go."""
-        kept = {
-            name: value for name, value in vars(self).items() if name not in ("feature_names_in_", "_entity_labels")
-        }
-        self.__dict__ = {
-            **kept,
-            "lower_bound_": float(result.trace["lower_bound"][-1]),
-            "n_iter_": result.n_iter,
-            "converged_": result.converged,
-            "trace_": result.trace,
-            **self._attributes(result.posterior, links, where, names),
-            **more,
-        }
-
-    def _attributes(
-        self, posterior: RelationPosterior, links: list[Link], where: list[Layout], names: list[str]
-    ) -> dict[str, Any]:
-        K, record = where[0].rank, {"posterior_": posterior, "_links": links, "_where": where, "_names": names}
-        return {**record, "n_components_": K, **self._derived(posterior, empty_relations(links, where), K, names)}
+        new, gone = copy.copy(self), ("feature_names_in_", "_entity_labels")
+        new.__dict__ = {name: value for name, value in vars(self).items() if name not in gone}
+        new.__dict__ |= {"posterior_": result.posterior, "_links": links, "_where": where, "_names": names}
+        new.__dict__ |= {"n_iter_": result.n_iter, "converged_": result.converged, "trace_": result.trace}
+        new._set_attributes()
+        self.__dict__ = {**vars(new), "lower_bound_": float(result.trace["lower_bound"][-1]), **more}
 
     def _set_attributes(self) -> None:
         """Set the attributes that follow from those in a file."""
-        self.__dict__ = {**vars(self), **self._attributes(self.posterior_, self._links, self._where, self._names)}
+        self.__dict__ = {**vars(self), "n_components_": self._where[0].rank, **self._derived()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz that `tensorcep.load` reads; the training data are not part of it.

@@ -241,13 +241,6 @@ class Matrix(NamedTuple):
         overall = sums.sum() / max(1.0, counts.sum())
         return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
 
-    def sketchable(self) -> Any:
-        """The matrix less its column means, 0 where nothing is observed; sparse where it is a list of cells."""
-        away = self.less_columns(self.column_means())
-        if isinstance(self.cells, DenseCells):
-            return away
-        return sparse.csr_matrix((away, (self.cells.rows, self.cells.cols)), shape=self.cells.shape)
-
 
 def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
     """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given,

@@ -46,7 +46,7 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem, State, arrays_of
+from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State, arrays_of
 from tensorcep.factor_models.results import (
     check_columns,
     energies,
@@ -124,9 +124,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         links = [self._measured(link._replace(matrix=matrix))]
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
-        sizes = [*matrix.cells.shape]
-        result, where = fit_components(plan, links, sizes, learned, rng, init, known)
-        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": sizes[0], "_sums_of_rows": None}
+        result, where = fit_components(plan, links, learned, rng, init, known)
+        n = matrix.cells.shape[0]
+        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
         return self._set_rows(result, links[0], where, seen, matrix, more)
 
     def _set_rows(
@@ -226,11 +226,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         refuse_rows_alone(self.posterior_)
         return self._read(X, self._links[0].kind, reset=False, empty=True)
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        rows, cols = posterior.moments
-        sites, relation = posterior.sites[0], relations[0]
+    def _derived(self) -> dict[str, Any]:
+        posterior, relation, rank = self.posterior_, self._relation(0), self._where[0].rank
+        (rows, cols), sites = posterior.moments, posterior.sites[0]
         loadings, bias = relation.in_units(cols).mean, relation.col_bias
         noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
         return {

@@ -18,7 +18,7 @@ from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
-from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
+from tensorcep.factor_models.problem import limits_of
 from tensorcep.factor_models.results import (
     by_entity,
     check_columns,
@@ -72,14 +72,21 @@ class BaseRelations(FactorModel):
             links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
         check_links(plan, links)
         labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
-        sizes = _entity_sizes(links, names)
+        sizes: dict[int, int] = {}
+        for m, link in enumerate(links):
+            for e, n, side in zip((link.row, link.col), link.matrix.cells.shape, ("rows", "columns"), strict=True):
+                if sizes.setdefault(e, n) != n:
+                    fail_value(
+                        f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
+                        f"earlier one {sizes[e]}."
+                    )
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
         for link in links:
             check_row_prior(row_prior, plan.method.name, link)
         known = known_rows(row_prior, labels[0], given)
         rng = check_random_state(self.random_state)
-        result, where = fit_components(plan, links, sizes, learned, rng, "random", known)
+        result, where = fit_components(plan, links, learned, rng, "random", known)
         self._set_fitted(result, links, where, names, {"_entity_labels": labels})
         return self
 
@@ -98,10 +105,10 @@ class BaseRelations(FactorModel):
             fail_value(f"{what} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
         return link._replace(matrix=matrix)
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
+    def _derived(self) -> dict[str, Any]:
+        posterior, rank = self.posterior_, self._where[0].rank
+        relations = [self._relation(m) for m in range(len(self._links))]
+        named = list(zip(self._names, posterior.moments, posterior.precisions, strict=True))
         noise = [
             None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
             for sites, relation in zip(posterior.sites, relations, strict=True)
@@ -153,18 +160,6 @@ class BaseRelations(FactorModel):
     def _number(self, m: int) -> int:
         check_is_fitted(self, "posterior_")
         return check_int("m", m, 0, len(self._links) - 1)
-
-
-def _entity_sizes(links: list[Link], names: list[str]) -> list[int]:
-    sizes: dict[int, int] = {}
-    for m, link in enumerate(links):
-        for e, n, side in zip((link.row, link.col), link.matrix.cells.shape, ("rows", "columns"), strict=True):
-            if sizes.setdefault(e, n) != n:
-                fail_value(
-                    f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
-                    f"earlier one {sizes[e]}."
-                )
-    return [sizes[e] for e in range(len(names))]
 
 
 # Group factor analysis and canonical correlation analysis: views of the same rows.
@@ -266,11 +261,9 @@ class GroupFactorAnalysis(BaseRelations):
         ]
         return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        found = super()._derived(posterior, relations, rank, names)
-        columns = [relation.in_units(posterior.moments[relation.col]).mean for relation in relations]
+    def _derived(self) -> dict[str, Any]:
+        found, posterior, rank = super()._derived(), self.posterior_, self._where[0].rank
+        columns = [self._relation(m).in_units(posterior.moments[link.col]).mean for m, link in enumerate(self._links)]
         loadings = [mean[:, :rank].copy() for mean in columns]
         return {**found, "scores_": found["factors_"][ROWS], "loadings_": loadings, **told_of_rows(posterior)}
 
