@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
-from tensorcep.core.executor import MOST_VERBOSE, n_threads, one_blas_thread
+from tensorcep.core.executor import MOST_VERBOSE, ThreadExecutor, n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.cells import DenseCells
@@ -26,10 +26,12 @@ from tensorcep.factor_models.problem import (
     RelationProblem,
     Sites,
     State,
+    arrays_of,
 )
 from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
 from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, variances
+from tensorcep.factor_models.sites import count_factor
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
 
@@ -40,8 +42,8 @@ def empty_columns(links: list[Link]) -> list[np.ndarray]:
     """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
     seen: dict[int, np.ndarray] = {}
     for link in links:
-        for entity, counts in ((link.row, link.matrix.counts("row")), (link.col, link.matrix.counts("column"))):
-            seen[entity] = seen.get(entity, False) | (counts > 0.0)
+        for entity, side in ((link.row, "row"), (link.col, "column")):
+            seen[entity] = seen.get(entity, False) | (link.matrix.cells.counts(side) > 0.0)
     columns = [~seen[link.col] for link in links]
     for m, empty in enumerate(columns):
         if empty.any():
@@ -68,7 +70,7 @@ def with_wide_columns(
             continue
         matrix, found, at = link.matrix, moments[link.col], where[link.col].bias[m]
         centre, scale = (0.0, 1.0) if link.units is None else link.units
-        n, total = float(matrix.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
+        n, total = float(matrix.cells.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
         square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
         about = centre + scale * found.mean[:, at]
         spread = np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2
@@ -305,18 +307,23 @@ def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray
     """The relation of new rows, and its dispersion: the mean of those fitted where every row has its own."""
     _, r = parameters(sites)
     if r is not None and relation.groups == "row":
-        return relation._replace(groups="all"), np.array([r.mean()])
+        return relation._replace(groups="all", table=None), np.array([r.mean()])
     return relation, r
 
 
-def row_divergences(entity: Entity, moments: Moments) -> np.ndarray:
-    """Divergence of each row's posterior from its prior, (n,)."""
-    free = moments.select(entity.free)
-    precision = entity.precision[entity.free]
+def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
+    """Bound of the log evidence of each of the new rows, (n,): of their cells, less the divergence from their prior."""
+    entity, relation, sites = problem.entities[0], problem.relations[0], state.sites[0]
+    f, variance = arrays_of(relation, state.latent[0], ThreadExecutor(1))
+    value = relation.kind.form.cell_bounds(relation, sites, f, variance)
+    if sites.r is not None:
+        value = value + count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
+    values = relation.cells.observed_sums(value, "row") - relation.log_units()
+    free, precision = state.moments[0].select(entity.free), entity.precision[entity.free]
     R = len(precision)
     log_det = np.linalg.slogdet(unpack(free.cov, R))[1]
     squares = (precision * (free.mean**2 + variances(free))).sum(axis=1)
-    return np.asarray(0.5 * (squares - R - log_det - np.log(precision).sum()))
+    return np.asarray(values - 0.5 * (squares - R - log_det - np.log(precision).sum()))
 
 
 # Running a method on relations: what an estimator asks for, checked before any work, and the run itself.

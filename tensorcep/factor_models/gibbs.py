@@ -95,12 +95,10 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
     """One sweep: auxiliary variables, then rows and precisions, entity by entity."""
     state, skipped = chain.state, 0
     for index, relation in enumerate(problem.relations):  # its parameters and auxiliary variables given the rows
-        (f, psi), r, noise = state.latent[index], state.sites[index].r, state.sites[index].noise
         # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
-        stream = problem.seed + 2 * index
-        now, tau = (None if law is None else law.mean for law in (r, noise))
-        given = SiteInputs(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
-        sites, psi = sampler_of(relation.kind)(given)
+        f, psi = state.latent[index]
+        old, streams = state.sites[index], (chain.rng, problem.seed + 2 * index, chain.sweep)
+        sites, psi = sampler_of(relation.kind)(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
         latent = replaced(state.latent, index, (f, psi))
         state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
     for e, entity in enumerate(problem.entities):

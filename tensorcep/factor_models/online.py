@@ -44,7 +44,7 @@ def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) 
     free = np.flatnonzero(np.arange(layout.size) != layout.one)
     said = unpack(told_by(posterior.moments[1], posterior.precisions[1], layout).Lam, len(free))
     offset = int(np.searchsorted(free, layout.bias[0]))
-    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.counts("column") > 0.0)
+    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.cells.counts("column") > 0.0)
     own = units_of(link.matrix, True)
     return link._replace(units=Units(*(np.where(fresh, new, old) for new, old in zip(own, link.units, strict=True))))
 

@@ -60,8 +60,7 @@ class Priors(NamedTuple):
 
 
 class SiteInputs(NamedTuple):
-    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi, and the dispersion r
-    and noise precision tau of the groups.
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites.
 
     `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
     """
@@ -70,18 +69,17 @@ class SiteInputs(NamedTuple):
     priors: Priors
     f: np.ndarray
     psi: np.ndarray
-    r: np.ndarray | None
+    old: Sites
     rng: np.random.Generator
     seed: int
     sweep: int
     executor: Executor
-    tau: np.ndarray | None = None
 
 
 class SiteForm(NamedTuple):
     """How a likelihood becomes Gaussian sites, and bounds.
 
-    ``expected(relation, table, priors, old, f, variance)`` makes sites of moments of latent values, and
+    ``expected(relation, priors, old, f, variance)`` makes sites of moments of latent values, and
     ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
     that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
     ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
@@ -123,6 +121,7 @@ class Relation(NamedTuple):
     units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
     col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
     limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
+    table: CountTable | None = None  # of counts with a dispersion
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -220,18 +219,13 @@ def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
     return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
 
 
-def group_sizes(relation: Relation, groups: str) -> np.ndarray:
-    """Observed cells of each group."""
-    return np.asarray(relation.cells.observed_sums(np.ones((1,) * relation.x.ndim), groups))
-
-
 def count_table(relation: Relation) -> CountTable | None:
     """The table of a relation whose counts have a dispersion; None for others."""
-    if relation.kind.theta != "r":
+    if relation.kind.theta != "r" or not relation.cells.n_observed:
         return None
     cells, x = relation.cells, relation.x
     counts, index = np.unique(x, return_inverse=True)
-    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
+    groups = np.arange(len(cells.counts(relation.groups)), dtype=np.float64)
     group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
     where = np.ones(x.shape) if cells.observed is None else cells.observed
     flat = (group * len(counts) + index.reshape(x.shape)).ravel()
@@ -260,7 +254,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
-    away, counts = matrix.less_columns(centre), matrix.counts("column")
+    away, counts = matrix.less_columns(centre), matrix.cells.counts("column")
     away *= away
     squares = matrix.cells.group_sums(away, "column")
     largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
@@ -354,7 +348,6 @@ class State(NamedTuple):
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     latent: tuple[Any, ...]
-    tables: tuple[CountTable | None, ...] = ()
     laws: tuple[RowLaw | None, ...] = ()
 
     def law(self, e: int) -> RowLaw | None:

@@ -111,7 +111,7 @@ def observed(
 
 def predict_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
     """Predictive mean and variance of the cells of training matrix m; over a sampler's draws where there are some."""
-    return _over_draws(posterior, m, relation, partial(predict_block, relation))
+    return over_draws(posterior, m, relation, partial(predict_block, relation))
 
 
 def predict_cells(posterior: RelationPosterior, m: int, relation: Relation, cells: np.ndarray) -> Pair:
@@ -119,25 +119,19 @@ def predict_cells(posterior: RelationPosterior, m: int, relation: Relation, cell
     rows, at = np.unique(cells[:, 0], return_inverse=True)
     mean, variance = np.empty(len(cells)), np.empty(len(cells))
     size = max(1, CELLS_AT_ONCE // len(posterior.moments[relation.col].mean))
+
+    def block(which: np.ndarray, rows: Moments, cols: Moments, *parameters: Any) -> Pair:
+        some = Moments(rows.mean[which], rows.cov if len(rows.cov) == 1 else rows.cov[which], rows.diagonal)
+        by_row = relation.groups == "row"
+        theta = [v[which] if by_row and v is not None and len(v) > 1 else v for v in parameters]
+        return predict_block(relation, some, cols, *theta)
+
     for a in range(0, len(rows), size):
         own = np.flatnonzero((at >= a) & (at < a + size))
-        block = partial(_block_of_rows, relation, rows[a : a + size])
-        some = _over_draws(posterior, m, relation, block)
+        some = over_draws(posterior, m, relation, partial(block, rows[a : a + size]))
         place = at[own] - a, cells[own, 1]
         mean[own], variance[own] = some[0][place], some[1][place]
     return mean, variance
-
-
-def _block_of_rows(relation: Relation, which: np.ndarray, rows: Moments, cols: Moments, *parameters: Any) -> Pair:
-    some = Moments(rows.mean[which], rows.cov if len(rows.cov) == 1 else rows.cov[which], rows.diagonal)
-    by_row = relation.groups == "row"
-    theta = [values[which] if by_row and values is not None and len(values) > 1 else values for values in parameters]
-    return predict_block(relation, some, cols, *theta)
-
-
-def latent_training(posterior: RelationPosterior, m: int, relation: Relation) -> Pair:
-    """Posterior mean and variance of the latent values of the cells of training matrix m."""
-    return _over_draws(posterior, m, relation, lambda rows, cols, tau, r: latent_block(relation, rows, cols))
 
 
 def latent_of_draws(draws: RelationDraws, relation: Relation, cells: np.ndarray) -> np.ndarray:
@@ -150,7 +144,7 @@ def latent_of_draws(draws: RelationDraws, relation: Relation, cells: np.ndarray)
     return found
 
 
-def _over_draws(posterior: RelationPosterior, m: int, relation: Relation, block: Block) -> Pair:
+def over_draws(posterior: RelationPosterior, m: int, relation: Relation, block: Block) -> Pair:
     """A block at the posterior's moments; or the mean over the draws, and the variance within and between them."""
     draws, sites = posterior.draws, posterior.sites[m]
     if draws is None:
@@ -230,26 +224,6 @@ def check_same_rows(matrices: Mapping[str, Any]) -> None:
                 "other."
             )
         first = first if first is not None or labels is None else (name, labels)
-
-
-def by_entity(
-    pairs: Sequence[LabelPair], sides: Sequence[tuple[int, int]], names: Sequence[str]
-) -> list[Labels | None]:
-    """The labels of every entity, of those of matrices whose rows and columns are the entities `sides`.
-
-    Two matrices that name the rows of one entity differently are refused.
-    """
-    found: list[Labels | None] = [None] * len(names)
-    for m, (pair, entities) in enumerate(zip(pairs, sides, strict=True)):
-        for e, labels in zip(entities, pair, strict=True):
-            known = found[e]
-            if known is not None and labels is not None and known != labels:
-                fail_value(
-                    f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix, in their order; "
-                    "reindex one by the other."
-                )
-            found[e] = labels if known is None else known
-    return found
 
 
 def observed_cells(X: Any) -> SparseTensor:

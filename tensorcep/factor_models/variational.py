@@ -14,7 +14,6 @@ from tensorcep.factor_models.problem import (
     RelationProblem,
     Sites,
     State,
-    count_table,
     first_noise,
     latent_of,
     natural_parameters,
@@ -55,9 +54,8 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
         cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
         moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    tables = tuple(count_table(relation) for relation in problem.relations)
     laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
-    state, n = State(tuple(moments), precisions, (), (), tables, laws), len(problem.relations)
+    state, n = State(tuple(moments), precisions, (), (), laws), len(problem.relations)
     pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
     return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
 
@@ -72,7 +70,7 @@ def _latent_and_sites(
     latent, form = latent_of(relation, u, v, executor, before), relation.kind.form
     if isinstance(latent, Products) and form.of_squares is not None:
         return latent, form.of_squares(relation, priors, latent.squares)
-    return latent, form.expected(relation, state.tables[m], priors, old, *latent)
+    return latent, form.expected(relation, priors, old, *latent)
 
 
 def step(
@@ -143,8 +141,8 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     if problem.told:
         return np.nan
     total = 0.0
-    for index, relation in enumerate(problem.relations):
-        total += bound(relation, state.tables[index], state.sites[index], state.latent[index])
+    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
+        total += bound(relation, sites, latent)
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:

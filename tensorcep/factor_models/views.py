@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
@@ -20,7 +21,6 @@ from tensorcep.factor_models.fit import check_links, fit_components, new_rows, p
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import limits_of
 from tensorcep.factor_models.results import (
-    by_entity,
     check_columns,
     check_same_rows,
     energies,
@@ -71,10 +71,16 @@ class BaseRelations(FactorModel):
             at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
             links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
         check_links(plan, links)
-        labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
-        sizes: dict[int, int] = {}
-        for m, link in enumerate(links):
-            for e, n, side in zip((link.row, link.col), link.matrix.cells.shape, ("rows", "columns"), strict=True):
+        labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
+        for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
+            entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
+            for e, own, n, side in entities:
+                if own is not None and labels[e] not in (None, own):
+                    fail_value(
+                        f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix, in their order; "
+                        "reindex one by the other."
+                    )
+                labels[e] = own if labels[e] is None else labels[e]
                 if sizes.setdefault(e, n) != n:
                     fail_value(
                         f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
@@ -277,7 +283,9 @@ class GroupFactorAnalysis(BaseRelations):
             for name in named:
                 check_choice("the name of a view", name, self.matrix_names_)
             views = [named.get(name) for name in self.matrix_names_]
-        views = [None if _holds_nothing(view) else view for view in views]
+        arrays = [np.asarray(view) if isinstance(view, (np.ndarray, pd.DataFrame)) else np.zeros(1) for view in views]
+        nothing = [bool(array.size and pd.isna(array).all()) for array in arrays]  # they have numbers, all missing
+        views = [None if empty else view for view, empty in zip(views, nothing, strict=True)]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
         links = {m: self._new_link(m, view, f"view {m}") for m, view in enumerate(views) if view is not None}
@@ -318,14 +326,6 @@ class GroupFactorAnalysis(BaseRelations):
         rows, relation = self._given(X), self._relation(self._number(m))
         tau, r = predictive_parameters(self.posterior_.sites[m])
         return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
-
-
-def _holds_nothing(view: Any) -> bool:
-    """Whether a view has numbers, all of which are missing."""
-    if not isinstance(view, (np.ndarray, pd.DataFrame)):
-        return False
-    missing = pd.isna(np.asarray(view))
-    return bool(missing.size and missing.all())
 
 
 class BayesianCCA(GroupFactorAnalysis):
@@ -507,7 +507,17 @@ class CollectiveMatrixFactorization(BaseRelations):
             fail_value("X must hold at least one matrix of new rows; got none.")
         entity = self._names[self._links[min(given)].row] if entity is None else entity
         check_choice("entity", entity, self._names)
-        links = {m: self._link_of_rows(m, given[m], entity) for m in sorted(given)}
+        links = {}
+        for m in sorted(given):
+            row, col = self._entity_names(self._links[m])
+            if row != entity:
+                fail_value(
+                    f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation "
+                    f"as ({entity!r}, {row!r}) with its matrix transposed, and fit again."
+                    if col == entity
+                    else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
+                )
+            links[m] = self._new_link(m, given[m], f"matrix {m}")
         sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
         if len(set(sizes.values())) > 1:
             fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
@@ -515,18 +525,6 @@ class CollectiveMatrixFactorization(BaseRelations):
         e = self._names.index(entity)
         rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
         return scores_of(rows, self._where[0].rank, return_cov)
-
-    def _link_of_rows(self, m: int, X: Any, entity: str) -> Link:
-        """The link of a matrix of new rows of this entity."""
-        row, col = self._entity_names(self._links[m])
-        if row != entity:
-            fail_value(
-                f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
-                f"({entity!r}, {row!r}) with its matrix transposed, and fit again."
-                if col == entity
-                else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
-            )
-        return self._new_link(m, X, f"matrix {m}")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         return self._names[link.row], self._names[link.col]

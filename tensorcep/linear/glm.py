@@ -52,6 +52,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
     """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
 
     Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
+    Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
+    parameters that no fit takes, whatever the data: files may hold any.
     """
 
     # What a file holds: attributes that every fit has, and those that some have. Names that do not end in an underscore
@@ -120,9 +122,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         return self._fit(X, y)
 
-    def _fit(self, X: Any, y: Any) -> Any:
-        raise NotImplementedError
-
     def _latent_mean(self, X: Any) -> np.ndarray:
         """Posterior mean of f at checked points."""
         return np.asarray(X @ self.coef_[0] + self.intercept_[0])
@@ -162,9 +161,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         return self._probabilities(*self.predict_latent(X))
 
-    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label, (n,): that of the side on which the posterior mean of f lies.
 
@@ -178,10 +174,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
-
-    def _check_parameters(self) -> Any:
-        """Refuse parameters that no fit takes, whatever the data: files may hold any."""
-        raise NotImplementedError
 
     def _try_out(self) -> None:
         """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
@@ -226,11 +218,9 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         True
         """
         check_is_fitted(self)
-        self._check_storable()
+        if callable(getattr(self, "kernel", None)):
+            fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")
         write_attributes(path, self, [*self._stored, *(name for name in self._stored_if_there if hasattr(self, name))])
-
-    def _check_storable(self) -> None:
-        """Refuse what no file can hold."""
 
 
 def two_classes(y: np.ndarray) -> np.ndarray:
@@ -390,7 +380,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             rows = as_csr(rows)
         labels, learns = np.where(y == classes[1], 1.0, -1.0), learned & (np.arange(len(mean)) < d)
         seed = int(check_random_state(self.random_state).integers(2**63))
-        problem = GLMProblem(rows, labels, self._likelihood(), mean, cov, learns, seed)
+        problem = GLMProblem(rows, labels, get_likelihood(self._link), mean, cov, learns, seed)
         max_iter, tol = int(self.max_iter), float(self.tol)
         run = fit_glm(problem, settings, max_iter=max_iter, tol=tol, n_threads=n_threads(self.n_jobs))
         mean, cov, prior_cov, log_evidence = run.posterior
@@ -412,14 +402,11 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             )
         return self
 
-    def _likelihood(self) -> Likelihood:
-        return get_likelihood(self._link)
-
     def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         return np.exp(self._log_probabilities(mean, variance))
 
     def _log_probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        likelihood = self._likelihood()
+        likelihood = get_likelihood(self._link)
         return np.stack([likelihood.logpdf(side, mean, variance, likelihood.default_theta) for side in (-1.0, 1.0)], 1)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -709,7 +696,3 @@ class BayesPointMachine(FeatureClassifier):
         mean, variance = self.predict_latent(X)
         noise = 1.0 if self.likelihood == "probit" else 0.0
         return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))
-
-    def _check_storable(self) -> None:
-        if callable(self.kernel):
-            fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")

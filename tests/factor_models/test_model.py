@@ -112,8 +112,8 @@ def test_relations_products_say_what_arrays_say(rng, monkeypatch, groups, gaps):
     squares = cells.observed_sums((relation.x - f) ** 2 + variance, groups)
     np.testing.assert_allclose(found.squares, squares, rtol=1e-12)
     sites = sites_of_squares(relation, Priors(), found.squares)
-    arrays = bound(relation, None, sites, (f, variance))
-    assert bound(relation, None, sites, found) == pytest.approx(arrays, rel=1e-12)
+    arrays = bound(relation, sites, (f, variance))
+    assert bound(relation, sites, found) == pytest.approx(arrays, rel=1e-12)
     np.testing.assert_allclose(
         np.broadcast_to(found.row_squares, (D, 6)),
         np.broadcast_to(cells.column_sums(np.ones((1, 1)), second_moments(u), SERIAL), (D, 6)),
