@@ -16,21 +16,21 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
-from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
+from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
 from tensorcep.factor_models.problem import (
     FLOOR,
     Entity,
     Priors,
+    Products,
     Relation,
     RelationPosterior,
     RelationProblem,
     Sites,
     State,
-    arrays_of,
 )
 from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
-from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, variances
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, latent_moments, variances
 from tensorcep.factor_models.sites import count_factor
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
@@ -119,7 +119,8 @@ def fit_components(
             kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
             posterior, K = chosen(posterior, kept, K), len(kept)
             where = layouts(links, len(learned), K)
-    energy = sum((shares(posterior, relation, K) for relation in empty_relations(links, where)), np.zeros(K))
+    relations = (relation_of(link.without_data(), m, where) for m, link in enumerate(links))
+    energy = sum((shares(posterior, relation, K) for relation in relations), np.zeros(K))
     return result._replace(posterior=chosen(posterior, np.argsort(-energy, kind="stable"), K)), where
 
 
@@ -314,8 +315,10 @@ def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray
 def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
     """Bound of the log evidence of each of the new rows, (n,): of their cells, less the divergence from their prior."""
     entity, relation, sites = problem.entities[0], problem.relations[0], state.sites[0]
-    f, variance = arrays_of(relation, state.latent[0], ThreadExecutor(1))
-    value = relation.kind.form.cell_bounds(relation, sites, f, variance)
+    latent = state.latent[0]
+    if isinstance(latent, Products):
+        latent = latent_moments(relation.cells, latent.u, latent.v, ThreadExecutor(1))
+    value = relation.kind.form.cell_bounds(relation, sites, *latent)
     if sites.r is not None:
         value = value + count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
     values = relation.cells.observed_sums(value, "row") - relation.log_units()

@@ -134,11 +134,6 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     return relation._replace(table=count_table(relation))
 
 
-def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
-    """The relations of links, without data."""
-    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
-
-
 # `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
 
 

@@ -312,7 +312,7 @@ def natural_parameters(
     for side in sides(state, problem, e):
         other, sites = side.other, side.sites
         if isinstance(side.latent, Products) and not side.rows:
-            precision = sites.weight.T * side.latent.row_squares
+            precision = sites.weight.T * (side.latent.means + side.latent.covariances)
         else:
             precision = side.sums(sites.weight, second_moments(other), executor)
         if len(precision) > len(Lam):
@@ -399,8 +399,6 @@ def first_noise(state: State) -> float:
 # squares of what is left of the data, and of the traces that the variances are made of. Products of matrices give them
 # a block of rows at a time, and no array of the size of the matrix is made. All terms of the traces are positive.
 
-Arrays = tuple[np.ndarray, np.ndarray]
-
 
 class Products(NamedTuple):
     """Latent values u_i . v_j of a dense matrix."""
@@ -410,11 +408,6 @@ class Products(NamedTuple):
     squares: np.ndarray  # (groups,): expected squares of what is left of the data, sums over the observed cells of each
     means: np.ndarray  # (D or 1, P): sums over the observed cells of each column of m_i m_i', the means of u_i
     covariances: np.ndarray  # (D or 1, P): the same of their covariances S_i; one row serves all
-
-    @property
-    def row_squares(self) -> np.ndarray:
-        """Sums over the observed cells of each column of E[u_i u_i'], packed."""
-        return self.means + self.covariances
 
     def change(self, old: Products) -> float:
         """Root mean square change of the means, relative to the root mean square of the latent values."""
@@ -431,7 +424,7 @@ class Products(NamedTuple):
         return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
 
 
-Latent = Arrays | Products
+Latent = tuple[np.ndarray, np.ndarray] | Products  # the former are mean and variance of every cell
 
 
 def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, before: Latent | None = None) -> Latent:
@@ -457,10 +450,3 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
         squares += np.einsum("ij,ij->j", rest, rest)
     squares += (means * (v.cov * scale)).sum(axis=1) + (covariances * (second_moments(v) * scale)).sum(axis=1)
     return Products(u, v, squares if relation.groups == "column" else squares.sum(keepdims=True), means, covariances)
-
-
-def arrays_of(relation: Relation, latent: Latent, executor: Executor) -> Arrays:
-    """Mean and variance of the latent value of every cell."""
-    if isinstance(latent, Products):
-        return latent_moments(relation.cells, latent.u, latent.v, executor)
-    return latent
