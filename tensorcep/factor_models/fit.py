@@ -288,10 +288,7 @@ def new_rows(
         entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
         start.append(rows_at_zero(n, layout) if new else moments.mean)
         frozen.append(None if new else as_packed(moments))
-    relations = []
-    for m, link in links.items():
-        relation, r = for_new_rows(relation_of(link, m, where), posterior.sites[m])
-        relations.append(relation._replace(known_noise=parameters(posterior.sites[m])[0], known_r=r))
+    relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
 
@@ -304,12 +301,12 @@ def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
     return mean
 
 
-def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray | None]:
-    """The relation of new rows, and its dispersion: the mean of those fitted where every row has its own."""
-    _, r = parameters(sites)
+def for_new_rows(relation: Relation, sites: Sites) -> Relation:
+    """The relation of new rows: noise and dispersion as fitted, their mean where every row has a dispersion."""
+    noise, r = parameters(sites)
     if r is not None and relation.groups == "row":
-        return relation._replace(groups="all", table=None), np.array([r.mean()])
-    return relation, r
+        relation, r = relation._replace(groups="all", table=None), np.array([r.mean()])
+    return relation._replace(known_noise=noise, known_r=r)
 
 
 def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:

@@ -398,8 +398,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
-        relation, r = for_new_rows(self._relation(0), sites)
-        return predict_block(relation, rows, self.posterior_.moments[1], predictive_parameters(sites)[0], r)
+        relation, tau = for_new_rows(self._relation(0), sites), predictive_parameters(sites)[0]
+        return predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
 
 # Principal component analysis and factor analysis with priors, missing cells, and binary or count data.

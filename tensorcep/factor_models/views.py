@@ -102,14 +102,23 @@ class BaseRelations(FactorModel):
         X = check_array(as_array(X, kind.check, absent, f"matrix {m}"), input_name=f"matrix {m}", **READ)
         return read_matrix(X, kind.check, absent, f"matrix {m}")
 
-    def _new_link(self, m: int, X: Any, what: str) -> Link:
-        """The link of a matrix of new rows, which errors call so."""
-        link = self._links[m]
-        check_columns(self._entity_labels[link.col], X, what)
-        matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
-        if matrix.cells.shape[1] != wanted:
-            fail_value(f"{what} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-        return link._replace(matrix=matrix)
+    def _place(self, given: dict[int, Any], what: str) -> Moments:
+        """Moments of new rows of one entity, of which these matrices, views or others as errors call them, tell."""
+        links = {}
+        for m, X in given.items():
+            link, name = self._links[m], f"{what} {m}"
+            check_columns(self._entity_labels[link.col], X, name)
+            matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
+            if matrix.cells.shape[1] != wanted:
+                fail_value(f"{name} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+            links[m] = link._replace(matrix=matrix)
+        sizes = [link.matrix.cells.shape[0] for link in links.values()]
+        if len(set(sizes)) > 1:
+            same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
+            fail_value(f"{same}; got {sizes}.")
+        check_same_rows({f"{what} {m}": X for m, X in given.items()})
+        state, _ = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))
+        return state.moments[self._links[min(links)].row]
 
     def _derived(self) -> dict[str, Any]:
         posterior, rank = self.posterior_, self._where[0].rank
@@ -288,11 +297,7 @@ class GroupFactorAnalysis(BaseRelations):
         views = [None if empty else view for view, empty in zip(views, nothing, strict=True)]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
-        links = {m: self._new_link(m, view, f"view {m}") for m, view in enumerate(views) if view is not None}
-        if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
-            fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
-        check_same_rows({f"view {m}": views[m] for m in links})
-        return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
+        return self._place({m: view for m, view in enumerate(views) if view is not None}, "view")
 
     def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
         """Posterior means (and covariances) of the scores of new rows, given the views that are not None.
@@ -507,7 +512,6 @@ class CollectiveMatrixFactorization(BaseRelations):
             fail_value("X must hold at least one matrix of new rows; got none.")
         entity = self._names[self._links[min(given)].row] if entity is None else entity
         check_choice("entity", entity, self._names)
-        links = {}
         for m in sorted(given):
             row, col = self._entity_names(self._links[m])
             if row != entity:
@@ -517,14 +521,7 @@ class CollectiveMatrixFactorization(BaseRelations):
                     if col == entity
                     else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
                 )
-            links[m] = self._new_link(m, given[m], f"matrix {m}")
-        sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
-        if len(set(sizes.values())) > 1:
-            fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
-        check_same_rows({f"matrix {m}": given[m] for m in sorted(given)})
-        e = self._names.index(entity)
-        rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
-        return scores_of(rows, self._where[0].rank, return_cov)
+        return scores_of(self._place(dict(sorted(given.items())), "matrix"), self._where[0].rank, return_cov)
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         return self._names[link.row], self._names[link.col]
