@@ -183,11 +183,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
         Without column biases they are not centred. Values that are all so small that squares are 0 are refused.
         """
-        if link.kind.theta == "noise":
+        real, standardize = link.kind.theta == "noise", check_flag("standardize", self.standardize)
+        if real:
             check_size("X", link.matrix.x)
-        if not check_flag("standardize", self.standardize) or link.kind.theta != "noise":
-            return link
-        return link._replace(units=units_of(link.matrix, link.cols_have_bias))
+        return link._replace(units=units_of(link.matrix, link.cols_have_bias)) if real and standardize else link
 
     def _derived(self) -> dict[str, Any]:
         """The attributes that follow from a posterior, fitted now or read from a file."""

@@ -251,28 +251,25 @@ def read_matrix(X: Any, check: Check, absent: str, name: str = "X", empty: bool 
     Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then). Where the
     matrix may be `empty`, no cell need be observed; values that are not allowed are refused.
     """
+    shape = int(X.shape[0]), int(X.shape[1])
     if sparse.issparse(X):
         if absent == "zero":
             return read_matrix(X.toarray(), check, absent, name, empty)
         listed = sparse.coo_matrix(X)
         order = np.lexsort((listed.col, listed.row))
         order = order[~np.isnan(listed.data[order])]
-        return _listed(X.shape, listed.row[order], listed.col[order], listed.data[order], check, name, empty)
-    missing = np.isnan(X)
-    if not missing.any():
-        check_not_empty(X.size, name)
-        return Matrix(DenseCells(X.shape), check(name, X.ravel()).reshape(X.shape))
-    if np.mean(missing) > 1.0 - LISTED_BELOW:
+        rows, cols, values = listed.row[order], listed.col[order], listed.data[order]
+    else:
+        missing = np.isnan(X)
+        if not missing.any():
+            check_not_empty(X.size, name)
+            return Matrix(DenseCells(shape), check(name, X.ravel()).reshape(shape))
+        if np.mean(missing) <= 1.0 - LISTED_BELOW:
+            check(name, X[~missing])
+            return Matrix(DenseCells(shape, ~missing), np.where(missing, 0.0, X))
         rows, cols = np.nonzero(~missing)
-        return _listed(X.shape, rows, cols, X[rows, cols], check, name, empty)
-    check(name, X[~missing])
-    return Matrix(DenseCells(X.shape, ~missing), np.where(missing, 0.0, X))
-
-
-def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, check: Check, name: str, empty: bool) -> Matrix:
-    shape = int(shape[0]), int(shape[1])
+        values = X[rows, cols]
     if empty and not len(values):
         return Matrix(DenseCells(shape, np.zeros(shape, dtype=bool)), np.zeros(shape))
     check_not_empty(len(values), name)
-    values = np.asarray(values, dtype=np.float64)
-    return Matrix(ListedCells(shape, rows, cols), check(name, values))
+    return Matrix(ListedCells(shape, rows, cols), check(name, np.asarray(values, dtype=np.float64)))

@@ -7,7 +7,7 @@ variant with their posterior variances added is no Gibbs step and is not here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -141,12 +141,11 @@ def _draw_of(state: State) -> Draw:
 def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
     """The kept draws, and their moments after each was turned towards the last one."""
     kept = chain.kept or (_draw_of(chain.state),)
-    rows = tuple(np.stack(draws) for draws in zip(*(draw.rows for draw in kept), strict=True))
-    precisions = zip(*(draw.precisions for draw in kept), strict=True)
-    noise, r = (
+    each: Any = [  # of every entity or relation its draws
         tuple(None if draws[0] is None else np.stack(draws) for draws in zip(*parts, strict=True))
-        for parts in ([draw.noise for draw in kept], [draw.r for draw in kept])
-    )
+        for parts in zip(*kept, strict=True)
+    ]
+    rows, precisions, noise, r = each
     means = ([None if draws is None else gammas_at(draws.mean(axis=0)) for draws in parts] for parts in (noise, r))
     sites = [NO_SITES._replace(noise=tau, r=own) for tau, own in zip(*means, strict=True)]
     moments = []
@@ -156,7 +155,7 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
         moments.append(Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False))
     return RelationPosterior(
         moments=tuple(moments),
-        precisions=tuple(gammas_at(np.mean(draws, axis=0)) for draws in precisions),
+        precisions=tuple(gammas_at(draws.mean(axis=0)) for draws in precisions),
         sites=tuple(sites),
         draws=RelationDraws(rows, noise, r),
     )
