@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from tensorcep.factor_models.views import GroupFactorAnalysis as GroupFactorAnalysis
     from tensorcep.gaussian_process.classifier import GaussianProcessClassifier as GaussianProcessClassifier
     from tensorcep.gaussian_process.count import GaussianProcessCountRegressor as GaussianProcessCountRegressor
-    from tensorcep.linear.bayes_point import BayesPointMachine as BayesPointMachine
     from tensorcep.linear.glm import BayesianLogisticRegression as BayesianLogisticRegression
     from tensorcep.linear.glm import BayesianProbitRegression as BayesianProbitRegression
+    from tensorcep.linear.glm import BayesPointMachine as BayesPointMachine
     from tensorcep.methods import CEP as CEP
     from tensorcep.methods import PGVB as PGVB
     from tensorcep.methods import VMP as VMP
@@ -64,8 +64,7 @@ NAMES = {
     "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "factor_models.pca": ("BayesianPCA", "BayesianFactorAnalysis"),
     "factor_models.views": ("CollectiveMatrixFactorization", "BayesianCCA", "GroupFactorAnalysis"),
-    "linear.glm": ("BayesianLogisticRegression", "BayesianProbitRegression"),
-    "linear.bayes_point": ("BayesPointMachine",),
+    "linear.glm": ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesPointMachine"),
     "gaussian_process.classifier": ("GaussianProcessClassifier",),
     "gaussian_process.count": ("GaussianProcessCountRegressor",),
     "model_selection.compare": ("compare",),

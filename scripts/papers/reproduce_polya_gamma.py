@@ -150,7 +150,7 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
         sweeps = options.gibbs_sweeps
     points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
     rng = np.random.default_rng(1000 + seed)
-    problem, _ = build_problem([link], list(shape), 3 * K // 2, [False, True], Priors(), rng, "random")
+    problem, _ = build_problem([link], 3 * K // 2, [False, True], Priors(), rng, "random")
     chosen = ENGINES[settings.name]
     watch = Watch(data, link, chosen.capabilities.sampler, points)
     result = RunPlan(chosen, settings, sweeps, 0.0).fit(problem, callbacks=(watch,), warn=False)

@@ -54,17 +54,41 @@ def line_sums(first, last, start, order, other, weight, B, out):
 BLOCK = 1 << 18  # cells that dense products take at a time: as numbers they stay in a core's cache
 
 
-class DenseCells:
-    """The cells of a matrix kept as one, with the observed ones marked; cell arrays are (N or 1, D or 1).
+class Cells:
+    """What both kinds have: cell arrays are (N or 1, D or 1), or (n or 1,)."""
+
+    n_dims: int
+    shape: tuple[int, int]
+    observed: np.ndarray | None = None
+
+    def only_observed(self, cells: np.ndarray) -> np.ndarray:
+        """The cell array with zeros where nothing is observed."""
+        return cells if self.observed is None else cells * self.observed
+
+    def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
+        """Sums of a cell array over all cells, each row, or each column."""
+        raise NotImplementedError
+
+    def observed_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
+        """The same over the observed cells alone, without an array of them."""
+        if self.observed is None:
+            return self.group_sums(cells, groups)
+        to = {"all": "", "row": "i", "column": "j"}[groups]
+        return np.atleast_1d(np.einsum(f"ij,ij->{to}", np.broadcast_to(cells, self.shape), self.observed))
+
+    def counts(self, groups: str) -> np.ndarray:
+        """Number of observed cells, of all or of each row or column."""
+        return np.asarray(self.observed_sums(np.ones((1,) * self.n_dims), groups))
+
+
+class DenseCells(Cells):
+    """The cells of a matrix kept as one, with the observed ones marked, (N, D) bool or None where all are.
 
     A weight that one row, one column or one number tells of all is that of observed cells, and 0 elsewhere; a whole
     array of weights is 0 there itself. With `of`, a cell array, sums are of its values times weights.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    observed : (N, D) bool, or None where all are
     """
+
+    n_dims = 2
 
     def __init__(self, shape: tuple[int, int], observed: np.ndarray | None = None):
         self.shape = shape
@@ -76,17 +100,11 @@ class DenseCells:
         size = max(1, BLOCK // max(1, self.shape[1]))
         return (slice(a, a + size) for a in range(0, self.shape[0], size))
 
-    def only_observed(self, cells: np.ndarray) -> np.ndarray:
-        """The cell array with zeros where nothing is observed."""
-        return cells if self.observed is None else cells * self.observed
-
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every cell."""
         return A @ B.T
 
-    def row_sums(
-        self, weight: np.ndarray, B: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def row_sums(self, weight: np.ndarray, B: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Sum over j of weight_ij B_j; one row serves all where the weight has one and all cells are observed."""
         each = self.observed if of is None else of
         if each is None or (of is None and 1 not in weight.shape):
@@ -98,9 +116,7 @@ class DenseCells:
             np.matmul(each[rows].astype(np.float64, copy=False), B, out=out[rows])
         return out if len(weight) == 1 else out * weight
 
-    def column_sums(
-        self, weight: np.ndarray, A: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def column_sums(self, weight: np.ndarray, A: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Sum over i of weight_ij A_i; one row serves all columns where the weight has one and all are observed."""
         each = self.observed if of is None else of
         if each is None or (of is None and 1 not in weight.shape):
@@ -123,18 +139,11 @@ class DenseCells:
             return np.array([cells.sum()])
         return np.asarray(cells.sum(axis=1 if groups == "row" else 0))
 
-    def observed_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """The same over the observed cells alone, without an array of them."""
-        if self.observed is None:
-            return self.group_sums(cells, groups)
-        to = {"all": "", "row": "i", "column": "j"}[groups]
-        return np.atleast_1d(np.einsum(f"ij,ij->{to}", np.broadcast_to(cells, self.shape), self.observed))
 
-
-class ListedCells:
+class ListedCells(Cells):
     """The observed cells of a matrix as a list sorted by row; cell arrays hold one number for each, (n,) or (1,)."""
 
-    observed = None
+    n_dims = 1
 
     def __init__(self, shape: tuple[int, int], rows: np.ndarray, cols: np.ndarray):
         self.shape = shape
@@ -145,10 +154,6 @@ class ListedCells:
         self._by_row = np.searchsorted(self.rows, np.arange(shape[0] + 1)), order, self.cols
         self._by_col = np.searchsorted(self.cols[by_col], np.arange(shape[1] + 1)), by_col, self.rows
 
-    def only_observed(self, cells: np.ndarray) -> np.ndarray:
-        """The cell array: every cell in the list is observed."""
-        return cells
-
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every listed cell."""
         out = np.empty(self.n_observed)
@@ -156,15 +161,11 @@ class ListedCells:
         executor.run(entry_products, 0, self.n_observed, self.rows, self.cols, A, B, out)
         return out
 
-    def row_sums(
-        self, weight: np.ndarray, B: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def row_sums(self, weight: np.ndarray, B: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Sum of weight_ij B_j over the observed cells of each row."""
         return self._sums(self._by_row, weight if of is None else weight * of, B, executor)
 
-    def column_sums(
-        self, weight: np.ndarray, A: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def column_sums(self, weight: np.ndarray, A: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Sum of weight_ij A_i over the observed cells of each column."""
         return self._sums(self._by_col, weight if of is None else weight * of, A, executor)
 
@@ -185,10 +186,6 @@ class ListedCells:
             return np.array([cells.sum()])
         index, size = (self.rows, self.shape[0]) if groups == "row" else (self.cols, self.shape[1])
         return np.bincount(index, weights=cells, minlength=size)
-
-    def observed_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """The same: every cell in the list is observed."""
-        return self.group_sums(cells, groups)
 
 
 # Matrices with gaps as the factor models take them: arrays with NaN, DataFrames, sparse matrices.
@@ -219,10 +216,6 @@ class Matrix(NamedTuple):
         """The matrix with means (N, D) where nothing is observed, and standard deviations, 0 where something is."""
         return self.filled(mean), self._replace(x=np.zeros_like(self.x)).filled(np.sqrt(variance))
 
-    def counts(self, groups: str) -> np.ndarray:
-        """Number of observed cells of each row or column."""
-        return np.asarray(self.cells.observed_sums(np.ones((1,) * self.x.ndim), groups))
-
     def less_columns(self, values: np.ndarray) -> np.ndarray:
         """The observed cells less the value of their column, a cell array."""
         away = np.asarray(self.x - self.cells.spread(values, "column"))
@@ -230,23 +223,11 @@ class Matrix(NamedTuple):
             away *= self.cells.observed
         return away
 
-    def at_least(self, limit: np.ndarray) -> Matrix:
-        """The matrix with values below the limits (D,) of their columns at these."""
-        raised = self.cells.only_observed(np.maximum(self.x, self.cells.spread(limit, "column")))
-        return self._replace(x=raised)
-
     def column_means(self) -> np.ndarray:
         """Mean of the observed cells of each column, the mean of all where a column has none."""
-        sums, counts = self.cells.group_sums(self.x, "column"), self.counts("column")
+        sums, counts = self.cells.group_sums(self.x, "column"), self.cells.counts("column")
         overall = sums.sum() / max(1.0, counts.sum())
         return np.divide(sums, counts, out=np.full(len(sums), overall), where=counts > 0.0)
-
-    def sketchable(self) -> Any:
-        """The matrix less its column means, 0 where nothing is observed; sparse where it is a list of cells."""
-        away = self.less_columns(self.column_means())
-        if isinstance(self.cells, DenseCells):
-            return away
-        return sparse.csr_matrix((away, (self.cells.rows, self.cells.cols)), shape=self.cells.shape)
 
 
 def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
@@ -270,28 +251,25 @@ def read_matrix(X: Any, check: Check, absent: str, name: str = "X", empty: bool 
     Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then). Where the
     matrix may be `empty`, no cell need be observed; values that are not allowed are refused.
     """
+    shape = int(X.shape[0]), int(X.shape[1])
     if sparse.issparse(X):
         if absent == "zero":
             return read_matrix(X.toarray(), check, absent, name, empty)
         listed = sparse.coo_matrix(X)
         order = np.lexsort((listed.col, listed.row))
         order = order[~np.isnan(listed.data[order])]
-        return _listed(X.shape, listed.row[order], listed.col[order], listed.data[order], check, name, empty)
-    missing = np.isnan(X)
-    if not missing.any():
-        check_not_empty(X.size, name)
-        return Matrix(DenseCells(X.shape), check(name, X.ravel()).reshape(X.shape))
-    if np.mean(missing) > 1.0 - LISTED_BELOW:
+        rows, cols, values = listed.row[order], listed.col[order], listed.data[order]
+    else:
+        missing = np.isnan(X)
+        if not missing.any():
+            check_not_empty(X.size, name)
+            return Matrix(DenseCells(shape), check(name, X.ravel()).reshape(shape))
+        if np.mean(missing) <= 1.0 - LISTED_BELOW:
+            check(name, X[~missing])
+            return Matrix(DenseCells(shape, ~missing), np.where(missing, 0.0, X))
         rows, cols = np.nonzero(~missing)
-        return _listed(X.shape, rows, cols, X[rows, cols], check, name, empty)
-    check(name, X[~missing])
-    return Matrix(DenseCells(X.shape, ~missing), np.where(missing, 0.0, X))
-
-
-def _listed(shape: Any, rows: Any, cols: Any, values: np.ndarray, check: Check, name: str, empty: bool) -> Matrix:
-    shape = int(shape[0]), int(shape[1])
+        values = X[rows, cols]
     if empty and not len(values):
         return Matrix(DenseCells(shape, np.zeros(shape, dtype=bool)), np.zeros(shape))
     check_not_empty(len(values), name)
-    values = np.asarray(values, dtype=np.float64)
-    return Matrix(ListedCells(shape, rows, cols), check(name, values))
+    return Matrix(ListedCells(shape, rows, cols), check(name, np.asarray(values, dtype=np.float64)))

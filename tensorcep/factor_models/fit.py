@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +11,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 
 from tensorcep.core.checks import check_int, check_range, fail_value, warn_user
-from tensorcep.core.executor import MOST_VERBOSE, n_threads, one_blas_thread
+from tensorcep.core.executor import MOST_VERBOSE, ThreadExecutor, n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
+from tensorcep.factor_models.cells import DenseCells
 from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
-from tensorcep.factor_models.layout import Layout, Link, empty_relations, layouts, relation_of
+from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
 from tensorcep.factor_models.problem import (
     FLOOR,
     Entity,
     Priors,
+    Products,
     Relation,
     RelationPosterior,
     RelationProblem,
@@ -28,19 +30,20 @@ from tensorcep.factor_models.problem import (
 )
 from tensorcep.factor_models.results import parameters, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
-from tensorcep.factor_models.side_information import KnownRows, Moments, as_packed, variances
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, latent_moments, variances
+from tensorcep.factor_models.sites import count_factor
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
 
 # Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
 
 
-def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
+def empty_columns(links: list[Link]) -> list[np.ndarray]:
     """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
     seen: dict[int, np.ndarray] = {}
     for link in links:
-        for entity, counts in ((link.row, link.matrix.counts("row")), (link.col, link.matrix.counts("column"))):
-            seen[entity] = seen.get(entity, False) | (counts > 0.0)
+        for entity, side in ((link.row, "row"), (link.col, "column")):
+            seen[entity] = seen.get(entity, False) | (link.matrix.cells.counts(side) > 0.0)
     columns = [~seen[link.col] for link in links]
     for m, empty in enumerate(columns):
         if empty.any():
@@ -55,7 +58,7 @@ def empty_columns(links: Sequence[Link]) -> list[np.ndarray]:
 
 
 def with_wide_columns(
-    posterior: RelationPosterior, links: Sequence[Link], where: Sequence[Layout], columns: Sequence[np.ndarray]
+    posterior: RelationPosterior, links: list[Link], where: list[Layout], columns: list[np.ndarray]
 ) -> RelationPosterior:
     """The posterior whose offsets of empty columns of real data vary as values about their common mean do.
 
@@ -63,23 +66,19 @@ def with_wide_columns(
     """
     moments = list(posterior.moments)
     for m, (link, empty) in enumerate(zip(links, columns, strict=True)):
-        if empty.any() and link.kind.theta == "noise" and link.cols_have_bias:
-            at, found = where[link.col].bias[m], moments[link.col]
-            cov = np.repeat(found.cov, len(found.mean), axis=0) if len(found.cov) == 1 else found.cov.copy()
-            place = at if found.diagonal else at * (at + 3) // 2
-            cov[empty, place] = np.maximum(cov[empty, place], _spread(link, found.mean[:, at])[empty])
-            moments[link.col] = Moments(found.mean, cov, found.diagonal)
+        if not (empty.any() and link.kind.theta == "noise" and link.cols_have_bias):
+            continue
+        matrix, found, at = link.matrix, moments[link.col], where[link.col].bias[m]
+        centre, scale = (0.0, 1.0) if link.units is None else link.units
+        n, total = float(matrix.cells.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
+        square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
+        about = centre + scale * found.mean[:, at]
+        spread = np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2
+        cov = np.repeat(found.cov, len(found.mean), axis=0) if len(found.cov) == 1 else found.cov.copy()
+        place = at if found.diagonal else at * (at + 3) // 2
+        cov[empty, place] = np.maximum(cov[empty, place], spread[empty])
+        moments[link.col] = Moments(found.mean, cov, found.diagonal)
     return posterior._replace(moments=tuple(moments))
-
-
-def _spread(link: Link, offset: np.ndarray) -> np.ndarray:
-    """Mean square of the values about the offset (D,) of each column, (D,), in its own units."""
-    matrix, units = link.matrix, link.units
-    centre, scale = (0.0, 1.0) if units is None else (units.centre, units.scale)
-    n, total = float(matrix.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
-    square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
-    about = centre + scale * offset
-    return np.asarray(np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2)
 
 
 # How many components, and the fit with them: a number that is given, or what automatic relevance leaves of many.
@@ -92,13 +91,7 @@ NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of t
 
 
 def fit_components(
-    plan: RunPlan,
-    links: list[Link],
-    sizes: list[int],
-    learned: list[bool],
-    rng: Any,
-    init: str,
-    known: tuple[KnownRows | None, ...] = (),
+    plan: RunPlan, links: list[Link], learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...] = ()
 ) -> tuple[Run, list[Layout]]:
     """Fit with the components that are asked for; or with many, and then with those that say something.
 
@@ -107,10 +100,10 @@ def fit_components(
     """
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
     first = _largest(links) if plan.rank is None else plan.rank
-    problem, where = build_problem(links, sizes, first, learned, priors, rng, init, START_VARIANCE, known)
+    problem, where = build_problem(links, first, learned, priors, rng, init, START_VARIANCE, known)
     if plan.rank is None:
         problem = _pruned(plan, problem, links, learned)
-        where = layouts(links, len(sizes), problem.rank)
+        where = layouts(links, len(learned), problem.rank)
     result = plan.fit(problem)
     posterior, K, columns = result.posterior, problem.rank, empty_columns(links)
     if not plan.method.capabilities.sampler:
@@ -125,8 +118,9 @@ def fit_components(
         if plan.rank is None and len(kept) < K:
             kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
             posterior, K = chosen(posterior, kept, K), len(kept)
-            where = layouts(links, len(sizes), K)
-    energy = sum((shares(posterior, relation, K) for relation in empty_relations(links, where)), np.zeros(K))
+            where = layouts(links, len(learned), K)
+    relations = (relation_of(link.without_data(), m, where) for m, link in enumerate(links))
+    energy = sum((shares(posterior, relation, K) for relation in relations), np.zeros(K))
     return result._replace(posterior=chosen(posterior, np.argsort(-energy, kind="stable"), K)), where
 
 
@@ -174,7 +168,10 @@ def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> Relati
     if draws is not None:
         indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
         draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
-    laws = tuple(None if law is None else law.chosen(order) for law in posterior.laws)
+    laws = tuple(
+        None if law is None else FoundLaw(law.names, law.coef[:, order], law.sd[:, order], law.lengths[:, order])
+        for law in posterior.laws
+    )
     return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
 
 
@@ -199,7 +196,6 @@ EXACT_SVD = 1000  # the shorter side up to which a Gram matrix is taken apart
 
 def build_problem(
     links: list[Link],
-    sizes: list[int],
     rank: int,
     learned: list[bool],
     priors: Priors,
@@ -209,12 +205,25 @@ def build_problem(
     known: tuple[KnownRows | None, ...] = (),
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
-    where = layouts(links, len(sizes), rank)
+    where, sizes = layouts(links, len(learned), rank), dict[int, int]()
+    for link in links:
+        sizes[link.row], sizes[link.col] = link.matrix.cells.shape
+    start = [START_SCALE * rng.standard_normal((sizes[e], layout.size)) for e, layout in enumerate(where)]
+    if init == "svd":
+        start[links[0].row][:, :rank], start[links[0].col][:, :rank] = _svd_start(links[0], rank, rng)
+    for m, link in enumerate(links):  # biases at the column means, or at 0
+        start[link.row][:, list(where[link.row].bias.values())] = 0.0
+        if m in where[link.col].bias:
+            r = 1.0 if link.known_r is None else float(np.mean(link.known_r))
+            start[link.col][:, where[link.col].bias[m]] = link.kind.latent(link.modelled.column_means(), r)
+    for mean, layout in zip(start, where, strict=True):
+        if layout.one >= 0:
+            mean[:, layout.one] = 1.0
     problem = RelationProblem(
-        entities=tuple(own.entity(n, learn) for own, n, learn in zip(where, sizes, learned, strict=True)),
+        entities=tuple(layout.entity(sizes[e], learned[e]) for e, layout in enumerate(where)),
         relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
-        start=tuple(_start(links, sizes, rank, where, rng, init)),
-        frozen=(None,) * len(sizes),
+        start=tuple(start),
+        frozen=(None,) * len(where),
         priors=priors,
         start_variance=start_variance,
         seed=int(rng.integers(2**63)),
@@ -224,39 +233,20 @@ def build_problem(
     return problem, where
 
 
-def _start(
-    links: list[Link], sizes: list[int], rank: int, where: list[Layout], rng: np.random.Generator, init: str
-) -> list[np.ndarray]:
-    """Means of the rows of every entity; biases at the column means, or at 0."""
-    start = [START_SCALE * rng.standard_normal((n, layout.size)) for n, layout in zip(sizes, where, strict=True)]
-    if init == "svd":
-        start[links[0].row][:, :rank], start[links[0].col][:, :rank] = _svd_start(links[0], rank, rng)
-    for m, link in enumerate(links):
-        start[link.row][:, list(where[link.row].bias.values())] = 0.0
-        if m in where[link.col].bias:
-            r = 1.0 if link.known_r is None else float(np.mean(link.known_r))
-            start[link.col][:, where[link.col].bias[m]] = link.kind.latent(link.modelled.column_means(), r)
-    for mean, layout in zip(start, where, strict=True):
-        if layout.one >= 0:
-            mean[:, layout.one] = 1.0
-    return start
-
-
 def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Components of the matrix less its column means, scaled so that those of the rows have unit variance.
 
     Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
     matrix's rank start at random. Counts are taken by their logarithms, labels are scaled to logits.
     """
-    N, D = link.matrix.cells.shape
-    U = START_SCALE * rng.standard_normal((N, rank))
-    V = START_SCALE * rng.standard_normal((D, rank))
-    seen = link.modelled
-    matrix = seen._replace(x=link.kind.sketch(seen.x))
-    K = min(rank, N, D)
-    u, s, vt = _leading_vectors(matrix.sketchable(), K)
+    (N, D), seen, cells = link.matrix.cells.shape, link.modelled, link.matrix.cells
+    U, V = (START_SCALE * rng.standard_normal((n, rank)) for n in (N, D))
+    matrix, K = seen._replace(x=link.kind.sketch(seen.x)), min(rank, N, D)
+    X = matrix.less_columns(matrix.column_means())
+    X = X if isinstance(cells, DenseCells) else sparse.csr_matrix((X, (cells.rows, cells.cols)), shape=cells.shape)
+    u, s, vt = _leading_vectors(X, K)
     U[:, :K] = np.sqrt(N) * u
-    V[:, :K] = link.kind.scale / np.sqrt(N) * N * D / matrix.cells.n_observed * (s[:, None] * vt).T
+    V[:, :K] = link.kind.scale / np.sqrt(N) * N * D / cells.n_observed * (s[:, None] * vt).T
     return U, V
 
 
@@ -293,19 +283,12 @@ def new_rows(
     e, n = first.row, first.matrix.cells.shape[0]
     entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
     for number, (moments, layout) in enumerate(zip(posterior.moments, where, strict=True)):
-        fixed = np.zeros(layout.size, dtype=bool)
-        if number == e:
-            entities.append(Entity(n, posterior.precisions[e].mean, fixed, layout.one))
-            start.append(rows_at_zero(n, layout))
-            frozen.append(None)
-        else:
-            entities.append(Entity(len(moments.mean), np.ones(layout.size), fixed, layout.one))
-            start.append(moments.mean)
-            frozen.append(as_packed(moments))
-    relations = []
-    for m, link in links.items():
-        relation, r = for_new_rows(relation_of(link, m, where), posterior.sites[m])
-        relations.append(relation._replace(known_noise=parameters(posterior.sites[m])[0], known_r=r))
+        new, fixed = number == e, np.zeros(layout.size, dtype=bool)
+        precision = posterior.precisions[e].mean if new else np.ones(layout.size)
+        entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
+        start.append(rows_at_zero(n, layout) if new else moments.mean)
+        frozen.append(None if new else as_packed(moments))
+    relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
 
@@ -318,22 +301,29 @@ def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
     return mean
 
 
-def for_new_rows(relation: Relation, sites: Sites) -> tuple[Relation, np.ndarray | None]:
-    """The relation of new rows, and its dispersion: the mean of those fitted where every row has its own."""
-    _, r = parameters(sites)
+def for_new_rows(relation: Relation, sites: Sites) -> Relation:
+    """The relation of new rows: noise and dispersion as fitted, their mean where every row has a dispersion."""
+    noise, r = parameters(sites)
     if r is not None and relation.groups == "row":
-        return relation._replace(groups="all"), np.array([r.mean()])
-    return relation, r
+        relation, r = relation._replace(groups="all", table=None), np.array([r.mean()])
+    return relation._replace(known_noise=noise, known_r=r)
 
 
-def row_divergences(entity: Entity, moments: Moments) -> np.ndarray:
-    """Divergence of each row's posterior from its prior, (n,)."""
-    free = moments.select(entity.free)
-    precision = entity.precision[entity.free]
+def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
+    """Bound of the log evidence of each of the new rows, (n,): of their cells, less the divergence from their prior."""
+    entity, relation, sites = problem.entities[0], problem.relations[0], state.sites[0]
+    latent = state.latent[0]
+    if isinstance(latent, Products):
+        latent = latent_moments(relation.cells, latent.u, latent.v, ThreadExecutor(1))
+    value = relation.kind.form.cell_bounds(relation, sites, *latent)
+    if sites.r is not None:
+        value = value + count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
+    values = relation.cells.observed_sums(value, "row") - relation.log_units()
+    free, precision = state.moments[0].select(entity.free), entity.precision[entity.free]
     R = len(precision)
     log_det = np.linalg.slogdet(unpack(free.cov, R))[1]
     squares = (precision * (free.mean**2 + variances(free))).sum(axis=1)
-    return np.asarray(0.5 * (squares - R - log_det - np.log(precision).sum()))
+    return np.asarray(values - 0.5 * (squares - R - log_det - np.log(precision).sum()))
 
 
 # Running a method on relations: what an estimator asks for, checked before any work, and the run itself.
@@ -354,18 +344,10 @@ class RunPlan(NamedTuple):
 
     def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
         """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
-        method, settings, max_iter, tol, threads, verbose, _ = self
+        method, settings, max_iter, tol, n_threads, verbose, _ = self
+        how: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "n_threads": n_threads, "verbose": verbose}
         with one_blas_thread():
-            result = run(
-                method,
-                problem,
-                settings,
-                max_iter=max_iter,
-                tol=tol,
-                n_threads=threads,
-                callbacks=callbacks,
-                verbose=verbose,
-            )
+            result = run(method, problem, settings, callbacks=callbacks, **how)
         if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
             last = result.trace["change"][-1]
             warn_user(

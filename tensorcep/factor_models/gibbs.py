@@ -7,7 +7,7 @@ variant with their posterior variances added is no Gibbs step and is not here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,12 @@ from tensorcep.factor_models.problem import (
     first_noise,
     natural_parameters,
     replaced,
-    sides,
 )
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods.parameters.base import Gammas, gammas_at
+from tensorcep.likelihoods.parameters.base import gammas_at
 
 Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
@@ -94,14 +93,26 @@ def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor
 
 def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Executor) -> tuple[Chain, Sweep]:
     """One sweep: auxiliary variables, then rows and precisions, entity by entity."""
-    state, skipped = _with_drawn_sites(chain, problem, executor), 0
-    for e in range(len(problem.entities)):
-        if not any(True for _ in sides(problem, e)) or problem.frozen[e] is not None:
+    state, skipped = chain.state, 0
+    for index, relation in enumerate(problem.relations):  # its parameters and auxiliary variables given the rows
+        # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
+        f, psi = state.latent[index]
+        old, streams = state.sites[index], (chain.rng, problem.seed + 2 * index, chain.sweep)
+        sites, psi = sampler_of(relation.kind)(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
+        latent = replaced(state.latent, index, (f, psi))
+        state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
+    for e, entity in enumerate(problem.entities):
+        if problem.frozen[e] is not None or not any(e in (own.row, own.col) for own in problem.relations):
             continue
-        rows, failed = _draw_entity(chain._replace(state=state), problem, e, executor)
-        skipped += failed
-        entity, (a0, b0) = problem.entities[e], problem.precision_prior
-        precision = chain.rng.gamma(a0 + 0.5 * entity.n_rows, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
+        n, free, (a0, b0) = entity.n_rows, entity.free, problem.precision_prior
+        Lam, eta = natural_parameters(state, problem, e, executor)
+        drawn, good = np.empty((n, len(free))), np.empty(n)
+        seed, line = (problem.seed - 1 - e) % 2**63, np.minimum(np.arange(n), len(Lam) - 1)
+        executor.run(draw_rows, 0, -(-n // LANES), line, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
+        rows = state.moments[e].mean.copy()
+        rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
+        skipped += int(np.count_nonzero(good == 0.0))  # without a positive definite precision
+        precision = chain.rng.gamma(a0 + 0.5 * n, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
         state = state._replace(
             moments=replaced(state.moments, e, _as_moments(rows)),
             precisions=replaced(state.precisions, e, gammas_at(np.where(entity.learned, precision, entity.precision))),
@@ -115,36 +126,7 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
     state, sweep = state._replace(latent=latent), chain.sweep + 1
     due = sweep > settings.burn_in and (sweep - settings.burn_in) % settings.thin == 0
     kept = (*chain.kept, _draw_of(state)) if due else chain.kept
-    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), first_noise(state), skipped, 0, np.nan)
-
-
-def _with_drawn_sites(chain: Chain, problem: RelationProblem, executor: Executor) -> State:
-    """The state with every relation's parameters and auxiliary variables drawn given the rows."""
-    state = chain.state
-    for index, relation in enumerate(problem.relations):
-        (f, psi), r, noise = state.latent[index], state.sites[index].r, state.sites[index].noise
-        # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
-        stream = problem.seed + 2 * index
-        now, tau = (None if law is None else law.mean for law in (r, noise))
-        given = SiteInputs(relation, problem.priors, f, psi, now, chain.rng, stream, chain.sweep, executor, tau)
-        sites, psi = sampler_of(relation.kind)(given)
-        latent = replaced(state.latent, index, (f, psi))
-        state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
-    return state
-
-
-def _draw_entity(chain: Chain, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, int]:
-    """The rows of an entity given all else, and how many had no positive definite precision."""
-    entity = problem.entities[e]
-    free = entity.free
-    Lam, eta = natural_parameters(chain.state, problem, e, executor)
-    drawn, good = np.empty((entity.n_rows, len(free))), np.empty(entity.n_rows)
-    seed = (problem.seed - 1 - e) % 2**63
-    blocks, line = -(-entity.n_rows // LANES), np.minimum(np.arange(entity.n_rows), len(Lam) - 1)
-    executor.run(draw_rows, 0, blocks, line, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
-    rows = chain.state.moments[e].mean.copy()
-    rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
-    return rows, int(np.count_nonzero(good == 0.0))
+    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), first_noise(state), skipped)
 
 
 def _draw_of(state: State) -> Draw:
@@ -159,13 +141,13 @@ def _draw_of(state: State) -> Draw:
 def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
     """The kept draws, and their moments after each was turned towards the last one."""
     kept = chain.kept or (_draw_of(chain.state),)
-    rows = tuple(np.stack(draws) for draws in zip(*(draw.rows for draw in kept), strict=True))
-    precisions = zip(*(draw.precisions for draw in kept), strict=True)
-    noise, r = (
+    each: Any = [  # of every entity or relation its draws
         tuple(None if draws[0] is None else np.stack(draws) for draws in zip(*parts, strict=True))
-        for parts in ([draw.noise for draw in kept], [draw.r for draw in kept])
-    )
-    sites = [NO_SITES._replace(noise=_mean_of(tau), r=_mean_of(own)) for tau, own in zip(noise, r, strict=True)]
+        for parts in zip(*kept, strict=True)
+    ]
+    rows, precisions, noise, r = each
+    means = ([None if draws is None else gammas_at(draws.mean(axis=0)) for draws in parts] for parts in (noise, r))
+    sites = [NO_SITES._replace(noise=tau, r=own) for tau, own in zip(*means, strict=True)]
     moments = []
     for draws in aligned(rows, problem.rank):
         mean = draws.mean(axis=0)
@@ -173,14 +155,10 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
         moments.append(Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False))
     return RelationPosterior(
         moments=tuple(moments),
-        precisions=tuple(gammas_at(np.mean(draws, axis=0)) for draws in precisions),
+        precisions=tuple(gammas_at(draws.mean(axis=0)) for draws in precisions),
         sites=tuple(sites),
         draws=RelationDraws(rows, noise, r),
     )
-
-
-def _mean_of(draws: np.ndarray | None) -> Gammas | None:
-    return None if draws is None else gammas_at(draws.mean(axis=0))
 
 
 def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ import pandas as pd
 from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
-from tensorcep.factor_models.problem import Entity, Kind, Relation, RelationPosterior, Units, coded
+from tensorcep.factor_models.problem import Entity, Kind, Relation, RelationPosterior, Units, coded, count_table
 from tensorcep.factor_models.side_information import KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
@@ -55,11 +55,13 @@ class Link(NamedTuple):
     @property
     def modelled(self) -> Matrix:
         """The matrix as the model sees it, in the units of its columns."""
-        matrix = self.matrix if self.limit is None else self.matrix.at_least(self.limit)
+        matrix, cells = self.matrix, self.matrix.cells
+        if self.limit is not None:  # values below it are raised to it
+            matrix = matrix._replace(x=cells.only_observed(np.maximum(matrix.x, cells.spread(self.limit, "column"))))
         if self.units is None:
             return matrix
         away = matrix.less_columns(self.units.centre)
-        away /= matrix.cells.spread(self.units.scale, "column")
+        away /= cells.spread(self.units.scale, "column")
         return matrix._replace(x=away)
 
     def without_data(self) -> Link:
@@ -115,7 +117,7 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     if link.rows_have_bias:
         rows.append(row.bias[m])
         cols.append(col.one)
-    return Relation(
+    relation = Relation(
         row=link.row,
         col=link.col,
         row_coords=np.array(rows),
@@ -129,11 +131,7 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
         col_bias=col.bias.get(m, -1) if link.cols_have_bias else -1,
         limit=link.limit,
     )
-
-
-def empty_relations(links: list[Link], where: list[Layout]) -> list[Relation]:
-    """The relations of links, without data."""
-    return [relation_of(link.without_data(), m, where) for m, link in enumerate(links)]
+    return relation._replace(table=count_table(relation))
 
 
 # `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
@@ -163,7 +161,7 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
     if given is None:
         return ()
     n, others = matrices[0].cells.shape[0], (None,) * len(matrices)
-    mode, seen = Mode("rows", labels, n), np.any([matrix.counts("row") > 0.0 for matrix in matrices], axis=0)
+    mode, seen = Mode("rows", labels, n), np.any([matrix.cells.counts("row") > 0.0 for matrix in matrices], axis=0)
     if isinstance(given, Series):
         return KnownRows(clock(given, mode), seen), *others
     design, found = designed(given, mode)

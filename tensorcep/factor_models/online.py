@@ -44,7 +44,7 @@ def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) 
     free = np.flatnonzero(np.arange(layout.size) != layout.one)
     said = unpack(told_by(posterior.moments[1], posterior.precisions[1], layout).Lam, len(free))
     offset = int(np.searchsorted(free, layout.bias[0]))
-    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.counts("column") > 0.0)
+    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.cells.counts("column") > 0.0)
     own = units_of(link.matrix, True)
     return link._replace(units=Units(*(np.where(fresh, new, old) for new, old in zip(own, link.units, strict=True))))
 
@@ -54,21 +54,29 @@ def learn_rows(
 ) -> tuple[Run, np.ndarray]:
     """Run the sweeps of a batch of new rows, the matrix of `link`, on top of what is known.
 
-    The run's posterior is that of these rows and of the columns; with it come the sums of all rows.
-
-    Parameters
-    ----------
-    posterior : RelationPosterior
-        With a joint Gaussian for each column.
-    sums : (C, C) float64
-        `sums_of_rows` of all n earlier rows.
-    ard : bool
-        Whether the components' precisions are learned.
+    That is a posterior with a joint Gaussian for each column, and the `sums_of_rows` (C, C) of all n earlier rows;
+    `ard` says whether the components' precisions are learned. The run's posterior is that of these rows and of the
+    columns; with it come the sums of all rows.
     """
-    problem = _problem(link, posterior, where, ard)
+    sizes, sites, priors = link.matrix.cells.shape, posterior.sites[0], Priors()
+    if sites.noise is not None:
+        priors = priors._replace(noise=shape_and_rate(sites.noise))
+    if sites.r is not None and link.known_r is None and link.groups != "row":
+        priors = priors._replace(r=shape_and_rate(sites.r))
+    told = told_by(posterior.moments[1], posterior.precisions[1], where[1])
+    parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
+    problem = RelationProblem(
+        entities=tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts),
+        relations=(relation_of(link, 0, where),),
+        start=(rows_at_zero(sizes[0], where[0]), posterior.moments[1].mean),
+        frozen=(None, None),
+        priors=priors,
+        rank=where[0].rank,
+        told=(None, told),
+    )
     run = plan.fit(problem)
-    before, now, told = posterior.sites[0].noise, run.posterior.sites[0].noise, problem.told[1]
-    if told is not None and before is not None and now is not None:
+    before, now = sites.noise, run.posterior.sites[0].noise
+    if before is not None and now is not None:
         # what earlier rows said grows with the noise's precision, as that is known now: rows in which a column was
         # constant would hold it there for good otherwise
         ratio = (now.mean / before.mean)[:, np.newaxis]
@@ -87,26 +95,6 @@ def learn_rows(
     precisions = (run.posterior.precisions[0], precision)
     posterior = run.posterior._replace(moments=(rows, columns), precisions=precisions)
     return run._replace(posterior=posterior), turn @ sums @ turn.T
-
-
-def _problem(link: Link, posterior: RelationPosterior, where: list[Layout], ard: bool) -> RelationProblem:
-    sizes, sites = link.matrix.cells.shape, posterior.sites[0]
-    parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
-    entities = tuple(layout.entity(n, learn, precision.mean) for layout, n, learn, precision in parts)
-    told, priors = told_by(posterior.moments[1], posterior.precisions[1], where[1]), Priors()
-    if sites.noise is not None:
-        priors = priors._replace(noise=shape_and_rate(sites.noise))
-    if sites.r is not None and link.known_r is None and link.groups != "row":
-        priors = priors._replace(r=shape_and_rate(sites.r))
-    return RelationProblem(
-        entities=entities,
-        relations=(relation_of(link, 0, where),),
-        start=(rows_at_zero(sizes[0], where[0]), told.moments.mean),
-        frozen=(None, None),
-        priors=priors,
-        rank=where[0].rank,
-        told=(None, told),
-    )
 
 
 def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:

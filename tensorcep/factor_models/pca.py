@@ -19,7 +19,7 @@ from tensorcep.core.checks import (
     fail_value,
     warn_user,
 )
-from tensorcep.core.executor import ThreadExecutor, n_threads
+from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
 from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -32,7 +32,7 @@ from tensorcep.factor_models.fit import (
     for_new_rows,
     new_rows,
     plan_run,
-    row_divergences,
+    row_evidence,
     rows_at_zero,
 )
 from tensorcep.factor_models.layout import (
@@ -46,18 +46,19 @@ from tensorcep.factor_models.layout import (
     told_of_rows,
 )
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
-from tensorcep.factor_models.problem import FEW, Kind, Relation, RelationPosterior, RelationProblem, State, arrays_of
+from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
 from tensorcep.factor_models.results import (
     check_columns,
     energies,
     labels_of,
-    latent_training,
+    latent_block,
+    over_draws,
     predict_block,
     predict_training,
     predictive_parameters,
 )
 from tensorcep.factor_models.side_information import Moments
-from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of, row_bounds
+from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
 
@@ -124,9 +125,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         links = [self._measured(link._replace(matrix=matrix))]
         known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
-        sizes = [*matrix.cells.shape]
-        result, where = fit_components(plan, links, sizes, learned, rng, init, known)
-        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": sizes[0], "_sums_of_rows": None}
+        result, where = fit_components(plan, links, learned, rng, init, known)
+        n = matrix.cells.shape[0]
+        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
         return self._set_rows(result, links[0], where, seen, matrix, more)
 
     def _set_rows(
@@ -220,17 +221,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             check_columns(self._entity_labels[1], X, "X")
         return read_matrix(checked, kind.check, absent, empty=empty)
 
-    def _read_new(self, X: Any) -> Matrix:
-        """New rows of a fitted matrix."""
-        check_is_fitted(self, "posterior_")
-        refuse_rows_alone(self.posterior_)
-        return self._read(X, self._links[0].kind, reset=False, empty=True)
-
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        rows, cols = posterior.moments
-        sites, relation = posterior.sites[0], relations[0]
+    def _derived(self) -> dict[str, Any]:
+        posterior, relation, rank = self.posterior_, self._relation(0), self._where[0].rank
+        (rows, cols), sites = posterior.moments, posterior.sites[0]
         loadings, bias = relation.in_units(cols).mean, relation.col_bias
         noise = None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
         return {
@@ -248,10 +241,13 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
-    def _new_rows(self, matrix: Matrix) -> tuple[State, RelationProblem]:
-        """The conditional posterior of new rows, all else as fitted."""
+    def _new_rows(self, X: Any) -> tuple[Matrix, State, RelationProblem]:
+        """New rows of a fitted matrix, and their conditional posterior, all else as fitted."""
+        check_is_fitted(self, "posterior_")
+        refuse_rows_alone(self.posterior_)
+        matrix = self._read(X, self._links[0].kind, reset=False, empty=True)
         link = self._links[0]._replace(matrix=matrix)
-        return new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
+        return matrix, *new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
 
     def transform(self, X: Any, return_cov: bool = False) -> Any:
         """Posterior means of the scores of new rows, given the fitted components.
@@ -279,7 +275,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> scores.shape, covariances.shape
         ((2, 1), (2, 1, 1))
         """
-        state, _ = self._new_rows(self._read_new(X))
+        _, state, _ = self._new_rows(X)
         return scores_of(state.moments[0], self._where[0].rank, return_cov)
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -297,11 +293,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> model.score_samples(X).shape
         (150,)
         """
-        state, problem = self._new_rows(self._read_new(X))
-        relation = problem.relations[0]
-        latent = arrays_of(relation, state.latent[0], ThreadExecutor(1))
-        values = row_bounds(relation, state.sites[0], *latent) - relation.log_units()
-        return values - row_divergences(problem.entities[0], state.moments[0])
+        _, state, problem = self._new_rows(X)
+        return row_evidence(state, problem)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`.
@@ -369,8 +362,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             matrix = self._training
             mean, variance = predict_training(self.posterior_, 0, self._relation(0))
         else:
-            matrix = self._read_new(X)
-            mean, variance = self._predict_new(self._new_rows(matrix)[0].moments[0])
+            matrix, state, _ = self._new_rows(X)
+            mean, variance = self._predict_new(state.moments[0])
         return matrix.filled_with(mean, variance) if return_std else matrix.filled(mean)
 
     def predict_latent(self) -> tuple[np.ndarray, np.ndarray]:
@@ -386,7 +379,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ((150, 4), True)
         """
         relation = self._relation(0)
-        return latent_training(self.posterior_, 0, relation)
+        return over_draws(self.posterior_, 0, relation, lambda rows, cols, *_: latent_block(relation, rows, cols))
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).
@@ -405,8 +398,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
-        relation, r = for_new_rows(self._relation(0), sites)
-        return predict_block(relation, rows, self.posterior_.moments[1], predictive_parameters(sites)[0], r)
+        relation, tau = for_new_rows(self._relation(0), sites), predictive_parameters(sites)[0]
+        return predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
 
 # Principal component analysis and factor analysis with priors, missing cells, and binary or count data.

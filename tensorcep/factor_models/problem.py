@@ -60,8 +60,7 @@ class Priors(NamedTuple):
 
 
 class SiteInputs(NamedTuple):
-    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi, and the dispersion r
-    and noise precision tau of the groups.
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites.
 
     `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
     """
@@ -70,18 +69,17 @@ class SiteInputs(NamedTuple):
     priors: Priors
     f: np.ndarray
     psi: np.ndarray
-    r: np.ndarray | None
+    old: Sites
     rng: np.random.Generator
     seed: int
     sweep: int
     executor: Executor
-    tau: np.ndarray | None = None
 
 
 class SiteForm(NamedTuple):
     """How a likelihood becomes Gaussian sites, and bounds.
 
-    ``expected(relation, table, priors, old, f, variance)`` makes sites of moments of latent values, and
+    ``expected(relation, priors, old, f, variance)`` makes sites of moments of latent values, and
     ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
     that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
     ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
@@ -123,6 +121,7 @@ class Relation(NamedTuple):
     units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
     col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
     limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
+    table: CountTable | None = None  # of counts with a dispersion
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -220,18 +219,13 @@ def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
     return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
 
 
-def group_sizes(relation: Relation, groups: str) -> np.ndarray:
-    """Observed cells of each group."""
-    return np.asarray(relation.cells.observed_sums(np.ones((1,) * relation.x.ndim), groups))
-
-
 def count_table(relation: Relation) -> CountTable | None:
     """The table of a relation whose counts have a dispersion; None for others."""
-    if relation.kind.theta != "r":
+    if relation.kind.theta != "r" or not relation.cells.n_observed:
         return None
     cells, x = relation.cells, relation.x
     counts, index = np.unique(x, return_inverse=True)
-    groups = np.arange(len(group_sizes(relation, relation.groups)), dtype=np.float64)
+    groups = np.arange(len(cells.counts(relation.groups)), dtype=np.float64)
     group = np.broadcast_to(cells.spread(groups, relation.groups), x.shape).astype(np.int64)
     where = np.ones(x.shape) if cells.observed is None else cells.observed
     flat = (group * len(counts) + index.reshape(x.shape)).ravel()
@@ -260,7 +254,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
     """
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
-    away, counts = matrix.less_columns(centre), matrix.counts("column")
+    away, counts = matrix.less_columns(centre), matrix.cells.counts("column")
     away *= away
     squares = matrix.cells.group_sums(away, "column")
     largest = matrix.cells.group_sums(np.abs(matrix.x, out=away), "all")[0]
@@ -315,11 +309,10 @@ def natural_parameters(
     Lam = np.zeros((1, C * (C + 1) // 2))
     Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
     eta = np.zeros((entity.n_rows, C))
-    for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.number]
-        latent = state.latent[side.number]
-        if isinstance(latent, Products) and not side.rows:
-            precision = sites.weight.T * latent.row_squares
+    for side in sides(state, problem, e):
+        other, sites = side.other, side.sites
+        if isinstance(side.latent, Products) and not side.rows:
+            precision = sites.weight.T * (side.latent.means + side.latent.covariances)
         else:
             precision = side.sums(sites.weight, second_moments(other), executor)
         if len(precision) > len(Lam):
@@ -355,7 +348,6 @@ class State(NamedTuple):
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     latent: tuple[Any, ...]
-    tables: tuple[CountTable | None, ...] = ()
     laws: tuple[RowLaw | None, ...] = ()
 
     def law(self, e: int) -> RowLaw | None:
@@ -369,39 +361,30 @@ def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...
 
 
 class Side(NamedTuple):
-    """One relation seen from an entity: `number` is the relation's, `rows` says whether the entity is its rows."""
+    """One relation seen from an entity, which is its `rows` or its columns."""
 
-    number: int
     relation: Relation
     rows: bool
+    coords: np.ndarray  # the entity's in the relation
+    other: Moments  # of the opposite entity, in the relation's coordinates
+    sites: Sites
+    latent: Any
 
-    @property
-    def coords(self) -> np.ndarray:
-        """The entity's coordinates in the relation."""
-        return self.relation.row_coords if self.rows else self.relation.col_coords
-
-    def sums(
-        self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: np.ndarray | None = None
-    ) -> np.ndarray:
+    def sums(self, weight: np.ndarray, vectors: np.ndarray, executor: Executor, of: Any = None) -> np.ndarray:
         """Weighted sums of the opposite entity's vectors along the entity's rows, or of `of` times them."""
         cells = self.relation.cells
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
 
 
-def sides(problem: RelationProblem, e: int) -> Iterator[Side]:
+def sides(state: State, problem: RelationProblem, e: int) -> Iterator[Side]:
     """The relations that an entity is in."""
-    for index, relation in enumerate(problem.relations):
+    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
         if relation.row == e:
-            yield Side(index, relation, True)
+            other = state.moments[relation.col].select(relation.col_coords)
+            yield Side(relation, True, relation.row_coords, other, sites, latent)
         if relation.col == e:
-            yield Side(index, relation, False)
-
-
-def opposite(state: State, side: Side) -> Moments:
-    """Moments of the opposite entity, in the relation's coordinates."""
-    relation = side.relation
-    e, coords = (relation.col, relation.col_coords) if side.rows else (relation.row, relation.row_coords)
-    return state.moments[e].select(coords)
+            other = state.moments[relation.row].select(relation.row_coords)
+            yield Side(relation, False, relation.col_coords, other, sites, latent)
 
 
 def first_noise(state: State) -> float:
@@ -416,8 +399,6 @@ def first_noise(state: State) -> float:
 # squares of what is left of the data, and of the traces that the variances are made of. Products of matrices give them
 # a block of rows at a time, and no array of the size of the matrix is made. All terms of the traces are positive.
 
-Arrays = tuple[np.ndarray, np.ndarray]
-
 
 class Products(NamedTuple):
     """Latent values u_i . v_j of a dense matrix."""
@@ -428,33 +409,22 @@ class Products(NamedTuple):
     means: np.ndarray  # (D or 1, P): sums over the observed cells of each column of m_i m_i', the means of u_i
     covariances: np.ndarray  # (D or 1, P): the same of their covariances S_i; one row serves all
 
-    @property
-    def row_squares(self) -> np.ndarray:
-        """Sums over the observed cells of each column of E[u_i u_i'], packed."""
-        return self.means + self.covariances
-
     def change(self, old: Products) -> float:
         """Root mean square change of the means, relative to the root mean square of the latent values."""
         # u v' - u0 v0' = (u - u0) v' + u0 (v - v0)', so that what is small is not a difference of what is large
         left = np.hstack([self.u.mean - old.u.mean, old.u.mean])
         right = np.hstack([self.v.mean, self.v.mean - old.v.mean])
         moved = float(np.vdot(left.T @ left, right.T @ right))
-        size = _energy(self.u, self.v)
+        (mean_u, cov_u), (mean_v, cov_v) = (
+            (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (self.u, self.v)
+        )
+        low = np.tril_indices(len(mean_u))
+        scale = trace_weights(len(mean_u))
+        size = float(((mean_u[low] + cov_u) * (mean_v[low] + cov_v) * scale).sum())  # the sum of E[f^2]
         return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
 
 
-Latent = Arrays | Products
-
-
-def _energy(u: Moments, v: Moments) -> float:
-    """Sum over all cells of E[f^2]."""
-    (mean_u, cov_u), (mean_v, cov_v) = (
-        (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (u, v)
-    )
-    scale = trace_weights(len(mean_u))
-    low = np.tril_indices(len(mean_u))
-    mean_u, mean_v = mean_u[low], mean_v[low]
-    return float(((mean_u + cov_u) * (mean_v + cov_v) * scale).sum())
+Latent = tuple[np.ndarray, np.ndarray] | Products  # the former are mean and variance of every cell
 
 
 def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, before: Latent | None = None) -> Latent:
@@ -471,26 +441,12 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
             covariances = cells.observed_sums(one, "column")[:, None] * u.cov
         else:
             covariances = cells.column_sums(one, u.cov, executor)
-    scale = trace_weights(u.mean.shape[1])
-    squares = _rest(relation, relation.cells, u.mean, v.mean)
+    squares, scale = np.zeros(relation.cells.shape[1]), trace_weights(u.mean.shape[1])
+    for rows in relation.cells.blocks():
+        rest = u.mean[rows] @ v.mean.T
+        np.subtract(relation.x[rows], rest, out=rest)
+        if relation.cells.observed is not None:
+            rest *= relation.cells.observed[rows]
+        squares += np.einsum("ij,ij->j", rest, rest)
     squares += (means * (v.cov * scale)).sum(axis=1) + (covariances * (second_moments(v) * scale)).sum(axis=1)
     return Products(u, v, squares if relation.groups == "column" else squares.sum(keepdims=True), means, covariances)
-
-
-def _rest(relation: Relation, cells: DenseCells, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Sums over the observed cells of each column of (x - u_i . v_j)^2."""
-    total = np.zeros(cells.shape[1])
-    for rows in cells.blocks():
-        rest = u[rows] @ v.T
-        np.subtract(relation.x[rows], rest, out=rest)
-        if cells.observed is not None:
-            rest *= cells.observed[rows]
-        total += np.einsum("ij,ij->j", rest, rest)
-    return total
-
-
-def arrays_of(relation: Relation, latent: Latent, executor: Executor) -> Arrays:
-    """Mean and variance of the latent value of every cell."""
-    if isinstance(latent, Products):
-        return latent_moments(relation.cells, latent.u, latent.v, executor)
-    return latent

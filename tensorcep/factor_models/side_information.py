@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.core.persist.records import Sized
-from tensorcep.kernels.rows import row_log_dets, row_moments
+from tensorcep.kernels.rows import row_moments
 from tensorcep.priors.base import Coupled, ModePrior
 from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.features import Design
@@ -90,17 +90,11 @@ def latent_moments(cells: Any, u: Moments, v: Moments, executor: Executor) -> tu
     The variance sums three traces of products of positive semidefinite matrices, m' S m twice and tr(S S): nothing
     cancels.
     """
-    f = cells.products(u.mean, v.mean, executor)
-    if u.diagonal:
-        n, m = (len(u.mean), u.mean.shape[1]), (len(v.mean), v.mean.shape[1])
-        left = np.hstack([u.mean**2, np.broadcast_to(u.cov, n)])
-        right = np.hstack([np.broadcast_to(v.cov, m), second_moments(v)])
-        return f, cells.products(left, right, executor)
-    scale = trace_weights(u.mean.shape[1])
-    n, m = (len(u.mean), len(scale)), (len(v.mean), len(scale))
-    left = np.hstack([products_of(u.mean), np.broadcast_to(u.cov, n)])
-    right = np.hstack([np.broadcast_to(v.cov * scale, m), second_moments(v) * scale])
-    return f, cells.products(left, right, executor)
+    f, scale = cells.products(u.mean, v.mean, executor), 1.0 if u.diagonal else trace_weights(u.mean.shape[1])
+    squares = u.mean**2 if u.diagonal else products_of(u.mean)
+    left = np.hstack([squares, np.broadcast_to(u.cov, squares.shape)])
+    more = second_moments(v) * scale
+    return f, cells.products(left, np.hstack([np.broadcast_to(v.cov * scale, more.shape), more]), executor)
 
 
 def as_packed(moments: Moments) -> Moments:
@@ -129,17 +123,6 @@ def row_gaussians(Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple
     return rows, packed
 
 
-def log_det_cov(moments: Moments, free: np.ndarray) -> float:
-    """Sum over rows of the log determinant of the covariance of the free coordinates."""
-    n = len(moments.mean)
-    if moments.diagonal:
-        log_det = np.log(moments.cov[:, free]).sum(axis=1)
-    else:
-        log_det = np.empty(len(moments.cov))
-        row_log_dets(0, len(log_det), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_det)
-    return float(np.broadcast_to(log_det, n).sum()) if len(log_det) == 1 else float(log_det.sum())
-
-
 # What is known of the rows of a factor model beside their cells: features, or that they follow each other in time.
 #
 # The components of rows with features are N(mu + B'x_i, Lam^-1), of which all three are learned: what features leave
@@ -166,10 +149,6 @@ class FoundLaw(NamedTuple):
     coef: Annotated[np.ndarray, Sized("F K")]  # the map from features to components, and its standard deviations
     sd: Annotated[np.ndarray, Sized("F K")]
     lengths: Annotated[np.ndarray, Sized("_ K")]  # of the processes, in steps of the axis: one line, or none
-
-    def chosen(self, order: np.ndarray) -> FoundLaw:
-        """Of some components, in this order."""
-        return self._replace(coef=self.coef[:, order], sd=self.sd[:, order], lengths=self.lengths[:, order])
 
 
 class RowLaw(NamedTuple):
@@ -203,24 +182,22 @@ def first_law(rows: KnownRows, rank: int) -> RowLaw:
     return RowLaw(replace(plain, designs=(rows.known,)).for_rows([rows.seen]), modes, rows.seen)
 
 
-def learned(law: RowLaw, moments: Moments) -> RowLaw:
-    """The law given the moments of the rows, whose components come first."""
-    rank = law.modes.mean.shape[1]
-    rows = moments.select(np.arange(rank))
-    cov = np.broadcast_to(rows.cov, (len(rows.mean), rows.cov.shape[1]))
-    coupled, of = None, law.axis
-    if of is not None:
-        variance = cov[of.place][:, diagonal(rank)]
-        cross = np.zeros((len(of.pairs[0]), rank)) if law.found is None else law.found.cross
-        coupled = Coupled(variance, cross)
+def updated(
+    law: RowLaw, moments: Moments, Lam: np.ndarray, eta: np.ndarray, executor: Executor
+) -> tuple[np.ndarray, np.ndarray, RowLaw]:
+    """The law given the moments of the rows, whose components come first, and then the rows given the law.
+
+    These are means (n, R) and packed covariances (n or 1, P), where their cells say Lam (n or 1, P), eta (n, R).
+    """
+    n, rank = eta.shape[0], law.modes.mean.shape[1]
+    rows, coupled, axis = moments.select(np.arange(rank)), None, law.axis
+    cov = np.broadcast_to(rows.cov, (n, rows.cov.shape[1]))
+    if axis is not None:
+        cross = np.zeros((len(axis.pairs[0]), rank)) if law.found is None else law.found.cross
+        coupled = Coupled(cov[axis.place][:, diagonal(rank)], cross)
     total = unpack(cov[law.seen].sum(axis=0), rank)
     posterior: Any = law.prior.learn([rows.mean[law.seen]], [total], [coupled])
-    return law._replace(posterior=posterior, modes=law.prior.expectation(law.modes, posterior))
-
-
-def updated(law: RowLaw, Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple[np.ndarray, np.ndarray, RowLaw]:
-    """Means (n, R) and packed covariances (n or 1, P) of rows whose cells say Lam (n or 1, P), eta (n, R)."""
-    n = len(eta)
+    law = law._replace(posterior=posterior, modes=law.prior.expectation(law.modes, posterior))
     chained = law.chained
     if chained is not None:
         place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import gammaln, logit, ndtri
 
 from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
-from tensorcep.core.executor import Executor
 from tensorcep.core.random import new_stream, start_stream
 from tensorcep.factor_models.problem import (
-    CountTable,
     Kind,
     Latent,
     Priors,
@@ -23,7 +22,6 @@ from tensorcep.factor_models.problem import (
     SiteForm,
     SiteInputs,
     Sites,
-    group_sizes,
 )
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
@@ -44,7 +42,7 @@ CELLS = 256  # cells that share a stream
 
 
 @kernel
-def _draw_omegas(first, last, b, c, seed, sweep, out):
+def draw_omegas(first, last, b, c, seed, sweep, out):
     """out[n] ~ PG(b[n], c[n]) in the blocks first:last of CELLS cells; 0 where b is 0."""
     s = np.zeros(4, dtype=np.uint64)
     for block in range(first, last):
@@ -54,7 +52,7 @@ def _draw_omegas(first, last, b, c, seed, sweep, out):
 
 
 @kernel
-def _draw_tables(first, last, x, r, seed, sweep, out):
+def draw_tables(first, last, x, r, seed, sweep, out):
     """out[n] ~ CRT(x[n], r[n]) in the blocks first:last of CELLS cells."""
     s = np.zeros(4, dtype=np.uint64)
     for block in range(first, last):
@@ -63,20 +61,12 @@ def _draw_tables(first, last, x, r, seed, sweep, out):
             out[n] = draw_crt(s, x[n], r[n])
 
 
-def draw_omegas(b: np.ndarray, c: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
-    """omega ~ PG(b, c) for every cell of c; b may have one item for many cells, and is 0 where nothing is observed."""
-    return _draw_cells(_draw_omegas, b, c, c.shape, seed, sweep, executor)
-
-
-def draw_tables(x: np.ndarray, r: np.ndarray, seed: int, sweep: int, executor: Executor) -> np.ndarray:
-    """The numbers of tables CRT(x, r) for every cell of x."""
-    return _draw_cells(_draw_tables, x, r, x.shape, seed, sweep, executor)
-
-
-def _draw_cells(draw: Any, x: Any, y: Any, shape: tuple[int, ...], seed: int, sweep: int, executor: Executor) -> Any:
+def draw_cells(draw: Any, x: np.ndarray, y: np.ndarray, seed: int, given: SiteInputs) -> np.ndarray:
+    """What one of these kernels draws for every cell; x or y may have one item for many cells."""
+    shape = np.broadcast_shapes(x.shape, y.shape)
     flat = [np.ascontiguousarray(np.broadcast_to(part, shape), dtype=np.float64).ravel() for part in (x, y)]
     out = np.empty(flat[0].size)
-    executor.run(draw, 0, -(-out.size // CELLS), *flat, seed, sweep, out)
+    given.executor.run(draw, 0, -(-out.size // CELLS), *flat, seed % 2**63, given.sweep, out)
     return out.reshape(shape)
 
 
@@ -112,9 +102,7 @@ def _from_limit(relation: Relation, f: np.ndarray, tau: np.ndarray | None) -> tu
 # Labels by probit: t has precision 1.
 
 
-def probit_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def probit_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at the means of the truncated normals."""
     only = relation.cells.only_observed
     return Sites(only(np.ones((1,) * f.ndim)), only(_hidden(relation, f, variance, None)[0]))
@@ -136,9 +124,7 @@ def draw_probit(given: SiteInputs) -> tuple[Sites, np.ndarray]:
 # Real values with a limit: t has the precision of the noise, and is the value itself above the limit.
 
 
-def limited_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def limited_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at the expected noise precision and the means of the truncated normals, which are updated after it."""
     psi, spread = (relation.x, np.zeros_like(f)) if old is None or old.psi is None else (old.psi, old.psi_var)
     cells, groups = relation.cells, relation.groups
@@ -151,7 +137,7 @@ def limited_sites(
 
 def limited_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Expected log density of values and hidden normals, and the entropy of the latter."""
-    noise = _noise(sites)
+    noise = cast(Gammas, sites.noise)
     tau, log_tau = (relation.cells.spread(part, relation.groups) for part in (noise.mean, noise.log_mean))
     mean, spread, constant = _hidden(relation, f, variance, tau)
     squares = (mean - f) ** 2 + spread + variance
@@ -161,7 +147,7 @@ def limited_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np
 def draw_limited(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The hidden normals given the noise precision of the last sweep, and this given them."""
     relation, cells = given.relation, given.relation.cells
-    before = np.ones(1) if given.tau is None else given.tau
+    before = np.ones(1) if given.old.noise is None else given.old.noise.mean
     before = relation.known_noise if relation.known_noise is not None else before
     target = _drawn(given, cells.spread(before, relation.groups if len(before) > 1 else "all"))
     tau = draw_noise(given, relation.groups, (target - given.f) ** 2)
@@ -199,7 +185,7 @@ def draw_gaussian(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     return Sites(cells.spread(tau, relation.groups), noise=gammas_at(tau)), f
 
 
-def draw_polya_gamma(given: SiteInputs) -> tuple[Sites, np.ndarray]:
+def draw_augmented(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The dispersion and omega given f."""
     r, omega, kappa = _draw_omega(given, given.f)
     return Sites(omega, given.relation.cells.only_observed(kappa), r=None if r is None else gammas_at(r)), given.f
@@ -222,32 +208,26 @@ def draw_noise(given: SiteInputs, groups: str, squares: np.ndarray) -> np.ndarra
     if relation.known_noise is not None:
         return relation.known_noise
     a0, b0 = given.priors.noise
-    a = a0 + 0.5 * group_sizes(relation, groups)
+    a = a0 + 0.5 * relation.cells.counts(groups)
     b = b0 + 0.5 * relation.cells.group_sums(relation.cells.only_observed(squares), groups)
     return np.asarray(given.rng.gamma(a) / b)
 
 
 def _draw_omega(given: SiteInputs, psi: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """The dispersion, omega and kappa of the likelihood at the latent values psi."""
-    relation: Relation = given.relation
-    r = _draw_dispersion(given, psi) if relation.kind.theta == "r" else None
-    b, kappa = shape_and_kappa(relation, r)
-    trials = relation.cells.only_observed(b)
-    return r, draw_omegas(trials, psi, given.seed % 2**63, given.sweep, given.executor), kappa
+    """The dispersion, omega and kappa of the likelihood at the latent values psi.
 
-
-def _draw_dispersion(given: SiteInputs, psi: np.ndarray) -> np.ndarray:
-    """r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega."""
-    relation, cells = given.relation, given.relation.cells
-    if relation.known_r is not None:
-        return relation.known_r
-    a0, b0 = given.priors.r
-    now = np.full(len(group_sizes(relation, relation.groups)), a0 / b0) if given.r is None else given.r
-    rates = cells.spread(now, relation.groups)
-    tables = draw_tables(relation.x, rates, (given.seed + 1) % 2**63, given.sweep, given.executor)
-    a = a0 + cells.group_sums(cells.only_observed(tables), relation.groups)
-    b = b0 + cells.group_sums(cells.only_observed(np.logaddexp(0.0, psi)), relation.groups)
-    return np.asarray(given.rng.gamma(a) / b)
+    r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega.
+    """
+    relation, cells, r = given.relation, given.relation.cells, given.relation.known_r
+    if relation.kind.theta == "r" and r is None:
+        (a0, b0), groups, old = given.priors.r, relation.groups, given.old.r
+        now = np.full(len(cells.counts(groups)), a0 / b0) if old is None else old.mean
+        tables = draw_cells(draw_tables, relation.x, cells.spread(now, groups), given.seed + 1, given)
+        a = a0 + cells.group_sums(cells.only_observed(tables), groups)
+        b = b0 + cells.group_sums(cells.only_observed(np.logaddexp(0.0, psi)), groups)
+        r = np.asarray(given.rng.gamma(a) / b)
+    trials, kappa = shape_and_kappa(relation, r)
+    return r, draw_cells(draw_omegas, cells.only_observed(trials), psi, given.seed, given), kappa
 
 
 # The likelihood of a relation as Gaussian sites: given the moments of its latent values, a quadratic lower bound.
@@ -275,10 +255,8 @@ def polya_gamma_mean(b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def shape_and_kappa(relation: Relation, r: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """b and kappa of exp(kappa f) / (2 cosh(f / 2))^b, the likelihood in its latent value."""
     likelihood = relation.kind.likelihood
-    if likelihood.pg is None or likelihood.pg.exponents is None:
-        raise ValueError(f"the likelihood {likelihood.name!r} has no Polya-Gamma form.")
     theta = likelihood.default_theta if r is None else relation.cells.spread(r, relation.groups)
-    return likelihood.pg.exponents(relation.x, theta)
+    return likelihood.pg.exponents(relation.x, theta)  # type: ignore[union-attr,misc]
 
 
 def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np.ndarray) -> Gammas:
@@ -286,38 +264,28 @@ def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np
     if relation.known_noise is not None:
         return gammas_at(relation.known_noise)
     a0, b0 = priors.noise
-    return gammas(a0 + 0.5 * group_sizes(relation, groups), b0 + 0.5 * squares, a0, b0)
-
-
-def _noise(sites: Sites) -> Gammas:
-    if sites.noise is None:
-        raise ValueError("the bound of these cells needs a noise precision; got None.")
-    return sites.noise
+    return gammas(a0 + 0.5 * relation.cells.counts(groups), b0 + 0.5 * squares, a0, b0)
 
 
 def dispersion_posterior(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray
+    relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray
 ) -> Gammas | None:
     """q(r): shape a0 + the expected tables, rate b0 + the bound of the sum of -log(1 - p)."""
-    if table is None:
-        return None
     if relation.known_r is not None:
         return gammas_at(relation.known_r)
-    a0, b0 = priors.r
-    start = np.full(len(table.times), np.log(a0 / b0)) if old is None or old.r is None else old.r.log_mean
-    r = np.exp(start)[:, None]
-    tables = expected_tables(table.counts, r)
-    cells = relation.cells
-    softplus = cells.observed_sums(0.5 * f + log_two_cosh_half(c), relation.groups)
-    return gammas(a0 + (table.times * tables).sum(axis=1), b0 + softplus, a0, b0)
+    if relation.table is None:
+        return None
+    (a0, b0), (counts, times) = priors.r, relation.table
+    start = np.full(len(times), np.log(a0 / b0)) if old is None or old.r is None else old.r.log_mean
+    tables = expected_tables(counts, np.exp(start)[:, None])
+    softplus = relation.cells.observed_sums(0.5 * f + log_two_cosh_half(c), relation.groups)
+    return gammas(a0 + (times * tables).sum(axis=1), b0 + softplus, a0, b0)
 
 
 # Gaussian data, with the noise precision of each group.
 
 
-def gaussian_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def gaussian_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites of Gaussian data at the expected noise precision."""
     squares = relation.cells.observed_sums(_squares(relation, f, variance), relation.groups)
     return sites_of_squares(relation, priors, squares)
@@ -339,7 +307,7 @@ def _squares(relation: Relation, f: np.ndarray, variance: np.ndarray) -> np.ndar
 
 def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Expected log density of Gaussian data."""
-    noise = _noise(sites)
+    noise = cast(Gammas, sites.noise)
     tau, log_tau = (relation.cells.spread(part, relation.groups) for part in (noise.mean, noise.log_mean))
     value = _squares(relation, f, variance)
     value *= -0.5 * tau
@@ -347,22 +315,13 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     return value
 
 
-def bounds_of_squares(relation: Relation, sites: Sites, squares: np.ndarray) -> np.ndarray:
-    """Sums over each group of the expected log density of Gaussian data, given those of the squares."""
-    noise = _noise(sites)
-    log_density = 0.5 * (noise.log_mean - LOG_2PI) * group_sizes(relation, relation.groups)
-    return np.asarray(log_density - 0.5 * noise.mean * squares)
-
-
 # Polya-Gamma variables on the latent values.
 
 
-def polya_gamma_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
-    r = dispersion_posterior(relation, table, priors, old, f, c)
+    r = dispersion_posterior(relation, priors, old, f, c)
     weight, target = _polya_gamma(relation, r, c)
     return Sites(weight, target, r=r)
 
@@ -373,7 +332,7 @@ def _polya_gamma(relation: Relation, r: Gammas | None, c: np.ndarray) -> tuple[n
     return only(polya_gamma_mean(b, c)), only(kappa)
 
 
-def polya_gamma_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def omega_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """kappa f - b log(2 cosh(c / 2)): the bound that E[omega] at c^2 = E[f^2] attains."""
     b, kappa = shape_and_kappa(relation, None if sites.r is None else sites.r.mean)
     return np.asarray(kappa * f - b * log_two_cosh_half(np.sqrt(f * f + variance)))
@@ -382,9 +341,7 @@ def polya_gamma_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance
 # The same on latent values psi = f + noise.
 
 
-def noisy_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites of psi as Gaussian data, psi updated by its own Polya-Gamma sites."""
     if old is None or old.psi is None or old.psi_var is None:  # start where psi is its prior
         psi, psi_var = f, np.ones_like(f)
@@ -395,7 +352,7 @@ def noisy_sites(
         noise = noise_posterior(relation, "all", priors, squares)
     tau = noise.mean[0]
     c = np.sqrt(psi * psi + psi_var)
-    r = dispersion_posterior(relation, table, priors, old, psi, c)
+    r = dispersion_posterior(relation, priors, old, psi, c)
     omega, kappa = _polya_gamma(relation, r, c)
     psi_var = 1.0 / (omega + tau)
     psi = psi_var * (tau * f + kappa)
@@ -406,21 +363,17 @@ def noisy_sites(
 
 def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """The Polya-Gamma bound at psi, the expected log density of psi, and its entropy."""
-    psi, psi_var, noise = sites.psi, sites.psi_var, _noise(sites)
-    if psi is None or psi_var is None:
-        raise ValueError("latent values with noise need psi; got None.")
+    psi, psi_var, noise = cast(np.ndarray, sites.psi), cast(np.ndarray, sites.psi_var), cast(Gammas, sites.noise)
     entropy = 0.5 * np.log(2.0 * np.pi * math.e * psi_var)
     squares = (psi - f) ** 2 + psi_var + variance
     prior = 0.5 * (noise.log_mean[0] - LOG_2PI - noise.mean[0] * squares)
-    return np.asarray(entropy + prior + polya_gamma_bounds(relation, sites, psi, psi_var))
+    return np.asarray(entropy + prior + omega_bounds(relation, sites, psi, psi_var))
 
 
 # Boehning's bound.
 
 
-def boehning_sites(
-    relation: Relation, table: CountTable | None, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray
-) -> Sites:
+def boehning_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites of the largest curvature, which touch the log likelihood at f."""
     only = relation.cells.only_observed
     weight, _, slope = _parabola(relation, f)
@@ -429,10 +382,8 @@ def boehning_sites(
 
 def _parabola(relation: Relation, f: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The largest curvature, and log likelihood and slope of every cell."""
-    likelihood = relation.kind.likelihood
-    if relation.kind.curvature is None:
-        raise ValueError(f"the curvature of the likelihood {likelihood.name!r} has no bound.")
-    weight = np.full((1,) * relation.x.ndim, relation.kind.curvature(relation.x))
+    likelihood, curvature = relation.kind.likelihood, cast(Callable[..., float], relation.kind.curvature)
+    weight = np.full((1,) * relation.x.ndim, curvature(relation.x))
     value, slope, _ = log_density(likelihood.loglik, relation.x.ravel(), f.ravel(), likelihood.default_theta)
     return weight, value.reshape(f.shape), slope.reshape(f.shape)
 
@@ -446,29 +397,23 @@ def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
 # What all forms share.
 
 
-def bound(relation: Relation, table: CountTable | None, sites: Sites, latent: Latent) -> float:
+def bound(relation: Relation, sites: Sites, latent: Latent) -> float:
     """The relation's share of the lower bound of the log evidence, at the sites' own parameters."""
     total = -sum(g.divergence for g in (sites.noise, sites.r) if g is not None)
-    if isinstance(latent, Products):
-        total += float(bounds_of_squares(relation, sites, latent.squares).sum())
+    if isinstance(latent, Products):  # Gaussian data
+        noise = cast(Gammas, sites.noise)
+        log_density = 0.5 * (noise.log_mean - LOG_2PI) * relation.cells.counts(relation.groups)
+        total += float((log_density - 0.5 * noise.mean * latent.squares).sum())
     else:
         value = relation.kind.form.cell_bounds(relation, sites, *latent)
         total += float(relation.cells.observed_sums(value, "all")[0])
-    if sites.r is not None and table is not None:
+    if sites.r is not None and relation.table is not None:
         r = np.exp(sites.r.log_mean)[:, None]
-        total += float((table.times * _count_factor(table.counts, r)).sum())
+        total += float((relation.table.times * count_factor(relation.table.counts, r)).sum())
     return total
 
 
-def row_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Sums over the observed cells of each row of the bounds of their log likelihood."""
-    value = relation.kind.form.cell_bounds(relation, sites, f, variance)
-    if sites.r is not None:
-        value = value + _count_factor(relation.x, relation.cells.spread(np.exp(sites.r.log_mean), relation.groups))
-    return np.asarray(relation.cells.observed_sums(value, "row"))
-
-
-def _count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
+def count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
     """log of Gamma(x + r) / (Gamma(r) x!), r = exp E[log r]: the bound that the expected tables attain."""
     return np.asarray(gammaln(x + r) - gammaln(r) - gammaln(x + 1.0))
 
@@ -480,7 +425,7 @@ LABELS_SCALE = 4.0  # a step of 1 in a probability of 1/2 is one of 4 in its log
 PROBIT_SCALE = 2.5  # and one of sqrt(2 pi) in its probit
 
 CONJUGATE = SiteForm(gaussian_sites, gaussian_bounds, draw_gaussian, sites_of_squares)
-POLYA_GAMMA = SiteForm(polya_gamma_sites, polya_gamma_bounds, draw_polya_gamma)
+POLYA_GAMMA = SiteForm(omega_sites, omega_bounds, draw_augmented)
 NOISY = SiteForm(noisy_sites, noisy_bounds, draw_noisy)
 BOEHNING = SiteForm(boehning_sites, boehning_bounds)
 HIDDEN = SiteForm(probit_sites, probit_bounds, draw_probit)

@@ -14,23 +14,19 @@ from tensorcep.factor_models.problem import (
     RelationProblem,
     Sites,
     State,
-    count_table,
     first_noise,
     latent_of,
     natural_parameters,
-    opposite,
     replaced,
     sides,
 )
 from tensorcep.factor_models.settings import VB, FactorisedVB
 from tensorcep.factor_models.side_information import (
     Moments,
-    RowLaw,
     divergence,
     first_law,
     found_law,
-    learned,
-    log_det_cov,
+    packed_index,
     row_gaussians,
     updated,
     variances,
@@ -38,6 +34,7 @@ from tensorcep.factor_models.side_information import (
     with_unsure_rows,
 )
 from tensorcep.factor_models.sites import bound
+from tensorcep.kernels.rows import row_log_dets
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 
 # What the variational methods for relations share: the first state, one sweep, and the lower bound.
@@ -57,9 +54,8 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
         cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
         moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    tables = tuple(count_table(relation) for relation in problem.relations)
     laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
-    state, n = State(tuple(moments), precisions, (), (), tables, laws), len(problem.relations)
+    state, n = State(tuple(moments), precisions, (), (), laws), len(problem.relations)
     pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
     return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
 
@@ -74,7 +70,7 @@ def _latent_and_sites(
     latent, form = latent_of(relation, u, v, executor, before), relation.kind.form
     if isinstance(latent, Products) and form.of_squares is not None:
         return latent, form.of_squares(relation, priors, latent.squares)
-    return latent, form.expected(relation, state.tables[m], priors, old, *latent)
+    return latent, form.expected(relation, priors, old, *latent)
 
 
 def step(
@@ -85,42 +81,29 @@ def step(
     for e, frozen in enumerate(problem.frozen):
         if frozen is not None:
             continue
-        law = state.law(e)
+        entity, law = problem.entities[e], state.law(e)
         if law is not None:
-            moments, law = _known_rows(learned(law, state.moments[e]), state, problem, e, executor)
+            (Lam, eta), free = natural_parameters(state, problem, e, executor), entity.free
+            k = np.arange(len(free))
+            Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
+            rows, packed, law = updated(law, state.moments[e], Lam, eta, executor)
+            moments = with_one(free, len(entity.precision), rows, packed)
             state = state._replace(laws=replaced(state.laws, e, law))
         elif isinstance(settings, FactorisedVB):
             moments = update_factorised(settings.step, state, problem, e, executor)
         else:
             moments = update_rows(state, problem, e, executor)
-        precisions = precisions_of(problem.entities[e], problem.precision_prior, moments)
+        precisions = precisions_of(entity, problem.precision_prior, moments)
         state = state._replace(
             moments=replaced(state.moments, e, moments), precisions=replaced(state.precisions, e, precisions)
         )
-        for m in (side.number for side in sides(problem, e)):
+        for m, relation in enumerate(problem.relations):
+            if e not in (relation.row, relation.col):
+                continue
             latent, sites = _latent_and_sites(state, problem, m, state.latent[m], state.sites[m], executor)
             state = state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
-    return state, Sweep(
-        change=max(_change(new, before) for new, before in zip(state.latent, old, strict=True)),
-        noise_precision=first_noise(state),
-        skipped=0,
-        shrunk=0,
-        train_score=np.nan,
-        lower_bound=lower_bound(state, problem),
-    )
-
-
-def _known_rows(
-    law: RowLaw, state: State, problem: RelationProblem, e: int, executor: Executor
-) -> tuple[Moments, RowLaw]:
-    """q(u_i) of the rows of an entity whose prior is this law, and the law."""
-    entity = problem.entities[e]
-    free = entity.free
-    Lam, eta = natural_parameters(state, problem, e, executor)
-    k = np.arange(len(free))
-    Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-    rows, packed, law = updated(law, Lam, eta, executor)
-    return with_one(free, len(entity.precision), rows, packed), law
+    change = max(_change(new, before) for new, before in zip(state.latent, old, strict=True))
+    return state, Sweep(change, first_noise(state), lower_bound=lower_bound(state, problem))
 
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
@@ -158,8 +141,8 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     if problem.told:
         return np.nan
     total = 0.0
-    for index, relation in enumerate(problem.relations):
-        total += bound(relation, state.tables[index], state.sites[index], state.latent[index])
+    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
+        total += bound(relation, sites, latent)
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:
@@ -168,8 +151,18 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
             entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
             free, n = entity.free, entity.n_rows
             expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
-            total -= 0.5 * (expected - n * len(free) - log_det_cov(moments, free)) + precisions.divergence
+            total -= 0.5 * (expected - n * len(free) - _log_det_cov(moments, free)) + precisions.divergence
     return total
+
+
+def _log_det_cov(moments: Moments, free: np.ndarray) -> float:
+    """Sum over rows of the log determinant of the covariance of the free coordinates."""
+    log_det = np.empty(len(moments.cov))
+    if moments.diagonal:
+        log_det = np.log(moments.cov[:, free]).sum(axis=1)
+    else:
+        row_log_dets(0, len(log_det), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_det)
+    return float(np.broadcast_to(log_det, len(moments.mean)).sum())
 
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
@@ -228,9 +221,8 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
     entity, mean = problem.entities[e], state.moments[e].mean
     precision = state.precisions[e].mean
     slope, curvature = -precision * mean, precision[None, :]
-    for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.number]
-        k, f = side.coords, state.latent[side.number][0]
+    for side in sides(state, problem, e):
+        other, sites, k, f = side.other, side.sites, side.coords, side.latent[0]
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
         rest = (sites.weight * side.relation.x if sites.target is None else sites.target) - sites.weight * f
         rest = side.relation.cells.only_observed(rest)
@@ -248,9 +240,8 @@ def best_lengths(
 ) -> np.ndarray:
     """For every row the step along the direction at which the lower bound, given the sites, is highest: (n, 1)."""
     bend = (state.precisions[e].mean * direction**2).sum(axis=1)
-    for side in sides(problem, e):
-        other, sites = opposite(state, side), state.sites[side.number]
-        cells, d = side.relation.cells, direction[:, side.coords]
+    for side in sides(state, problem, e):
+        other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
         along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
         along *= along
         along *= sites.weight

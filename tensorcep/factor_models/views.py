@@ -13,15 +13,14 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
+from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
-from tensorcep.factor_models.base import FactorModel, scores_of
+from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
 from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
-from tensorcep.factor_models.problem import Relation, RelationPosterior, limits_of
+from tensorcep.factor_models.problem import limits_of
 from tensorcep.factor_models.results import (
-    FEATURES_OF,
-    by_entity,
     check_columns,
     check_same_rows,
     energies,
@@ -72,15 +71,28 @@ class BaseRelations(FactorModel):
             at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
             links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
         check_links(plan, links)
-        labels = by_entity([labels_of(X) for X in matrices], [(link.row, link.col) for link in links], names)
-        sizes = _entity_sizes(links, names)
+        labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
+        for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
+            entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
+            for e, own, n, side in entities:
+                if own is not None and labels[e] not in (None, own):
+                    fail_value(
+                        f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix, in their order; "
+                        "reindex one by the other."
+                    )
+                labels[e] = own if labels[e] is None else labels[e]
+                if sizes.setdefault(e, n) != n:
+                    fail_value(
+                        f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
+                        f"earlier one {sizes[e]}."
+                    )
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
         for link in links:
             check_row_prior(row_prior, plan.method.name, link)
         known = known_rows(row_prior, labels[0], given)
         rng = check_random_state(self.random_state)
-        result, where = fit_components(plan, links, sizes, learned, rng, "random", known)
+        result, where = fit_components(plan, links, learned, rng, "random", known)
         self._set_fitted(result, links, where, names, {"_entity_labels": labels})
         return self
 
@@ -90,19 +102,28 @@ class BaseRelations(FactorModel):
         X = check_array(as_array(X, kind.check, absent, f"matrix {m}"), input_name=f"matrix {m}", **READ)
         return read_matrix(X, kind.check, absent, f"matrix {m}")
 
-    def _new_link(self, m: int, X: Any, what: str) -> Link:
-        """The link of a matrix of new rows, which errors call so."""
-        link = self._links[m]
-        check_columns(self._entity_labels[link.col], X, what)
-        matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
-        if matrix.cells.shape[1] != wanted:
-            fail_value(f"{what} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
-        return link._replace(matrix=matrix)
+    def _place(self, given: dict[int, Any], what: str) -> Moments:
+        """Moments of new rows of one entity, of which these matrices, views or others as errors call them, tell."""
+        links = {}
+        for m, X in given.items():
+            link, name = self._links[m], f"{what} {m}"
+            check_columns(self._entity_labels[link.col], X, name)
+            matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
+            if matrix.cells.shape[1] != wanted:
+                fail_value(f"{name} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
+            links[m] = link._replace(matrix=matrix)
+        sizes = [link.matrix.cells.shape[0] for link in links.values()]
+        if len(set(sizes)) > 1:
+            same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
+            fail_value(f"{same}; got {sizes}.")
+        check_same_rows({f"{what} {m}": X for m, X in given.items()})
+        state, _ = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))
+        return state.moments[self._links[min(links)].row]
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        named = list(zip(names, posterior.moments, posterior.precisions, strict=True))
+    def _derived(self) -> dict[str, Any]:
+        posterior, rank = self.posterior_, self._where[0].rank
+        relations = [self._relation(m) for m in range(len(self._links))]
+        named = list(zip(self._names, posterior.moments, posterior.precisions, strict=True))
         noise = [
             None if sites.noise is None else 1.0 / relation.noise_in_units(sites.noise.mean)
             for sites, relation in zip(posterior.sites, relations, strict=True)
@@ -154,18 +175,6 @@ class BaseRelations(FactorModel):
     def _number(self, m: int) -> int:
         check_is_fitted(self, "posterior_")
         return check_int("m", m, 0, len(self._links) - 1)
-
-
-def _entity_sizes(links: list[Link], names: list[str]) -> list[int]:
-    sizes: dict[int, int] = {}
-    for m, link in enumerate(links):
-        for e, n, side in zip((link.row, link.col), link.matrix.cells.shape, ("rows", "columns"), strict=True):
-            if sizes.setdefault(e, n) != n:
-                fail_value(
-                    f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
-                    f"earlier one {sizes[e]}."
-                )
-    return [sizes[e] for e in range(len(names))]
 
 
 # Group factor analysis and canonical correlation analysis: views of the same rows.
@@ -267,11 +276,9 @@ class GroupFactorAnalysis(BaseRelations):
         ]
         return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
-    def _derived(
-        self, posterior: RelationPosterior, relations: list[Relation], rank: int, names: list[str]
-    ) -> dict[str, Any]:
-        found = super()._derived(posterior, relations, rank, names)
-        columns = [relation.in_units(posterior.moments[relation.col]).mean for relation in relations]
+    def _derived(self) -> dict[str, Any]:
+        found, posterior, rank = super()._derived(), self.posterior_, self._where[0].rank
+        columns = [self._relation(m).in_units(posterior.moments[link.col]).mean for m, link in enumerate(self._links)]
         loadings = [mean[:, :rank].copy() for mean in columns]
         return {**found, "scores_": found["factors_"][ROWS], "loadings_": loadings, **told_of_rows(posterior)}
 
@@ -285,14 +292,12 @@ class GroupFactorAnalysis(BaseRelations):
             for name in named:
                 check_choice("the name of a view", name, self.matrix_names_)
             views = [named.get(name) for name in self.matrix_names_]
-        views = [None if _holds_nothing(view) else view for view in views]
+        arrays = [np.asarray(view) if isinstance(view, (np.ndarray, pd.DataFrame)) else np.zeros(1) for view in views]
+        nothing = [bool(array.size and pd.isna(array).all()) for array in arrays]  # they have numbers, all missing
+        views = [None if empty else view for view, empty in zip(views, nothing, strict=True)]
         if len(views) != len(self._links) or all(view is None for view in views):
             fail_value(f"X must hold one item for each of {len(self._links)} views, a matrix or None, and one matrix.")
-        links = {m: self._new_link(m, view, f"view {m}") for m, view in enumerate(views) if view is not None}
-        if len({link.matrix.cells.shape[0] for link in links.values()}) > 1:
-            fail_value(f"views must have the same rows; got {[li.matrix.cells.shape[0] for li in links.values()]}.")
-        check_same_rows({f"view {m}": views[m] for m in links})
-        return new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[0]
+        return self._place({m: view for m, view in enumerate(views) if view is not None}, "view")
 
     def transform(self, X: Sequence[Any], return_cov: bool = False) -> Any:
         """Posterior means (and covariances) of the scores of new rows, given the views that are not None.
@@ -326,14 +331,6 @@ class GroupFactorAnalysis(BaseRelations):
         rows, relation = self._given(X), self._relation(self._number(m))
         tau, r = predictive_parameters(self.posterior_.sites[m])
         return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
-
-
-def _holds_nothing(view: Any) -> bool:
-    """Whether a view has numbers, all of which are missing."""
-    if not isinstance(view, (np.ndarray, pd.DataFrame)):
-        return False
-    missing = pd.isna(np.asarray(view))
-    return bool(missing.size and missing.all())
 
 
 class BayesianCCA(GroupFactorAnalysis):
@@ -515,26 +512,16 @@ class CollectiveMatrixFactorization(BaseRelations):
             fail_value("X must hold at least one matrix of new rows; got none.")
         entity = self._names[self._links[min(given)].row] if entity is None else entity
         check_choice("entity", entity, self._names)
-        links = {m: self._link_of_rows(m, given[m], entity) for m in sorted(given)}
-        sizes = {m: link.matrix.cells.shape[0] for m, link in links.items()}
-        if len(set(sizes.values())) > 1:
-            fail_value(f"the matrices must have the same new rows; got {list(sizes.values())}.")
-        check_same_rows({f"matrix {m}": given[m] for m in sorted(given)})
-        e = self._names.index(entity)
-        rows = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))[0].moments[e]
-        return scores_of(rows, self._where[0].rank, return_cov)
-
-    def _link_of_rows(self, m: int, X: Any, entity: str) -> Link:
-        """The link of a matrix of new rows of this entity."""
-        row, col = self._entity_names(self._links[m])
-        if row != entity:
-            fail_value(
-                f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation as "
-                f"({entity!r}, {row!r}) with its matrix transposed, and fit again."
-                if col == entity
-                else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
-            )
-        return self._new_link(m, X, f"matrix {m}")
+        for m in sorted(given):
+            row, col = self._entity_names(self._links[m])
+            if row != entity:
+                fail_value(
+                    f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation "
+                    f"as ({entity!r}, {row!r}) with its matrix transposed, and fit again."
+                    if col == entity
+                    else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
+                )
+        return scores_of(self._place(dict(sorted(given.items())), "matrix"), self._where[0].rank, return_cov)
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
         return self._names[link.row], self._names[link.col]

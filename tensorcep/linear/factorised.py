@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
 
 from tensorcep.core.compile import (
     LOGLIK_SIGNATURE,
@@ -38,7 +39,8 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
 from tensorcep.kernels.special import newton_or_middle
-from tensorcep.linear.problem import GLMPosterior, GLMProblem, Rows, learned_variance, rows_of, spread
+from tensorcep.likelihoods.base import log_density
+from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance
 from tensorcep.linear.settings import GLM_METHODS, Factorised
 
 # Compiled sweeps over the messages of a factorised generalised linear model.
@@ -50,6 +52,16 @@ from tensorcep.linear.settings import GLM_METHODS, Factorised
 # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
 MAX_NEWTON = 60
 NEWTON_TOL = 1e-12
+
+
+class Rows(NamedTuple):
+    """The design in compressed rows, labels -1/+1, and the first row of each chunk."""
+
+    start: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+    y: np.ndarray
+    chunk_start: np.ndarray
 
 
 class GLMMessages(NamedTuple):
@@ -293,9 +305,14 @@ def log_scales(first, last, rows, mean, var, messages, rule, total, work):
 
 # The methods: what they ask, their schedule, and the loop's init, step and finish.
 
+# Work is divided into at most MAX_CHUNKS ranges of rows, each with about this many stored numbers or more.
+CHUNK_SIZE = 1 << 15
+MAX_CHUNKS = 32
 # Rows, or messages, that go to the likelihood in one call.
 BLOCK = 256
 LANCZOS_STEPS = 16
+# Lanczos' iteration has found an invariant space when the next vector is this short; eigenvalues are of the order of 1.
+LANCZOS_END = 1e-8
 # With eigenvalues of the weights' correlation in [low, high], a step of STEP / high and momentum (1 - sqrt(STEP low /
 # high))^2, up to a limit, forget the start in about sqrt(high / low) sweeps instead of high / low.
 STEP, MOST_MOMENTUM = 1.2, 0.95
@@ -336,6 +353,15 @@ class FactorisedState(NamedTuple):
     sweeps: int
 
 
+def rows_of(X: Any, y: np.ndarray) -> Rows:
+    """The design for the sweeps, in chunks of about equal work that depend on the data alone."""
+    start, size = X.indptr.astype(np.int64), X.nnz
+    n_chunks = min(max(size // CHUNK_SIZE, 1), MAX_CHUNKS)
+    cuts = np.searchsorted(start, np.linspace(0, size, n_chunks + 1)[1:-1])
+    chunk_start = np.concatenate([[0], cuts, [X.shape[0]]]).astype(np.int64)
+    return Rows(start, X.indices.astype(np.int64), X.data.astype(np.float64), y, chunk_start)
+
+
 def init(problem: GLMProblem, settings: Factorised, executor: Executor) -> FactorisedState:
     """Messages that say nothing, or next to nothing, and the prior."""
     rows = rows_of(problem.X, problem.y)
@@ -352,12 +378,36 @@ def init(problem: GLMProblem, settings: Factorised, executor: Executor) -> Facto
 
 def _schedule(problem: GLMProblem, mean: np.ndarray, prior_var: np.ndarray) -> tuple[float, float]:
     """Step and momentum for the correlations of the weights at this posterior mean."""
-    n = len(problem.y)
-    value, d1, d2 = np.empty((3, n))
-    problem.likelihood.loglik(problem.y, problem.X @ mean, np.full(n, problem.likelihood.default_theta), value, d1, d2)
+    _, _, d2 = log_density(problem.likelihood.loglik, problem.y, problem.X @ mean, problem.likelihood.default_theta)
     low, high = spread(problem.X, -d2, prior_var, LANCZOS_STEPS)
     step = min(1.0, STEP / high)
     return step, min((1.0 - np.sqrt(min(step * low, 1.0))) ** 2, MOST_MOMENTUM)
+
+
+def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -> tuple[float, float]:
+    """Least and largest eigenvalue of X'WX with the prior's precision, scaled to a unit diagonal.
+
+    W is what each row tells of x'w. Both are 1 where the posterior has no correlations. By this many steps of Lanczos'
+    iteration from a fixed start: the least one is found from above, the largest from below.
+    """
+    squares = X.multiply(X).T @ information
+    scale = 1.0 / np.sqrt(squares + 1.0 / prior_cov)
+    vector, before, b = np.sqrt(1.0 + np.arange(len(scale)) % 7), np.zeros(len(scale)), 0.0
+    vector /= np.linalg.norm(vector)
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for _ in range(min(steps, len(scale))):
+        scaled = scale * vector
+        product = scale * (X.T @ (information * (X @ scaled)) + scaled / prior_cov) - b * before
+        diagonal.append(float(vector @ product))
+        product -= diagonal[-1] * vector
+        b = float(np.linalg.norm(product))
+        if b < LANCZOS_END:
+            break
+        beside.append(b)
+        vector, before = product / b, vector
+    values = eigvalsh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
+    return float(min(max(values[0], 0.0), 1.0)), float(max(values[-1], 1.0))
 
 
 def _posterior(
@@ -367,10 +417,10 @@ def _posterior(
     return var * (problem.prior_mean / prior_var + nu), var
 
 
-def _work(rows: Rows, conditional: bool, theta: float) -> GLMBuffers:
+def _work(rows: Rows, conditional: bool, problem: GLMProblem) -> GLMBuffers:
     size = max(BLOCK, int(np.diff(rows.start).max(initial=0))) if conditional else BLOCK
-    y, m, v, logz, alpha, beta, alpha2, beta2, rest = np.empty((9, size))
-    return GLMBuffers(y, m, v, np.full(size, theta), logz, alpha, beta, alpha2, beta2, rest)
+    y, m, v, *rest = np.empty((9, size))
+    return GLMBuffers(y, m, v, np.full(size, problem.likelihood.default_theta), *rest)
 
 
 def _rule(problem: GLMProblem, variant: Variant, step: float, momentum: float, floor: float) -> GLMRule:
@@ -383,18 +433,17 @@ def step(
     state: FactorisedState, problem: GLMProblem, settings: Any, executor: Executor, variant: Variant
 ) -> tuple[FactorisedState, Sweep]:
     """Renew all messages from the same posterior, damp them, and add them up."""
-    warming_up = variant.before is not None and state.sweeps < settings.warm_up
-    now = variant.before if warming_up and variant.before is not None else variant
+    warm_up = variant.before if variant.before and state.sweeps < settings.warm_up else None
+    now, adaptive = warm_up or variant, settings.damping == "adaptive"
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
     tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
     sums = GLMSums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
-    at_first = settings.damping == "adaptive" and state.sweeps < FIRST_SWEEPS
+    at_first = adaptive and state.sweeps < FIRST_SWEEPS
     pace = (FIRST_STEP * state.step, 0.0) if at_first else (state.step, state.momentum)
     rule = _rule(problem, now, *pace, settings.message_precision)
     sweep: Callable[..., Any] = conditional_sweep if now.conditional else row_sweep
     record = (rows, state.mean, state.var, state.messages, rule, sums)
-    theta = problem.likelihood.default_theta
-    executor.run(sweep, 0, n_chunks, *record, scratch=lambda: (_work(rows, now.conditional, theta),))
+    executor.run(sweep, 0, n_chunks, *record, scratch=lambda: (_work(rows, now.conditional, problem),))
     tau, nu = sums.tau.sum(axis=0), sums.nu.sum(axis=0)
     moved, left_out = sums.counts.sum(axis=0)
     prior_var = learned_variance(problem, state.prior_var, *_posterior(problem, state.prior_var, tau, nu))
@@ -404,30 +453,17 @@ def step(
     moves = np.maximum(np.abs(dtau) * state.var, np.abs(dnu - state.mean * dtau) * np.sqrt(state.var))
     residual = float(moves.max(initial=0.0))
     change = residual if settings.stop == "residual" else moved / len(rows.y)
-    if warming_up:
+    if warm_up:
         change = np.inf  # the first order may have converged, the second has not begun
-    schedule = _next_schedule(state, problem, settings.damping == "adaptive", at_first, residual, mean, prior_var)
-    new = FactorisedState(mean, var, prior_var, tau, nu, state.messages, rows, *schedule, state.sweeps + 1)
-    return new, Sweep(change=float(change), skipped=int(left_out))
-
-
-def _next_schedule(
-    state: FactorisedState,
-    problem: GLMProblem,
-    adaptive: bool,
-    at_first: bool,
-    residual: float,
-    mean: np.ndarray,
-    prior_var: np.ndarray,
-) -> tuple[float, float, float, int]:
-    """Step, momentum, the least change so far, and the sweeps since, after a sweep with this change."""
-    step, momentum, least, waited = state.step, state.momentum, min(residual, state.least), state.waited + 1
-    waited = 0 if residual <= least or at_first else waited
+    step, momentum, least = state.step, state.momentum, min(residual, state.least)
+    waited = 0 if residual <= least or at_first else state.waited + 1
     if adaptive and waited >= PATIENCE:
-        return max(STEP_SHRINK * step, STEP_MIN), STEP_SHRINK * momentum, residual, 0
-    if adaptive and state.sweeps + 1 in CHOICES:
+        step, momentum, least, waited = max(STEP_SHRINK * step, STEP_MIN), STEP_SHRINK * momentum, residual, 0
+    elif adaptive and state.sweeps + 1 in CHOICES:
         step, momentum = _schedule(problem, mean, prior_var)
-    return step, momentum, least, waited
+    schedule = step, momentum, least, waited, state.sweeps + 1
+    new = FactorisedState(mean, var, prior_var, tau, nu, state.messages, rows, *schedule)
+    return new, Sweep(change=float(change), skipped=int(left_out))
 
 
 def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLMPosterior:
@@ -436,7 +472,7 @@ def finish(state: FactorisedState, problem: GLMProblem, variant: Variant) -> GLM
     if variant.evidence:
         rows, total = state.rows, np.zeros(len(state.rows.chunk_start) - 1)
         rule = _rule(problem, variant, 1.0, 0.0, 0.0)
-        work = _work(rows, variant.conditional, problem.likelihood.default_theta)
+        work = _work(rows, variant.conditional, problem)
         log_scales(0, len(total), rows, state.mean, state.var, state.messages, rule, total, work)
         parts = zip(problem.prior_mean, state.prior_var, state.tau, state.nu, strict=True)
         log_evidence = float(total.sum() + sum(log_integral(*part) for part in parts))
@@ -450,11 +486,9 @@ def _method(name: str, variant: Variant, source: str) -> AnyMethod:
 
 
 FIRST_ORDER = Variant("tilted", conditional=True)
-SECOND_ORDER = Variant("tilted2", conditional=True, before=FIRST_ORDER)
-
-EP_FACTORIZED = _method(
-    "ep-factorized", Variant("tilted", evidence=True), "CEP, supplement 8.2.1 and 8.3.1, in scalar form"
+FACTORISED = (
+    _method("ep-factorized", Variant("tilted", evidence=True), "CEP, supplement 8.2.1 and 8.3.1, in scalar form"),
+    _method("cep1", FIRST_ORDER, "CEP, eq. 10, supplement 8.2.2 and 8.3.2"),
+    _method("cep2", Variant("tilted2", True, FIRST_ORDER), "CEP, eq. 11, supplement 8.2.2 and 8.3.2"),
+    _method("lp", Variant("loglik"), "Eskin, Smola, Vishwanathan (2004), Laplace propagation; CEP, sec. 5.1"),
 )
-CEP1 = _method("cep1", FIRST_ORDER, "CEP, eq. 10, supplement 8.2.2 and 8.3.2")
-CEP2 = _method("cep2", SECOND_ORDER, "CEP, eq. 11, supplement 8.2.2 and 8.3.2")
-LP = _method("lp", Variant("loglik"), "Eskin, Smola, Vishwanathan (2004), Laplace propagation; CEP, sec. 5.1")

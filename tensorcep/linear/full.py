@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from tensorcep.core.loop import Run
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.ep.sites import Sites
+from tensorcep.likelihoods.base import log_density
 from tensorcep.linear.problem import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import EP, IS
 
@@ -26,26 +27,24 @@ BATCH = 1000
 
 def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
     """EP; a learned prior variance maximises its log evidence."""
+    labels = 0.5 * (problem.y + 1.0)
     sites: Sites | None = None
 
-    labels = 0.5 * (problem.y + 1.0)
-
-    def swept(prior_cov: np.ndarray, schedule: str, start: Sites | None, sweeps: int) -> EPResult:
-        ep = GaussianEP(
-            problem.prior_mean, prior_cov, schedule, max_iter=sweeps, tol=tol, projection=settings.projection
-        )
-        return ep.fit(problem.X, labels, problem.likelihood, sites=start)
-
-    def result_for(prior_cov: np.ndarray) -> EPResult:
+    def swept(prior_cov: np.ndarray, schedule: str, most: int) -> EPResult:
         nonlocal sites  # each run starts at the sites of the last
-        if settings.schedule == "auto":
-            result = swept(prior_cov, "parallel", sites, min(max_iter, MOST_PARALLEL))
-            if not result.converged and result.n_iter < max_iter:
-                result = swept(prior_cov, "sequential", result.sites, max_iter - result.n_iter)
-        else:
-            result = swept(prior_cov, settings.schedule, sites, max_iter)
+        mean, projection = problem.prior_mean, settings.projection
+        ep = GaussianEP(mean, prior_cov, schedule, max_iter=most, tol=tol, projection=projection)
+        result = ep.fit(problem.X, labels, problem.likelihood, sites=sites)
         sites = result.sites
         return result
+
+    def result_for(prior_cov: np.ndarray) -> EPResult:
+        if settings.schedule != "auto":
+            return swept(prior_cov, settings.schedule, max_iter)
+        result = swept(prior_cov, "parallel", min(max_iter, MOST_PARALLEL))
+        if result.converged or result.n_iter >= max_iter:
+            return result
+        return swept(prior_cov, "sequential", max_iter - result.n_iter)
 
     def with_variance(log_variance: float) -> np.ndarray:
         return np.where(problem.learned, np.exp(log_variance), problem.prior_cov)
@@ -73,12 +72,10 @@ def fit_is(problem: GLMProblem, settings: IS, max_iter: int, tol: float) -> Run:
     rng = np.random.default_rng(problem.seed)
     draws = mean + rng.standard_normal((settings.n_draws, len(mean))) @ np.linalg.cholesky(cov).T
     log_weight = _log_normal(draws, problem.prior_mean, prior_cov) - _log_normal(draws, mean, cov)
-    n = len(problem.y)
+    theta, n = problem.likelihood.default_theta, len(problem.y)
     for first in range(0, len(draws), BATCH):
         f = (problem.X @ draws[first : first + BATCH].T).T
-        value, d1, d2 = np.empty((3, f.size))
-        theta = np.full(f.size, problem.likelihood.default_theta)
-        problem.likelihood.loglik(np.tile(problem.y, len(f)), np.ascontiguousarray(f).ravel(), theta, value, d1, d2)
+        value, _, _ = log_density(problem.likelihood.loglik, np.tile(problem.y, len(f)), f.ravel(), theta)
         log_weight[first : first + BATCH] += value.reshape(len(f), n).sum(axis=1)
     total = float(logsumexp(log_weight))
     weight = np.exp(log_weight - total)

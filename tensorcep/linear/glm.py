@@ -1,4 +1,4 @@
-"""Bayesian probit and logistic regression, and their methods."""
+"""Bayesian probit and logistic regression and their methods; the Bayes point machine, in weights or in functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorcep.core.checks import (
+    check_choice,
     check_flag,
     check_int,
     check_random_state,
@@ -31,9 +33,10 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
 from tensorcep.core.settings import ScoresUnmasked, TakesMethod
 from tensorcep.entries.tables import as_numbers, as_targets
+from tensorcep.ep.gaussian import Functions, GaussianEP, functions_of
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.linear.factorised import CEP1, CEP2, EP_FACTORIZED, LP
+from tensorcep.linear.factorised import FACTORISED
 from tensorcep.linear.full import fit_ep, fit_is
 from tensorcep.linear.problem import GLMProblem, as_csr
 from tensorcep.linear.settings import ENGINES, GLMSettings, settings_of
@@ -49,6 +52,8 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
     """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
 
     Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
+    Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
+    parameters that no fit takes, whatever the data: files may hold any.
     """
 
     # What a file holds: attributes that every fit has, and those that some have. Names that do not end in an underscore
@@ -117,9 +122,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         return self._fit(X, y)
 
-    def _fit(self, X: Any, y: Any) -> Any:
-        raise NotImplementedError
-
     def _latent_mean(self, X: Any) -> np.ndarray:
         """Posterior mean of f at checked points."""
         return np.asarray(X @ self.coef_[0] + self.intercept_[0])
@@ -159,9 +161,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         return self._probabilities(*self.predict_latent(X))
 
-    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label, (n,): that of the side on which the posterior mean of f lies.
 
@@ -175,10 +174,6 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         """
         positive = self._latent_mean(self._checked(X)) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
-
-    def _check_parameters(self) -> Any:
-        """Refuse parameters that no fit takes, whatever the data: files may hold any."""
-        raise NotImplementedError
 
     def _try_out(self) -> None:
         """Predict at one point, after loading: what a file holds may have the right names and make no sense."""
@@ -223,11 +218,9 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         True
         """
         check_is_fitted(self)
-        self._check_storable()
+        if callable(getattr(self, "kernel", None)):
+            fail_value("kernel must be 'linear' or 'rbf' to be saved; got a function, which a file cannot hold.")
         write_attributes(path, self, [*self._stored, *(name for name in self._stored_if_there if hasattr(self, name))])
-
-    def _check_storable(self) -> None:
-        """Refuse what no file can hold."""
 
 
 def two_classes(y: np.ndarray) -> np.ndarray:
@@ -251,7 +244,7 @@ def with_constant(X: Any, constant: bool) -> Any:
 
 # ``fit(problem, settings, max_iter, tol)``
 FULL: dict[str, Callable[[GLMProblem, Any, int, float], Run]] = {"ep": fit_ep, "is": fit_is}
-SWEPT: dict[str, AnyMethod] = {method.name: method for method in (EP_FACTORIZED, CEP1, CEP2, LP, VB)}
+SWEPT: dict[str, AnyMethod] = {method.name: method for method in (*FACTORISED, VB)}
 
 
 def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:
@@ -313,13 +306,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         return super().set_params(**params)
 
     def _fit(self, X: Any, y: Any) -> Any:
-        settings = self._check_parameters()
-        X, y, about = self._read(X, y)
-        learned = self.prior_scale == "evidence"
-        scale = self._prior_scales(X.shape[1], 1.0 if learned else float(self.prior_scale))
-        learns = np.full(len(scale), learned)
-        learns[X.shape[1] :] = False
-        return self._infer(X, y, about, settings, two_classes(y), np.zeros(len(scale)), scale**2, learns)
+        return self._learn(X, y)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """Take the posterior so far as the prior for more data (assumed density filtering over batches).
@@ -349,25 +336,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         >>> model.predict([[-3.0], [3.0]]).tolist()
         [0, 1]
         """
-        settings = self._check_parameters()
-        if self.prior_scale == "evidence":
-            fail_value("partial_fit needs a number as prior_scale, because 'evidence' needs all data at once; use fit.")
-        first = not hasattr(self, "_mean")
-        X, y, about = self._read(X, y, first=first)
-        if first:
-            both = two_classes(y if classes is None else np.asarray(classes))
-            scale = self._prior_scales(X.shape[1], float(self.prior_scale))
-            mean, cov = np.zeros(len(scale)), scale**2
-        else:
-            both, mean, cov = self.classes_, self._mean, self._cov
-        strange = np.setdiff1d(y, both)
-        if len(strange):
-            fail_value(f"y must hold labels {both.tolist()} in partial_fit; got {strange.tolist()[0]!r}.")
-        if cov.ndim == 2 and not settings.full:
-            fail_value(
-                f"partial_fit with method {settings.name!r} must go on from a factorised posterior; use fit first."
-            )
-        return self._infer(X, y, about, settings, both, mean, cov, np.zeros(len(mean), dtype=bool))
+        return self._learn(X, y, classes, more=True)
 
     def _check_parameters(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
@@ -384,42 +353,45 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         check_random_state(self.random_state)
         return settings
 
-    def _prior_scales(self, d: int, scale: float) -> np.ndarray:
-        """Prior standard deviation of every weight, and of the intercept if there is one."""
-        scales = np.full(d + bool(self.fit_intercept), scale)
-        scales[d:] = float(self.intercept_scale)
-        return scales
-
-    def _infer(
-        self,
-        X: Any,
-        y: np.ndarray,
-        about: dict[str, Any],
-        settings: GLMSettings,
-        classes: np.ndarray,
-        mean: np.ndarray,
-        cov: np.ndarray,
-        learned: np.ndarray,
-    ) -> Any:
-        labels = np.where(y == classes[1], 1.0, -1.0)
+    def _learn(self, X: Any, y: Any, classes: Any = None, more: bool = False) -> Any:
+        """Find the posterior, if there is to be `more` of the data from that so far."""
+        settings, learned = self._check_parameters(), self.prior_scale == "evidence"
+        if more and learned:
+            fail_value("partial_fit needs a number as prior_scale, because 'evidence' needs all data at once; use fit.")
+        first = not (more and hasattr(self, "_mean"))
+        X, y, about = self._read(X, y, first=first)
+        d = X.shape[1]
+        if first:
+            classes = two_classes(y if classes is None else np.asarray(classes))
+            scale = np.full(d + bool(self.fit_intercept), 1.0 if learned else float(self.prior_scale))
+            scale[d:] = float(self.intercept_scale)
+            mean, cov = np.zeros(len(scale)), scale**2
+        else:
+            classes, mean, cov = self.classes_, self._mean, self._cov
+        strange = np.setdiff1d(y, classes)
+        if len(strange):
+            fail_value(f"y must hold labels {classes.tolist()} in partial_fit; got {strange.tolist()[0]!r}.")
+        if cov.ndim == 2 and not settings.full:
+            fail_value(
+                f"partial_fit with method {settings.name!r} must go on from a factorised posterior; use fit first."
+            )
         rows = with_constant(X, self.fit_intercept)
         if sparse.issparse(rows) or not settings.full:  # factorised methods go by the numbers that are not 0
             rows = as_csr(rows)
+        labels, learns = np.where(y == classes[1], 1.0, -1.0), learned & (np.arange(len(mean)) < d)
         seed = int(check_random_state(self.random_state).integers(2**63))
-        problem = GLMProblem(rows, labels, self._likelihood(), mean, cov, learned, seed)
+        problem = GLMProblem(rows, labels, get_likelihood(self._link), mean, cov, learns, seed)
         max_iter, tol = int(self.max_iter), float(self.tol)
         run = fit_glm(problem, settings, max_iter=max_iter, tol=tol, n_threads=n_threads(self.n_jobs))
-        d, posterior = X.shape[1], run.posterior
-        mean, cov = posterior.mean, posterior.cov
+        mean, cov, prior_cov, log_evidence = run.posterior
         std = np.sqrt(cov if cov.ndim == 1 else np.diag(cov))
-        learned_scale = float(np.sqrt(posterior.prior_cov[0])) if learned.any() else float(self.prior_scale)
-        about |= {"classes_": classes, "prior_scale_": learned_scale, "_mean": mean, "_cov": cov}
+        prior_scale = float(np.sqrt(prior_cov[0])) if learns.any() else float(self.prior_scale)
+        about |= {"classes_": classes, "prior_scale_": prior_scale, "_mean": mean, "_cov": cov}
         about |= {"coef_": mean[None, :d], "coef_std_": std[None, :d]}
-        about["intercept_"], about["intercept_std_"] = (
-            (mean[d:], std[d:]) if self.fit_intercept else (np.zeros(1), np.zeros(1))
-        )
-        if np.isfinite(posterior.log_evidence):
-            about["log_evidence_"] = float(posterior.log_evidence)
+        intercept = (mean[d:], std[d:]) if self.fit_intercept else (np.zeros(1), np.zeros(1))
+        about["intercept_"], about["intercept_std_"] = intercept
+        if np.isfinite(log_evidence):
+            about["log_evidence_"] = float(log_evidence)
         self._take({**about, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace})
         if not run.converged:
             warn_user(
@@ -430,14 +402,11 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             )
         return self
 
-    def _likelihood(self) -> Likelihood:
-        return get_likelihood(self._link)
-
     def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         return np.exp(self._log_probabilities(mean, variance))
 
     def _log_probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        likelihood = self._likelihood()
+        likelihood = get_likelihood(self._link)
         return np.stack([likelihood.logpdf(side, mean, variance, likelihood.default_theta) for side in (-1.0, 1.0)], 1)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -541,3 +510,189 @@ class BayesianLogisticRegression(BaseBayesianGLM):
         reference="Jaakkola and Jordan (2000), Bayesian parameter\n    estimation via variational methods.",
     )
     _link = "logit"
+
+
+# The Bayes point machine, by expectation propagation.
+
+
+@dataclass(eq=False, repr=False)
+class BayesPointMachine(FeatureClassifier):
+    """Bayes point machine: classify by the posterior mean of a linear classifier, in feature space for a kernel.
+
+    f(x) = w'x (+ intercept) with w ~ N(0, prior_scale^2 I), or f ~ GP(0, prior_scale^2 k). EP gives the posterior
+    mean and covariance of w, and the log evidence, which compares kernels and scales without held-out data.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf"} or callable, default="linear"
+        "rbf" is ``exp(-|x - z|^2 / (2 length_scale^2))``. A callable ``kernel(X, Z)`` returns the matrix of k(x, z).
+    likelihood : {"probit", "step"}, default="probit"
+        "step" is the classical machine: a label says on which side of f = 0 its point lies, up to the slack.
+    slack : float in [0, 0.5), default=0
+        Probability of a wrong label, for the step.
+    length_scale : float, default=1.0
+        Of the kernel "rbf".
+    prior_scale : float, default=1.0
+        Prior standard deviation of a weight; with a kernel the square root of its factor.
+    fit_intercept : bool, default=True
+        Add a constant feature (1 to the kernel), whose weight has the same prior.
+    schedule : {"sequential", "parallel"}, default="sequential"
+        Order of the updates of EP.
+    damping : float in [0, 1), optional
+        Fraction of the old site kept. By default it starts at 0 for sequential and 0.2 for parallel updates, and grows
+        while the changes do not fall.
+    max_iter : int, default=100
+        Largest number of sweeps.
+    tol : float, default=1e-4
+        Stop when no update would move a latent value by more than this fraction of its standard deviation.
+
+    Attributes
+    ----------
+    classes_ : ndarray (2,)
+    coef_ : ndarray (1, n_features)
+        Posterior mean of the weights; only for the linear kernel.
+    intercept_ : ndarray (1,)
+    dual_coef_ : ndarray (1, n_samples)
+        Weights of the kernel functions at the training points, where the posterior was found in function space: with
+        any kernel that is not linear, and for more features than samples.
+    log_evidence_ : float
+        EP's estimate of log p(y | X).
+    n_iter_, converged_ : int, bool
+
+    References
+    ----------
+    Minka (2001), Expectation propagation for approximate Bayesian inference, sec. 5. Where we differ: the printed
+    update mixes the formulas of step and probit; here each likelihood has its own.
+
+    Examples
+    --------
+    >>> from tensorcep import BayesPointMachine
+    >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+    >>> model = BayesPointMachine().fit(X, y)
+    >>> model.predict([[-3.0], [3.0]]).tolist(), round(model.log_evidence_, 1)
+    ([0, 1], -3.7)
+    """
+
+    _stored = ("classes_", "intercept_", "_cov", "log_evidence_", "n_iter_", "converged_", "n_features_in_")
+    _stored_if_there = ("coef_", "dual_coef_", "_X_fit", "feature_names_in_")
+
+    kernel: str | Callable[[Any, Any], Any] = "linear"
+    _: KW_ONLY
+    likelihood: str = "probit"
+    slack: float = 0.0
+    length_scale: float = 1.0
+    prior_scale: float = 1.0
+    fit_intercept: bool = True
+    schedule: str = "sequential"
+    damping: float | None = None
+    max_iter: int = 100
+    tol: float = 1e-4
+
+    def _fit(self, X: Any, y: Any) -> BayesPointMachine:
+        self._check_parameters()
+        X, y, about = self._read(X, y)
+        classes = two_classes(y)
+        in_weights = self.kernel == "linear" and X.shape[1] <= X.shape[0]
+        variance = float(self.prior_scale) ** 2
+        ep = GaussianEP(
+            prior_cov=variance if in_weights else variance * self._covariance(X, X),
+            schedule=self.schedule,
+            damping=self.damping,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        rows = with_constant(X, self.fit_intercept) if in_weights else None
+        result = ep.fit(rows, (y == classes[1]).astype(np.int64), *self._likelihood_and_theta())
+        about |= {"classes_": classes, "log_evidence_": result.log_evidence}
+        about |= {"n_iter_": result.n_iter, "converged_": result.converged, "intercept_": np.zeros(1)}
+        if in_weights:
+            d = X.shape[1]
+            about |= {"_cov": result.cov, "coef_": result.mean[None, :d]}
+            weights_of_ones = result.mean[d:]
+        else:
+            dual, cov = functions_of(result, variance)
+            about |= {"_cov": cov, "_X_fit": X, "dual_coef_": dual[None]}
+            weights_of_ones = dual[None].sum(axis=1)
+            if self.kernel == "linear":
+                about["coef_"] = np.asarray(X.T @ dual)[None]
+        self._take({**about, "intercept_": weights_of_ones} if self.fit_intercept else about)
+        if not result.converged:
+            is_step = self.likelihood == "step"
+            cures = ", add damping, or allow for wrong labels by slack or the probit" if is_step else " or add damping"
+            warn_user(
+                f"EP stopped after max_iter={self.max_iter} sweeps with a change of {result.trace['change'][-1]:.2g} > "
+                f"tol={self.tol:g} and {result.skipped} updates left out; increase max_iter{cures}.",
+                ConvergenceWarning,
+            )
+        return self
+
+    def _check_parameters(self) -> None:
+        if not callable(self.kernel):
+            check_choice("kernel", self.kernel, ("linear", "rbf"))
+        check_choice("likelihood", self.likelihood, ("probit", "step"))
+        check_range("slack", self.slack, 0.0, 0.5, include_high=False)
+        check_range("length_scale", self.length_scale, 0.0, include_low=False)
+        check_range("prior_scale", self.prior_scale, 0.0, include_low=False)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_int("max_iter", self.max_iter)
+        check_range("tol", self.tol, 0.0)
+        if self.length_scale != 1.0 and self.kernel == "linear":
+            fail_value(f"length_scale has a meaning only with kernel='rbf'; got length_scale={self.length_scale!r}.")
+        if self.slack and self.likelihood != "step":
+            fail_value(f"slack has a meaning only with likelihood='step'; got slack={self.slack!r} with 'probit'.")
+
+    def _likelihood_and_theta(self) -> tuple[Likelihood, float]:
+        likelihood = get_likelihood(self.likelihood)
+        return likelihood, float(self.slack) if self.likelihood == "step" else likelihood.default_theta
+
+    def _covariance(self, X: Any, Z: Any) -> np.ndarray:
+        """Covariances of f at the rows of X with f at those of Z, without the prior variance."""
+        if callable(self.kernel):
+            K = np.asarray(self.kernel(X, Z), dtype=np.float64)
+            if K.shape != (X.shape[0], Z.shape[0]):
+                fail_value(f"kernel must return a matrix of shape {(X.shape[0], Z.shape[0])}; got {K.shape}.")
+        elif self.kernel == "rbf":
+            K = np.exp(-0.5 * euclidean_distances(X, Z, squared=True) / float(self.length_scale) ** 2)
+        else:
+            K = (X @ Z.T).toarray() if sparse.issparse(X) else X @ Z.T
+        return K + 1.0 if self.fit_intercept else K
+
+    def _variances(self, X: Any) -> np.ndarray:
+        """Variances of f at the rows of X, without the prior variance."""
+        n = X.shape[0]
+        if callable(self.kernel):
+            return np.array([self._covariance(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(n)])
+        square = X.multiply(X) if sparse.issparse(X) else X * X
+        own = np.ones(n) if self.kernel == "rbf" else np.asarray(square.sum(axis=1)).ravel()
+        return own + 1.0 if self.fit_intercept else own
+
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        if not hasattr(self, "dual_coef_"):
+            return super()._latent(X)
+        prior = float(self.prior_scale) ** 2 * self._variances(X)
+        return Functions(self.dual_coef_[0], self._cov).latent(self._covariance(X, self._X_fit), prior)
+
+    def _latent_mean(self, X: Any) -> np.ndarray:
+        if hasattr(self, "coef_"):
+            return super()._latent_mean(X)
+        return np.asarray(self._covariance(X, self._X_fit) @ self.dual_coef_[0])
+
+    def _probabilities(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        likelihood, theta = self._likelihood_and_theta()
+        p, _ = likelihood.predict(mean, variance, theta)
+        return np.stack([1.0 - p, p], axis=1)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Posterior mean of f divided by its predictive scale: ranks points as `predict_proba` does, (n,).
+
+        Examples
+        --------
+        >>> from tensorcep import BayesPointMachine
+        >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [2.0]], [0, 0, 1, 0, 1]
+        >>> model = BayesPointMachine().fit(X, y)
+        >>> model.decision_function(X).shape
+        (5,)
+        """
+        mean, variance = self.predict_latent(X)
+        noise = 1.0 if self.likelihood == "probit" else 0.0
+        return mean / np.sqrt(np.maximum(noise + variance, np.finfo(np.float64).tiny))

@@ -18,6 +18,7 @@ from scipy.special import log_expit
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.likelihoods.base import log_density
 from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance
 from tensorcep.linear.settings import GLM_METHODS, GLMSettings
 
@@ -26,15 +27,13 @@ SMALL_XI = 1e-6
 
 
 class VBState(NamedTuple):
-    """Posterior and prior of the weights, X and its squares by columns, and means of x'w."""
+    """Posterior and prior of the weights, X by columns, its squares by rows, and mean and variance of x'w."""
 
     mean: np.ndarray
     var: np.ndarray
     prior_var: np.ndarray
-    start: np.ndarray
-    row: np.ndarray
-    value: np.ndarray
-    squares: np.ndarray
+    columns: tuple[np.ndarray, ...]  # where each begins, and row and value of each number
+    squares: Any
     f: np.ndarray
     spread: np.ndarray
 
@@ -60,42 +59,34 @@ def init(problem: GLMProblem, settings: GLMSettings, executor: Executor) -> VBSt
     """The prior."""
     by_column = problem.X.tocsc()
     by_column.sort_indices()
-    squares = problem.X.multiply(problem.X).tocsr()
-    mean, var = problem.prior_mean.copy(), problem.prior_cov.copy()
-    start, row = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64)
-    f = problem.X @ mean
-    return VBState(mean, var, var.copy(), start, row, by_column.data, squares, f, squares @ var)
-
-
-def _truncated_normal(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
-    """Of the probit: normal variables of precision 1 whose signs are the labels."""
-    value, d1, d2 = np.empty((3, len(problem.y)))
-    problem.likelihood.loglik(problem.y, state.f, np.ones_like(state.f), value, d1, d2)
-    return np.ones_like(state.f), d1, float(value.sum() - 0.5 * state.spread.sum())
-
-
-def _quadratic_bound(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
-    """Of the logit: a bound tangent at xi."""
-    xi = np.sqrt(state.f**2 + state.spread)
-    safe = np.maximum(xi, SMALL_XI)
-    precision = np.where(xi > SMALL_XI, np.tanh(0.5 * safe) / (2.0 * safe), 0.25)
-    bound = float(np.sum(log_expit(xi) - 0.5 * xi + 0.5 * problem.y * state.f))
-    return precision, 0.5 * problem.y - precision * state.f, bound
+    columns = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int64), by_column.data
+    squares, mean, var = problem.X.multiply(problem.X).tocsr(), problem.prior_mean.copy(), problem.prior_cov.copy()
+    return VBState(mean, var, var.copy(), columns, squares, problem.X @ mean, squares @ var)
 
 
 def _pseudo(problem: GLMProblem, state: VBState) -> tuple[np.ndarray, np.ndarray, float]:
-    """Precision of pseudo-observations z of f, precision times (z - f), and a bound of the expected log likelihood."""
-    return (_quadratic_bound if problem.likelihood.normal is None else _truncated_normal)(problem, state)
+    """Precision of pseudo-observations z of f = x'w, precision times (z - f), and the lower bound of log p(y)."""
+    y, f, spread = problem.y, state.f, state.spread
+    if problem.likelihood.normal is not None:  # truncated normals of precision 1 whose signs are the labels
+        precision = np.ones_like(f)
+        value, residual, _ = log_density(problem.likelihood.loglik, y, f, 1.0)
+        bound = float(value.sum() - 0.5 * spread.sum())
+    else:  # a bound tangent at xi
+        xi = np.sqrt(f**2 + spread)
+        safe = np.maximum(xi, SMALL_XI)
+        precision = np.where(xi > SMALL_XI, np.tanh(0.5 * safe) / (2.0 * safe), 0.25)
+        residual = 0.5 * y - precision * f
+        bound = float(np.sum(log_expit(xi) - 0.5 * xi + 0.5 * y * f))
+    ratio = state.var / state.prior_var  # and less the divergence of the posterior from the prior
+    shift = (state.mean - problem.prior_mean) ** 2 / state.prior_var
+    return precision, residual, bound - 0.5 * float(np.sum(ratio + shift - 1.0 - np.log(ratio)))
 
 
 def step(state: VBState, problem: GLMProblem, settings: GLMSettings, executor: Executor) -> tuple[VBState, Sweep]:
     """Update every weight once, then the pseudo-observations; the change is undamped."""
-    precision, residual, bound = _pseudo(problem, state)
-    lower_bound = bound - _divergence(problem, state)
+    precision, residual, lower_bound = _pseudo(problem, state)
     mean, var = state.mean.copy(), state.var.copy()
-    _column_sweep(
-        state.start, state.row, state.value, precision, residual, problem.prior_mean, state.prior_var, mean, var
-    )
+    _column_sweep(*state.columns, precision, residual, problem.prior_mean, state.prior_var, mean, var)
     change = np.maximum(np.abs(mean - state.mean) / np.sqrt(var), np.abs(state.var / var - 1.0)).max(initial=0.0)
     prior_var = learned_variance(problem, state.prior_var, mean, var)
     f, spread = problem.X @ mean, state.squares @ var
@@ -103,17 +94,9 @@ def step(state: VBState, problem: GLMProblem, settings: GLMSettings, executor: E
     return new, Sweep(change=float(change), lower_bound=lower_bound)
 
 
-def _divergence(problem: GLMProblem, state: VBState) -> float:
-    """KL divergence of the posterior from the prior."""
-    ratio = state.var / state.prior_var
-    shift = (state.mean - problem.prior_mean) ** 2 / state.prior_var
-    return 0.5 * float(np.sum(ratio + shift - 1.0 - np.log(ratio)))
-
-
-def finish(state: VBState, problem: GLMProblem) -> Any:
+def finish(state: VBState, problem: GLMProblem) -> GLMPosterior:
     """The posterior and the lower bound."""
-    bound = _pseudo(problem, state)[2] - _divergence(problem, state)
-    return GLMPosterior(state.mean, state.var, state.prior_var, bound)
+    return GLMPosterior(state.mean, state.var, state.prior_var, _pseudo(problem, state)[2])
 
 
 VB = Method("vb", ("loglik",), type(GLM_METHODS["vb"]), init, step, finish, "CEP, sec. 5.1")

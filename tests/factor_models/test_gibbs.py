@@ -105,7 +105,7 @@ def test_pca_gibbs_joint_test(likelihood, augmentation):
 
 
 def _three_times_the_shape(right):
-    return lambda b, c, *rest: right(3.0 * b, c, *rest)
+    return lambda draw, b, c, *rest: right(draw, 3.0 * b, c, *rest)
 
 
 def _half_forgotten(right):
@@ -113,7 +113,7 @@ def _half_forgotten(right):
 
 
 def _one_table_too_few(right):
-    return lambda x, *rest: right(np.maximum(x - 1.0, 0.0), *rest)
+    return lambda draw, x, *rest: right(draw, np.maximum(x - 1.0, 0.0) if draw is sites.draw_tables else x, *rest)
 
 
 def _not_below_the_limit(right):
@@ -128,11 +128,11 @@ def _too_near_to_zero(right):
 @pytest.mark.parametrize(
     ("name", "bug", "likelihood", "augmentation", "sweeps"),
     [
-        ("draw_omegas", _three_times_the_shape, "bernoulli", "direct", 2000),
+        ("draw_cells", _three_times_the_shape, "bernoulli", "direct", 2000),
         ("draw_noise", _half_forgotten, "gaussian", "direct", 700),
         ("draw_noise", _half_forgotten, "bernoulli", "noise", 700),
-        ("draw_tables", _one_table_too_few, "negbinomial", "direct", 700),
-        ("draw_tables", _one_table_too_few, "negbinomial", "noise", 700),
+        ("draw_cells", _one_table_too_few, "negbinomial", "direct", 700),
+        ("draw_cells", _one_table_too_few, "negbinomial", "noise", 700),
         ("_drawn", _not_below_the_limit, "limited", "direct", 700),
         ("_drawn", _too_near_to_zero, "probit", "direct", 2000),
     ],

@@ -33,13 +33,13 @@ MIXED = {"likelihood": ["gaussian", "probit", "poisson"], "lower_limit": [0.0, N
 def test_hidden_normals_have_the_moments_of_truncated_ones(rng):
     f, variance = rng.standard_normal((4, 3)), rng.random((4, 3))
     x = p.problem((rng.random((4, 3)) < 0.5).astype(float), 1, "probit").relations[0]
-    sites = x.kind.form.expected(x, None, p.Priors(), None, f, variance)
+    sites = x.kind.form.expected(x, p.Priors(), None, f, variance)
     below, above = np.where(x.x > 0.0, -f, -np.inf), np.where(x.x > 0.0, np.inf, -f)
     np.testing.assert_allclose(sites.target, f + truncnorm.mean(below, above), rtol=1e-9)
     bound = x.kind.form.cell_bounds(x, sites, f, variance)
     np.testing.assert_allclose(bound, norm.logcdf(x.x * f) - 0.5 * variance, rtol=1e-9)
     limited = p.problem(rng.standard_normal((4, 3)), 1, "limited", noise=4.0).relations[0]
-    sites = limited.kind.form.expected(limited, None, p.Priors(), None, f, variance)
+    sites = limited.kind.form.expected(limited, p.Priors(), None, f, variance)
     at = limited.x <= p.LIMIT
     law = truncnorm(-np.inf, 2.0 * (p.LIMIT - f), f, 0.5)
     np.testing.assert_allclose(sites.target[at], 4.0 * law.mean()[at], rtol=1e-8)

@@ -10,7 +10,7 @@ from helpers.relation_problems import data, problem
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.problem import Priors, Products, arrays_of, latent_of
+from tensorcep.factor_models.problem import Priors, Products, latent_of
 from tensorcep.factor_models.side_information import Moments, as_packed, latent_moments, packed_index, second_moments
 from tensorcep.factor_models.sites import bound, sites_of_squares
 
@@ -108,14 +108,14 @@ def test_relations_products_say_what_arrays_say(rng, monkeypatch, groups, gaps):
     assert isinstance(found, Products)
     assert moved.means is found.means
     assert before.means is not found.means
-    f, variance = arrays_of(relation, found, SERIAL)
+    f, variance = latent_moments(relation.cells, u, v, SERIAL)
     squares = cells.observed_sums((relation.x - f) ** 2 + variance, groups)
     np.testing.assert_allclose(found.squares, squares, rtol=1e-12)
     sites = sites_of_squares(relation, Priors(), found.squares)
-    arrays = bound(relation, None, sites, (f, variance))
-    assert bound(relation, None, sites, found) == pytest.approx(arrays, rel=1e-12)
+    arrays = bound(relation, sites, (f, variance))
+    assert bound(relation, sites, found) == pytest.approx(arrays, rel=1e-12)
     np.testing.assert_allclose(
-        np.broadcast_to(found.row_squares, (D, 6)),
+        np.broadcast_to(found.means + found.covariances, (D, 6)),
         np.broadcast_to(cells.column_sums(np.ones((1, 1)), second_moments(u), SERIAL), (D, 6)),
         rtol=1e-12,
     )

@@ -48,7 +48,7 @@ def test_those_of_new_rows_as_well(rng):
     new = np.full((2, 6), np.nan)
     new[:, 5] = -1.0, 2.0
     _, sd = model.predict_missing(new, return_std=True)
-    rows = model._new_rows(model._read_new(new))[0].moments[0]
+    rows = model._new_rows(new)[1].moments[0]
     _, latent = latent_block(model._relation(0), rows, model.posterior_.moments[1])
     np.testing.assert_allclose((sd**2 - latent)[:, :5], np.tile(mean_noise_of(model)[:5], (2, 1)), rtol=1e-6)
 

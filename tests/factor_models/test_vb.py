@@ -38,7 +38,7 @@ def test_relation_vb_bound_at_a_given_state_of_gaussian_oracle():
     v = Moments(np.zeros((2, 2)), np.array([[0.5, 0.4]]), True)
     latent = latent_moments(problem.relations[0].cells, u, v, ThreadExecutor(1))
     relation = problem.relations[0]
-    sites = relation.kind.form.expected(relation, None, problem.priors, None, *latent)
+    sites = relation.kind.form.expected(relation, problem.priors, None, *latent)
     state = state._replace(moments=(u, v), latent=(latent,), sites=(sites,))
     assert lower_bound(state, problem) == pytest.approx(p.GAUSS_BOUND_AT_Q0, abs=1e-10)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorcep.factor_models.cells import DenseCells, ListedCells
-from tensorcep.factor_models.problem import Entity, Priors, Relation, RelationProblem, coded
+from tensorcep.factor_models.problem import Entity, Priors, Relation, RelationProblem, coded, count_table
 from tensorcep.factor_models.sites import LIMITED, kind_of
 
 # oracles: evidence, lower bounds and posterior means on 2 x 2 matrices, by quadrature and independent code
@@ -73,6 +73,7 @@ def problem(
         None if r is None else np.atleast_1d(r),
         limit=np.full(D, LIMIT) if limited else None,
     )
+    relation = relation._replace(table=count_table(relation))
     return RelationProblem(
         entities, (relation,), start, (None, None), priors or Priors(), precision_prior, seed=seed, rank=K
     )

@@ -449,8 +449,8 @@ FAMILIES = (
     Mutant(
         "linear-divergence",
         "tensorcep/linear/vb.py",
-        "return 0.5 * float(np.sum(ratio + shift - 1.0 - np.log(ratio)))",
-        "return 0.5 * float(np.sum(ratio + shift - 1.0 + np.log(ratio)))",
+        "bound - 0.5 * float(np.sum(ratio + shift - 1.0 - np.log(ratio)))",
+        "bound - 0.5 * float(np.sum(ratio + shift - 1.0 + np.log(ratio)))",
         "The divergence of the weights from their prior has a log determinant of the wrong sign.",
         "tests/linear/test_methods.py",
         "lower_bound",
