@@ -18,7 +18,7 @@ from tensorcep.core.compile import kernel
 from tensorcep.kernels.products import moments_over
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, newton_or_middle, upper_tail
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
-from tensorcep.likelihoods.parameters.precision import NoisePrecision
+from tensorcep.likelihoods.parameters.base import NoisePrecision
 
 # Halley's steps stop below this fraction of the narrowest component: the error left is about its cube.
 QUANTILE_TOL = 1e-4

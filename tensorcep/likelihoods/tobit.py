@@ -24,7 +24,7 @@ from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.parameters.precision import NoisePrecision
+from tensorcep.likelihoods.parameters.base import NoisePrecision
 
 # Where measured values lie: above a lower limit, below an upper one (whose kernels are `tilted_above` and so on).
 LOWER, UPPER = 1.0, -1.0

@@ -134,7 +134,7 @@ GIBBS = (
 DETERMINISTIC = (
     Mutant(
         "vmp-bound-normaliser",
-        "tensorcep/likelihoods/parameters/precision.py",
+        "tensorcep/likelihoods/parameters/base.py",
         "return -0.5 * n * math.log(2.0 * math.pi)",
         "return -n * math.log(2.0 * math.pi)",
         "The lower bound has the normaliser of the Gaussian twice.",
