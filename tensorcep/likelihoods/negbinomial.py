@@ -24,18 +24,16 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, count_nodes, exp, log, logistic, newton_or_middle
 from tensorcep.likelihoods.base import Augmentation, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, dispersed_cdf, poisson_draws
+from tensorcep.likelihoods.counts import CountCDF, Counts, beta_cdf, poisson_draws
 from tensorcep.likelihoods.parameters.dispersion import DispersionParameter, expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.
-GAUSS_FREQUENCY, POLE_FREQUENCY, POLE_SLOPE = 8.6, 27.0, math.pi / 4.0
-SHARP = 30.0
+GAUSS_FREQUENCY, POLE_FREQUENCY, POLE_SLOPE, SHARP = 8.6, 27.0, math.pi / 4.0, 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
-MAX_NEWTON = 60
-EDGE_STEPS = 5
+MAX_NEWTON, EDGE_STEPS = 60, 5
 
 
 @kernel
@@ -223,7 +221,7 @@ class NegativeBinomial(Counts):
     is_dispersed = True
 
     def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
-        return dispersed_cdf(m, v, theta)
+        return beta_cdf(m, v, lambda k, rows: (theta[rows], (k + 1.0) * theta[rows] / (k + 1.0 + theta[rows])))
 
     def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """That of a Gamma(r) variable times e^f, which is the rate of a Poisson count."""

@@ -257,8 +257,9 @@ class Poisson(Counts):
         return y + 0.5, (y + 0.5) * np.log(y + 0.5)
 
 
-MATCHED = Augmentation(matched, weighted=True, matched=True)
-POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=poisson_in_f)
+POISSON = Poisson(
+    "poisson", tilted, loglik, matched=Augmentation(matched, weighted=True, matched=True), in_f=poisson_in_f
+)
 
 
 # With square link: y ~ Poisson(f^2).
@@ -319,18 +320,6 @@ def square_loglik(y, f, theta, value, d1, d2):
             d2[i] -= 2.0 * y[i] / (f[i] * f[i])
 
 
-def _mean_log_square(z: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """E[log f^2]."""
-    node, weight = legendre.leggauss(DAWSON_NODES)
-    near = np.minimum(np.abs(z), FAR)
-    inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
-    close = np.log(2.0 * v) + digamma(0.5) + 4.0 * inner
-    w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
-    series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
-    away = 2.0 * np.log(np.maximum(np.abs(m), TINY)) - series
-    return np.where(np.abs(z) < FAR, close, away)
-
-
 @dataclass(frozen=True)
 class SquarePoisson(Counts):
     """y ~ Poisson(f^2)."""
@@ -382,7 +371,14 @@ class SquarePoisson(Counts):
         z = mean / np.sqrt(2.0 * var)
         slope = 2.0 * np.sqrt(2.0 / var) * dawsn(z)
         curve = 2.0 / var * (1.0 - 2.0 * z * dawsn(z))
-        value = counts * _mean_log_square(z, mean, var) - (mean * mean + var) - gammaln(counts + 1.0)
+        node, weight = legendre.leggauss(DAWSON_NODES)
+        near = np.minimum(np.abs(z), FAR)
+        inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
+        w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
+        series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
+        away = 2.0 * np.log(np.maximum(np.abs(mean), TINY)) - series
+        log_square = np.where(np.abs(z) < FAR, np.log(2.0 * var) + digamma(0.5) + 4.0 * inner, away)
+        value = counts * log_square - (mean * mean + var) - gammaln(counts + 1.0)
         return value, counts * slope - 2.0 * mean, counts * curve - 2.0
 
     def rough(self, y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

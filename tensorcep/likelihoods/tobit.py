@@ -141,11 +141,7 @@ def drawn_above(first, last, y, used, f, theta, key, weight, target, s):
 
 @dataclass(frozen=True)
 class Tobit(Likelihood):
-    """y = max(limit, t), t ~ N(limit + f, 1 / theta), of a lower limit; min of an upper one.
-
-    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
-    from the limit.
-    """
+    """y = max(limit, t), t ~ N(limit + f, 1 / theta), of a lower limit; min of an upper one. Kernels take y - limit."""
 
     limit: float = 0.0
 
