@@ -25,54 +25,31 @@ DEPTH, RCOND = 3, 1e-10
 NEAR = 0.5
 
 
-class Mixer:
-    """The last steps; `mix` combines them into one that leaves the least change, if changes were linear.
+def mix(
+    history: list[tuple[np.ndarray, np.ndarray]], posterior: Posterior, old: Sites, new: Sites, change: float
+) -> Sites | None:
+    """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear.
 
     Source: Anderson (1965), Iterative procedures for nonlinear integral equations. Residuals are in units of the
-    posterior, as the change is that the tolerance is about.
+    posterior, as the change is that the tolerance is about. None where steps so far are too few or too long.
     """
-
-    def __init__(self) -> None:
-        self._points: list[np.ndarray] = []
-        self._residuals: list[np.ndarray] = []
-
-    def mix(self, posterior: Posterior, old: Sites, new: Sites, change: float) -> Sites | None:
-        """Sites in place of the new ones; None where steps so far are too few or too long."""
-        point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
-        points, residuals = self._points, self._residuals
-        self._points, self._residuals = [*points, point][-DEPTH:], [*residuals, residual][-DEPTH:]
-        if change > NEAR or not points:
-            return None
-        unit = np.concatenate([posterior.s, np.sqrt(np.maximum(posterior.s, 0.0))])
-        moved = np.stack([residual - before for before in residuals], axis=1)
-        went = np.stack([point - before for before in points], axis=1)
-        share = np.linalg.lstsq(unit[:, None] * moved, unit * residual, rcond=RCOND)[0]
-        tau, nu = np.split(point + residual - (went + moved) @ share, 2)
-        worse = (tau < 0.0).any() and (new.tau >= 0.0).all()  # sites of positive precision are kept so
-        return None if worse or not (np.isfinite(tau).all() and np.isfinite(nu).all()) else Sites(tau, nu, new.logc)
+    point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
+    before = history[-DEPTH:]
+    history[:] = [*before, (point, residual)]
+    if change > NEAR or not before:
+        return None
+    unit = np.concatenate([posterior.s, np.sqrt(np.maximum(posterior.s, 0.0))])
+    moved = np.stack([residual - r for _, r in before], axis=1)
+    went = np.stack([point - p for p, _ in before], axis=1)
+    share = np.linalg.lstsq(unit[:, None] * moved, unit * residual, rcond=RCOND)[0]
+    tau, nu = np.split(point + residual - (went + moved) @ share, 2)
+    worse = (tau < 0.0).any() and (new.tau >= 0.0).all()  # sites of positive precision are kept so
+    return None if worse or not (np.isfinite(tau).all() and np.isfinite(nu).all()) else Sites(tau, nu, new.logc)
 
 
-# Means of log p(y | f) and of its derivatives over a Gaussian of f, for variational Bayes.
-
-# Nodes of the trapezoidal rule per standard deviation of f and per unit of f: the error of an analytic integrand falls
-# exponentially with their density.
+# Of means over a Gaussian of f, for variational Bayes: nodes of the trapezoidal rule per standard deviation of f and
+# per unit of f. The error of an analytic integrand falls exponentially with their density.
 NODES, NODES_PER_UNIT, MAX_NODES = 5.0, 5.0, 2048
-
-
-def expected_density(
-    record: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means over N(f, s) of log p(y | .), its slope and its curve, in closed form where the likelihood has one."""
-    if record.averaged is not None:
-        return record.averaged(y, f, s, theta)
-    sd = np.sqrt(np.maximum(s, 0.0))
-    count = int(min(2.0 * REACH * (NODES + NODES_PER_UNIT * sd.max(initial=0.0)), MAX_NODES)) + 1
-    u = np.linspace(-REACH, REACH, count)
-    weight = np.exp(-0.5 * u * u)
-    at = f[:, None] + sd[:, None] * u
-    found = log_density(record.loglik, np.repeat(y, count), at.ravel(), np.repeat(theta, count))
-    value, slope, curve = (a.reshape(at.shape) @ (weight / weight.sum()) for a in found)
-    return value, slope, curve
 
 
 # What the methods differ in: new sites from a posterior, the evidence, and its derivative by the kernel matrix.
@@ -106,15 +83,17 @@ class Proposal(Protocol):
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """What steps raise, if there is such a thing."""
+        return 0.0
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The estimate or lower bound of the log evidence."""
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """u in the part (u a' + a u') / 2 that the evidence's derivative by K has beside (a a' - R) / 2; None for 0."""
+        return None
 
 
-class EPProposal:
+class EPProposal(Proposal):
     """EP, and quantile propagation where there is a rule for it.
 
     The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
@@ -131,9 +110,6 @@ class EPProposal:
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
         return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
 
-    def objective(self, posterior: Posterior, sites: Sites) -> float:
-        return 0.0
-
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """Log of the integral of prior times scaled sites."""
         self._terms.moments(posterior.f, posterior.s, sites)
@@ -145,11 +121,8 @@ class EPProposal:
         alone = (nu - 0.5 * tau * m) * m + 0.5 * (nu - tau * m) ** 2 * v / grown - 0.5 * np.log(grown)
         return posterior.log_integral + float(np.where(good, work.logz - alone, sites.logc).sum())
 
-    def pull(self, posterior: Posterior) -> np.ndarray | None:
-        return None
 
-
-class _OfDensity:
+class _OfDensity(Proposal):
     """What methods that look at log p(y | f) share."""
 
     rises, mixes = True, True
@@ -218,10 +191,21 @@ class VBProposal(_OfDensity):
         self._means: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def _expected(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The means at a posterior, which its bound and its proposal share."""
-        if self._means is None or self._at is not posterior.f:
-            self._at = posterior.f
-            self._means = expected_density(self._record, self._y, self._theta, posterior.f, posterior.s)
+        """Means of log p(y | f), its slope and its curve at a posterior, which its bound and its proposal share."""
+        if self._means is not None and self._at is posterior.f:
+            return self._means
+        self._at, f, s, y, theta = posterior.f, posterior.f, posterior.s, self._y, self._theta
+        if self._record.averaged is not None:
+            self._means = self._record.averaged(y, f, s, theta)
+            return self._means
+        sd = np.sqrt(np.maximum(s, 0.0))
+        count = int(min(2.0 * REACH * (NODES + NODES_PER_UNIT * sd.max(initial=0.0)), MAX_NODES)) + 1
+        u = np.linspace(-REACH, REACH, count)
+        weight = np.exp(-0.5 * u * u)
+        at = f[:, None] + sd[:, None] * u
+        found = log_density(self._record.loglik, np.repeat(y, count), at.ravel(), np.repeat(theta, count))
+        value, slope, curve = (part.reshape(at.shape) @ (weight / weight.sum()) for part in found)
+        self._means = value, slope, curve
         return self._means
 
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
@@ -236,9 +220,6 @@ class VBProposal(_OfDensity):
         value = self._expected(posterior)[0]
         sited = sites.nu @ posterior.f - 0.5 * (sites.tau @ (posterior.f**2 + posterior.s))
         return float(value.sum() + posterior.log_integral - sited)
-
-    def pull(self, posterior: Posterior) -> np.ndarray | None:
-        return None
 
 
 # The loop that all methods share: sites to posterior to sites, until no site would change.
@@ -279,17 +260,16 @@ def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
 
 
 def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
-    """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
+    """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior.
+
+    All sites come from one posterior, with Anderson's acceleration unless a damping is given, or are refined in turn.
+    """
     if isinstance(settings, EP) and settings.schedule == "sequential":
         return _sequential(prior, data, settings, stop, start)
-    return _parallel(prior, proposal_of(data, settings), getattr(settings, "damping", None), stop, start)
-
-
-def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop, start: Sites | None) -> Fit:
-    """All sites from one posterior, with Anderson's acceleration unless a damping is given."""
+    method, damping = proposal_of(data, settings), settings.damping if isinstance(settings, EP) else None
     sites = method.start() if start is None else start
     posterior = _posterior(prior, sites)
-    mixer = Mixer() if method.mixes and damping is None else None
+    mixes, history = method.mixes and damping is None, list[tuple[np.ndarray, np.ndarray]]()
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
@@ -300,21 +280,14 @@ def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop,
         if damping is None and not method.rises and change >= last:
             kept = min(1.0 - SLOWER * (1.0 - kept), MOST_DAMPING)
         last = change
-        mixed = None if mixer is None else mixer.mix(posterior, sites, new, change)
+        mixed = mix(history, posterior, sites, new, change) if mixes else None
         least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
         step = None if mixed is None else _accepted(prior, method, mixed, least)
         if step is None:
             step = _damped(prior, method, sites, new, kept, least)
         sites, posterior, value = step
-    return Fit(
-        sites=sites,
-        posterior=posterior,
-        log_evidence=method.evidence(posterior, sites),
-        n_iter=n_iter,
-        converged=change < stop.tol and not skipped,
-        skipped=skipped,
-        change=change,
-    )
+    value, converged = method.evidence(posterior, sites), change < stop.tol and not skipped
+    return Fit(sites, posterior, value, n_iter, converged, skipped, change)
 
 
 Step = tuple[Sites, Posterior, float]
@@ -361,7 +334,18 @@ def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, star
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
-        change, skipped = _sweep(terms, sites, posterior, damping)
+        mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
+        change, skipped = 0.0, 0
+        for i in range(len(mean)):
+            tau, nu = sites.tau[i], sites.nu[i]
+            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
+            moved, left_out = terms.refine(i, f, s, sites, damping)
+            change, skipped = max(change, moved), skipped + left_out
+            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
+            shrink = 1.0 / (1.0 + dtau * s[0])
+            column = cov[:, i].copy()
+            mean += (shrink * (dnu - dtau * f[0])) * column
+            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
         posterior = _posterior(prior, sites)
         if change < stop.tol and not skipped:
             break
@@ -370,20 +354,3 @@ def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, star
         last = change
     value = EPProposal(data, getattr(settings, "rule", None)).evidence(posterior, sites)
     return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped, skipped, change)
-
-
-def _sweep(terms: Terms, sites: Sites, posterior: Posterior, damping: float) -> tuple[float, int]:
-    """Refine every site once, in order; the largest change and how many were left out."""
-    mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
-    worst, left_out = 0.0, 0
-    for i in range(len(mean)):
-        tau, nu = sites.tau[i], sites.nu[i]
-        f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
-        change, skipped = terms.refine(i, f, s, sites, damping)
-        worst, left_out = max(worst, change), left_out + skipped
-        dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
-        shrink = 1.0 / (1.0 + dtau * s[0])
-        column = cov[:, i].copy()
-        mean += (shrink * (dnu - dtau * f[0])) * column
-        blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
-    return worst, left_out

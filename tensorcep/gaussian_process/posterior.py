@@ -25,14 +25,7 @@ ROWS = 256
 
 
 class Prior:
-    """f ~ N(mean, K) at the training points.
-
-    Parameters
-    ----------
-    K : (n, n) float64
-    mean : float
-        The constant prior mean.
-    """
+    """f ~ N(mean, K) at the training points, K (n, n) and a constant prior mean."""
 
     def __init__(self, K: np.ndarray, mean: float = 0.0):
         self.K, self.mean, self.variance = K, mean, np.diag(K).copy()
@@ -47,16 +40,8 @@ class Prior:
 class Posterior:
     """Prior times sites exp(nu f - tau f^2 / 2); raises LinAlgError where that is not a Gaussian.
 
-    Attributes
-    ----------
-    f, s : (n,) float64
-        Mean and variance of the latent values.
-    dual : (n,) float64
-        K^-1 (f - mean).
-    log_root_det : float
-        Half of the log determinant of I + K T.
-    log_integral : float
-        Log of the integral of prior times sites.
+    `f` and `s` are mean and variance of the latent values, `dual` is K^-1 (f - mean), all (n,); `log_root_det` is half
+    of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
     """
 
     def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
@@ -107,12 +92,16 @@ class Posterior:
 
     def resolvent(self) -> np.ndarray:
         """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n); made once, in the place of the factor."""
-        if self._resolvent is None:
-            self._resolvent = self._of_factor() if self._positive else self._of_root()
-        return self._resolvent
-
-    def _of_factor(self) -> np.ndarray:
-        R: np.ndarray = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
+        if self._resolvent is not None:
+            return self._resolvent
+        if not self._positive:
+            half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
+            R = half.T @ half
+            np.negative(R, out=R)
+            R[np.diag_indices_from(R)] += self.tau
+            self._resolvent = R
+            return R
+        R = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
         del self._inverse
         for first in range(0, len(R), ROWS):  # the upper triangle, whose numbers are not those of the result
             rows = slice(first, first + ROWS)
@@ -122,13 +111,7 @@ class Posterior:
         root = np.sqrt(self.tau)
         R *= root
         R *= root[:, None]
-        return R
-
-    def _of_root(self) -> np.ndarray:
-        half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
-        R = half.T @ half
-        np.negative(R, out=R)
-        R[np.diag_indices_from(R)] += self.tau
+        self._resolvent = R
         return R
 
     def covariance(self) -> np.ndarray:

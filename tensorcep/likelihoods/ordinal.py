@@ -19,16 +19,8 @@ from scipy.special import expit, logit, ndtr, ndtri
 from tensorcep.core.arrays import leaves
 from tensorcep.core.checks import check_fraction, check_values, fail_value
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, tilted_moments
-from tensorcep.likelihoods.parameters.thresholds import (
-    Levels,
-    ThresholdParameter,
-    logistic_loglik,
-    logistic_tilted,
-    normal_drawn,
-    normal_expected,
-    normal_loglik,
-    normal_tilted,
-)
+from tensorcep.likelihoods.parameters import thresholds
+from tensorcep.likelihoods.parameters.thresholds import Levels, ThresholdParameter
 
 LINKS = ("probit", "logit")
 # How many levels there may be.
@@ -46,8 +38,10 @@ def ordinal(link: str, shares: ArrayLike, values: Sequence[float] | None = None)
     below = np.cumsum(share / share.sum())[:-1]
     places = logit(below) if link == "logit" else ndtri(below)
     levels = Levels(L, places[1:] - places[0], link == "logit")
-    kernels = (logistic_tilted, logistic_loglik) if link == "logit" else (normal_tilted, normal_loglik)
-    normal = None if link == "logit" else Augmentation(normal_expected, normal_drawn)
+    kernels, normal = (thresholds.logistic_tilted, thresholds.logistic_loglik), None
+    if link == "probit":
+        kernels = thresholds.normal_tilted, thresholds.normal_loglik
+        normal = Augmentation(thresholds.normal_expected, thresholds.normal_drawn)
     learned, cuts = (ThresholdParameter(levels),), levels.cuts(levels.start)[None]
     return Ordinal(f"ordinal_{link}", *kernels, learned, 0.0, normal, worth=worth, cuts=cuts)
 
