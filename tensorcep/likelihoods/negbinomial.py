@@ -91,25 +91,6 @@ def _edge(y, r, m, v, f, side):
 
 
 @kernel
-def _span(y, r, m, v, f):
-    """Return the ends of the interval that the tilted density needs, also times p^2 (f < 0) or (1 - p)^2."""
-    left, right = _edge(y, r, m, v, f, -1.0), _edge(y, r, m, v, f, 1.0)
-    if f < 0.0:
-        return left, max(right, _edge(y + 2.0, r, m, v, _mode(y + 2.0, r, m, v), 1.0))
-    return min(left, _edge(y, r + 2.0, m, v, _mode(y, r + 2.0, m, v), -1.0)), right
-
-
-@kernel
-def _step(n, v, left, right):
-    """Return the spacing: the curvature is largest where the interval is nearest to 0."""
-    nearest = max(0.0, left, -right)
-    p, q, _ = logistic(nearest)
-    kappa = 1.0 / v + 1.3 * n * p * q
-    frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else POLE_FREQUENCY + POLE_SLOPE * kappa
-    return 2.0 * math.pi / frequency
-
-
-@kernel
 def _sums(y, r, m, half_precision, f, low, h, nodes):
     """Return the sum of w and the means of d, d^2, t, t^2, t (1 - t) over nodes f + d; t = p for f <= 0, else 1 - p."""
     w0, w1, w2, t1, t2, tq = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -134,8 +115,17 @@ def tilted_in_latent(y, r, m, v):
     """Return logz, without what does not depend on f, alpha and beta of one entry."""
     n = y + r
     f = _mode(y, r, m, v)
-    left, right = _span(y, r, m, v, f)
-    nodes = count_nodes(right - left, _step(n, v, left, right))
+    # The ends of the interval that the tilted density needs, also times p^2 (f < 0) or (1 - p)^2.
+    left, right = _edge(y, r, m, v, f, -1.0), _edge(y, r, m, v, f, 1.0)
+    if f < 0.0:
+        right = max(right, _edge(y + 2.0, r, m, v, _mode(y + 2.0, r, m, v), 1.0))
+    else:
+        left = min(left, _edge(y, r + 2.0, m, v, _mode(y, r + 2.0, m, v), -1.0))
+    # The spacing: the curvature is largest where the interval is nearest to 0.
+    p, q, _ = logistic(max(0.0, left, -right))
+    kappa = 1.0 / v + 1.3 * n * p * q
+    frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else POLE_FREQUENCY + POLE_SLOPE * kappa
+    nodes = count_nodes(right - left, 2.0 * math.pi / frequency)
     h = (right - left) / nodes
     w0, d1, d2, t1, t2, tq = _sums(y, r, m, 0.5 / v, f, left - f, h, nodes)
     spread = d2 - d1 * d1

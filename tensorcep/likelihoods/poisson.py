@@ -110,23 +110,6 @@ def _sums(low, h, nodes, rate, slope, half_precision):
 
 
 @kernel
-def _zero_sums(m, s, low, h, nodes):
-    """Return E[1 - e^-rate], E[rate e^-rate] and E[rate^2 e^-rate] with rate = e^f, f ~ N(m, s^2)."""
-    missed, e1, e2 = 0.0, 0.0, 0.0
-    for j in range(nodes):
-        u = low + (j + 0.5) * h
-        rate = exp(m + s * u)
-        rate = 40.0 if rate > 40.0 else rate  # e^-40 is below rounding
-        likelihood, excess = exp_parts(-rate)
-        g = exp(-0.5 * u * u)
-        missed += g * (rate - excess)
-        e1 += g * likelihood * rate
-        e2 += g * likelihood * rate * rate
-    scale = h * math.exp(-LOG_SQRT_2PI)
-    return missed * scale, e1 * scale, e2 * scale
-
-
-@kernel
 def _log_peak(y):
     """Return log p(y | f = log y) = y log y - y - log y! without cancellation, for y > 0."""
     if y < STIRLING_FROM:
@@ -154,7 +137,18 @@ def _tilted_rare(m, v):
     high = min(m + 2.0 * v, 2.0)
     width = (high - m) / s + 2.0 * REACH
     nodes = count_nodes(width, _step(1.0 + 1.0 / v) / s)
-    missed, e1, e2 = _zero_sums(m, s, -REACH, width / nodes, nodes)
+    h, missed, e1, e2 = width / nodes, 0.0, 0.0, 0.0
+    for j in range(nodes):
+        u = -REACH + (j + 0.5) * h
+        rate = exp(m + s * u)
+        rate = 40.0 if rate > 40.0 else rate  # e^-40 is below rounding
+        likelihood, excess = exp_parts(-rate)
+        g = exp(-0.5 * u * u)
+        missed += g * (rate - excess)
+        e1 += g * likelihood * rate
+        e2 += g * likelihood * rate * rate
+    scale = h * math.exp(-LOG_SQRT_2PI)
+    missed, e1, e2 = missed * scale, e1 * scale, e2 * scale
     mean = e1 / (1.0 - missed)
     return log1p_unit(-missed), -mean, mean - (e2 / (1.0 - missed) - mean * mean)
 

@@ -47,22 +47,8 @@ NEWTON = 60
 
 
 @kernel
-def _narrow(low, high):
-    """Return log P, E[x] and 1 - Var[x] of a standard normal x between two near cuts, by the series in their width."""
-    mid, square = 0.5 * (low + high), (high - low) * (high - low)
-    quartic = square * square / 1920.0
-    m2 = mid * mid
-    c = square / 24.0 * (m2 - 1.0) + quartic * (m2 * m2 - 6.0 * m2 + 3.0)
-    c1 = square / 12.0 * mid + quartic * (4.0 * m2 - 12.0) * mid
-    c2 = square / 12.0 + quartic * (12.0 * m2 - 12.0)
-    slope = c1 / (1.0 + c)
-    logz = -0.5 * m2 - LOG_SQRT_2PI + log(high - low) + log1p_unit(c)
-    return logz, mid - slope, 1.0 - c2 / (1.0 + c) + slope * slope
-
-
-@kernel
 def _normal_below(low, high):
-    """The same, and the densities at both cuts over P, where the cuts have a middle of at most 0.
+    """As `normal_between`, where the cuts have a middle of at most 0.
 
     With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
     comes from a fit of its own, so that nothing cancels far out.
@@ -93,8 +79,16 @@ def normal_between(a, b):
     flip = a + b > 0.0
     low, high = (-b, -a) if flip else (a, b)
     logz, mean, below_one, at_low, at_high = 0.0, 0.0, 0.0, 0.0, 0.0
-    if (high - low) * (1.0 + abs(low + high)) < NARROW:
-        logz, mean, below_one = _narrow(low, high)
+    if (high - low) * (1.0 + abs(low + high)) < NARROW:  # near cuts: by the series in their width
+        mid, square = 0.5 * (low + high), (high - low) * (high - low)
+        quartic = square * square / 1920.0
+        m2 = mid * mid
+        c = square / 24.0 * (m2 - 1.0) + quartic * (m2 * m2 - 6.0 * m2 + 3.0)
+        c1 = square / 12.0 * mid + quartic * (4.0 * m2 - 12.0) * mid
+        c2 = square / 12.0 + quartic * (12.0 * m2 - 12.0)
+        slope = c1 / (1.0 + c)
+        logz = -0.5 * m2 - LOG_SQRT_2PI + log(high - low) + log1p_unit(c)
+        mean, below_one = mid - slope, 1.0 - c2 / (1.0 + c) + slope * slope
         at_low = exp(-0.5 * low * low - LOG_SQRT_2PI - logz)
         at_high = exp(-0.5 * high * high - LOG_SQRT_2PI - logz)
     else:
