@@ -92,9 +92,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(
-            validate_data(self, as_numbers(check_unmasked(X, "X")), dtype=np.float64, order="C", reset=False)
-        )
+        X = as_numbers(check_unmasked(X, "X"))
+        return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the points: files may hold any."""

@@ -14,7 +14,7 @@ from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.special import REACH
-from tensorcep.likelihoods.base import Likelihood, log_density
+from tensorcep.likelihoods.base import Likelihood, Triple, log_density
 from tensorcep.likelihoods.binary import PROBIT
 
 # Anderson's acceleration of a fixed-point iteration of sites.
@@ -161,7 +161,7 @@ class LaplaceProposal(_OfDensity):
             fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
         self._third = third
 
-    def _at_mode(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _at_mode(self, posterior: Posterior) -> Triple:
         return log_density(self._record.loglik, self._y, posterior.f, self._theta)
 
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
@@ -188,9 +188,9 @@ class VBProposal(_OfDensity):
     def __init__(self, data: Observations):
         super().__init__(data)
         self._at: np.ndarray | None = None
-        self._means: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._means: Triple | None = None
 
-    def _expected(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _expected(self, posterior: Posterior) -> Triple:
         """Means of log p(y | f), its slope and its curve at a posterior, which its bound and its proposal share."""
         if self._means is not None and self._at is posterior.f:
             return self._means
@@ -260,12 +260,10 @@ def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
 
 
 def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
-    """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior.
-
-    All sites come from one posterior, with Anderson's acceleration unless a damping is given, or are refined in turn.
-    """
+    """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
     if isinstance(settings, EP) and settings.schedule == "sequential":
         return _sequential(prior, data, settings, stop, start)
+    # All sites from one posterior, with Anderson's acceleration unless a damping is given.
     method, damping = proposal_of(data, settings), settings.damping if isinstance(settings, EP) else None
     sites = method.start() if start is None else start
     posterior = _posterior(prior, sites)

@@ -48,11 +48,8 @@ KERNELS = {cls.__name__: cls for cls in NAMED}
 
 
 def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
-    """Return a copy of a kernel that a latent function can have.
-
-    None is a constant times an RBF, both learned, that starts at the spread of the points.
-    """
-    if kernel is None:
+    """Return a copy of a kernel that a latent function can have."""
+    if kernel is None:  # a constant times an RBF, both learned, that starts at the spread of the points
         spread = float(np.sqrt(X.var(axis=0).sum()))
         scale = spread if 0.0 < spread < np.inf else 1.0
         return ConstantKernel(1.0) * RBF(scale, (1e-3 * scale, 1e3 * scale))
@@ -262,10 +259,18 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
     if search.restarts and not np.isfinite(bounds).all():
         fail_value("n_restarts_optimizer needs finite bounds of all parameters of the kernel; got some that are not.")
     starts += [search.rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(search.restarts)]
+
+    def attempt(start: np.ndarray, tie: np.ndarray) -> tuple[np.ndarray, float]:
+        """Where a start leads, and the loss there: inf where the objective does not exist."""
+        try:
+            return _descend(kernel, evidence, search, start, tie)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return start, np.inf
+
     tie = ties(kernel)
     if search.ties and (tie != np.arange(len(tie))).any():
-        starts.insert(0, _try(kernel, evidence, search, kernel.theta, tie)[0])
-    results = [_try(kernel, evidence, search, start, np.arange(len(start)))[::-1] for start in starts]
+        starts.insert(0, attempt(kernel.theta, tie)[0])
+    results = [attempt(start, np.arange(len(start)))[::-1] for start in starts]
     failed = sum(not np.isfinite(loss) for loss, _ in results)
     best, theta = min(results, key=lambda pair: pair[0])
     if not np.isfinite(best):
@@ -306,16 +311,6 @@ def at_bounds(kernel: Any, without: str = "") -> list[str]:
                     found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
             at += 1
     return found
-
-
-def _try(
-    kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Where a start leads, and the loss there: inf where the objective does not exist."""
-    try:
-        return _descend(kernel, evidence, search, start, tie)
-    except (FloatingPointError, np.linalg.LinAlgError):
-        return start, np.inf
 
 
 def _descend(

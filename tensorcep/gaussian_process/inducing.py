@@ -54,10 +54,7 @@ Gaussian = tuple[np.ndarray, np.ndarray, np.ndarray]  # precision of v, precisio
 def fit_inducing(
     kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, start: Sites | None = None
 ) -> InducingFit:
-    """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
-
-    A FloatingPointError says that there is no Gaussian posterior.
-    """
+    """Power EP at a kernel, batch by batch, the posterior made anew in the end; FloatingPointError if there is none."""
     K, X, mean, n = kernel(sparse.Z), points.X, points.mean, len(points.X)
     K[np.diag_indices_from(K)] += JITTER * np.diag(K).max()
     try:

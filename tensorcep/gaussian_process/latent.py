@@ -165,18 +165,13 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     else:
         fitted["tau"] = np.stack([machine.tau for machine in machines])
         fitted["nu"] = np.stack([machine.nu for machine in machines])
-    kernels = {
-        "given": None if model.kernel is None else kernel_record(model.kernel),
-        "fitted": [kernel_record(machine.kernel) for machine in machines],
-    }
+    given = None if model.kernel is None else kernel_record(model.kernel)
+    kernels = {"given": given, "fitted": [kernel_record(machine.kernel) for machine in machines]}
     write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
 
 
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
-    """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
-
-    It raises one of `UNREADABLE` if something is missing or wrong, or has another name.
-    """
+    """The fitted attributes and given kernel that a file holds; one of `UNREADABLE` if any is missing or wrong."""
     fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, NAMES)
     for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:

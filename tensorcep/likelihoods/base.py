@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike
 from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.likelihoods.parameters.thresholds import Levels
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
+
+# Moments of a tilted density, or a log density and its first two derivatives, (n,) each.
+Triple: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # Calls of the block kernels with freshly allocated results, for the parts of a likelihood that run in numpy.
 
@@ -32,7 +35,7 @@ def tilted_moments(
     return logz, alpha, beta
 
 
-def log_density(loglik: Any, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_density(loglik: Any, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> Triple:
     """Return log p(y | f) and its first two derivatives in f, each (n,) float64, from a `loglik` kernel."""
     y, f, theta = aligned(y, f, theta)
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
@@ -173,7 +176,7 @@ class Likelihood:
     mixture_quantile: ClassVar[Callable[..., np.ndarray] | None] = None
     of_points: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
     third: ClassVar[Callable[..., np.ndarray] | None] = None
-    averaged: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] | None] = None
+    averaged: ClassVar[Callable[..., Triple] | None] = None
     rough: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
 
     def check_y(self, y: ArrayLike) -> np.ndarray:

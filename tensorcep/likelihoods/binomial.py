@@ -134,10 +134,5 @@ class Binomial(Counts):
         return np.asarray(-n * p * (1.0 - p) * (1.0 - 2.0 * p))
 
 
-BINOMIAL = Binomial(
-    "binomial",
-    tilted,
-    loglik,
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, n: (n, y - 0.5 * n)),
-    matched=Augmentation(matched, weighted=True, matched=True),
-)
+PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, n: (n, y - 0.5 * n))
+BINOMIAL = Binomial("binomial", tilted, loglik, pg=PG, matched=Augmentation(matched, weighted=True, matched=True))

@@ -93,10 +93,7 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.
 
 
 def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> np.ndarray:
-    """Return the smallest whole k with cdf(k) >= q; inf where it exceeds the range of float64.
-
-    m and v are the moments of the log rate, about, from which the search starts.
-    """
+    """Return the smallest whole k with cdf(k) >= q, inf beyond floats; m, v: about those of the log rate, to start."""
     with np.errstate(over="ignore"):
         result = np.exp(m + ndtri(q) * np.sqrt(v))
         upper = np.exp(m + max(ndtri(q), 0.0) * np.sqrt(v))
@@ -167,10 +164,8 @@ class Counts(Likelihood):
         """Return the smallest count with a probability of at least q of not being exceeded."""
         cdfs = [self.cdf(*component) for component in zip(m, v, theta, strict=True)]
         centre, spread = self.log_rate(m, v, theta)
-        spread, q = spread.mean(axis=0) + centre.var(axis=0), check_fraction("q", q)
-        return mixture_quantile(
-            q, centre.mean(axis=0), spread, lambda k, rows: np.mean([one(k, rows) for one in cdfs], axis=0)
-        )
+        m, v, q = centre.mean(axis=0), spread.mean(axis=0) + centre.var(axis=0), check_fraction("q", q)
+        return mixture_quantile(q, m, v, lambda k, rows: np.mean([one(k, rows) for one in cdfs], axis=0))
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         y, m, v, theta = aligned(y, m, v, theta)

@@ -232,12 +232,8 @@ class NegativeBinomial(Counts):
         return poisson_draws(rng, f + np.log(np.maximum(rate, np.finfo(np.float64).tiny)))
 
 
+PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r)))
+MATCHED = Augmentation(matched, weighted=True, matched=True)
 NEGBINOMIAL = NegativeBinomial(
-    "negbinomial",
-    tilted,
-    loglik,
-    (DispersionParameter(),),
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
-    matched=Augmentation(matched, weighted=True, matched=True),
-    in_f=in_f,
+    "negbinomial", tilted, loglik, (DispersionParameter(),), pg=PG, matched=MATCHED, in_f=in_f
 )

@@ -66,9 +66,7 @@ class Ordinal(Likelihood):
     """Ordered levels; theta is the number of a line of cuts."""
 
     worth: Any = None  # what each level is worth, in growing order, (L,) float64
-    cuts: Any = (
-        None  # all cuts of equally likely components, minus infinity and infinity among them, (C, L + 1) float64
-    )
+    cuts: Any = None  # all cuts of equally likely components, with minus infinity and infinity, (C, L + 1) float64
     observes = "levels"
 
     @property

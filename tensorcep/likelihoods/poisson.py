@@ -34,7 +34,7 @@ from tensorcep.kernels.special import (
     log,
     log1p_unit,
 )
-from tensorcep.likelihoods.base import Augmentation, aligned
+from tensorcep.likelihoods.base import Augmentation, Triple, aligned
 from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws, poisson_in_f
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
@@ -236,9 +236,7 @@ class Poisson(Counts):
         """Return -e^f."""
         return np.asarray(-np.exp(aligned(y, f, theta)[1]))
 
-    def averaged(
-        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def averaged(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
         """Return the mean of y f - e^f - log y! and its derivatives in m, by E[e^f] = e^(m + v / 2)."""
         y, m, v, _ = aligned(y, m, v, theta)
         with np.errstate(over="ignore"):
@@ -251,9 +249,8 @@ class Poisson(Counts):
         return y + 0.5, (y + 0.5) * np.log(y + 0.5)
 
 
-POISSON = Poisson(
-    "poisson", tilted, loglik, matched=Augmentation(matched, weighted=True, matched=True), in_f=poisson_in_f
-)
+MATCHED = Augmentation(matched, weighted=True, matched=True)
+POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=poisson_in_f)
 
 
 # With square link: y ~ Poisson(f^2).
@@ -349,9 +346,7 @@ class SquarePoisson(Counts):
         y, f, _ = aligned(y, f, theta)
         return np.divide(4.0 * y, f**3, out=np.zeros_like(f), where=y > 0.0)
 
-    def averaged(
-        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def averaged(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
         """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2.
 
         E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of

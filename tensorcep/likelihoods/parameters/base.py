@@ -32,6 +32,8 @@ S = TypeVar("S")
 # Two arrays; and places (n,) of entries, None for all of them.
 Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
 Places: TypeAlias = "np.ndarray | None"
+# Of a Gamma prior.
+ShapeRate: TypeAlias = tuple[float, float]
 
 
 class Gamma(NamedTuple):
@@ -72,10 +74,8 @@ class Groups(NamedTuple):
     size: int  # how many parameters there are
 
     def totals(self, values: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """Sums over the entries of each parameter of values (n_blocks, LANES), of which `values` gives those of some.
-
-        Additions are one after the other, whatever the number of entries that are looked at together.
-        """
+        """Sums over the entries of each parameter of values (n_blocks, LANES); `values` gives those of some."""
+        # additions are one after the other, whatever the number of entries that are looked at together
         own = np.arange(self.size)
         total: np.ndarray = np.zeros(self.size)
         for first in range(0, len(self.of_entry), LINES):
@@ -151,7 +151,7 @@ class ValidationNoise(NamedTuple):
     place: np.ndarray
     variance: float
 
-    def law(self, prior: tuple[float, float]) -> Gamma:
+    def law(self, prior: ShapeRate) -> Gamma:
         """The law of the precision."""
         half = 0.5 * len(self.place)
         return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * self.variance]))
@@ -407,7 +407,7 @@ class NoisePrecision(Parameter[Gamma]):
     An entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate of its law.
     """
 
-    prior: tuple[float, float] = (1e-3, 1e-3)  # shape and rate, which say nearly nothing
+    prior: ShapeRate = (1e-3, 1e-3)  # shape and rate, which say nearly nothing
     name = "noise_precision"
     stage = DrawStage.RESIDUAL
     is_precision = True

@@ -24,6 +24,7 @@ from tensorcep.likelihoods.parameters.base import (
     Parameter,
     ParameterDraw,
     Places,
+    ShapeRate,
     gammas,
     room_for_stream,
 )
@@ -53,7 +54,7 @@ FIRST = len(ALPHAS) - 1
 class Pool(NamedTuple):
     """What is known of the common law."""
 
-    of: tuple[float, float]  # shape and rate of the Gamma prior of r0
+    of: ShapeRate  # shape and rate of the Gamma prior of r0
     found: Evenness  # r0, and alpha, which is one of `ALPHAS`
 
     @property
@@ -149,7 +150,7 @@ def law_of_dispersion(
     m: np.ndarray,
     v: np.ndarray,
     share: float | np.ndarray,
-    prior: tuple[float, float],
+    prior: ShapeRate,
     start: np.ndarray | float,
     used: np.ndarray | float = 1.0,
     group: np.ndarray | None = None,
@@ -227,7 +228,7 @@ class DispersionLaw(NamedTuple):
 class DispersionParameter(Parameter[DispersionLaw]):
     """The dispersion r of negative-binomial counts, with a Gamma prior, of all entries or of the rows of a mode."""
 
-    prior: tuple[float, float] = (1.0, 0.1)  # shape and rate; of a common law that of r0
+    prior: ShapeRate = (1.0, 0.1)  # shape and rate; of a common law that of r0
     # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
     start: float = 1.0
     earlier: float = 0.0  # what earlier entries, of other batches, have added to the rate of the prior
@@ -339,9 +340,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         return {"dispersion": (self.mode, *law.law, *common)}
 
 
-def draw_pooled(
-    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
-) -> FactorDraw:
+def draw_pooled(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: np.random.Generator) -> FactorDraw:
     """Dispersions given what entries add to their laws; mean and shape of their common law are drawn first."""
     drawn = draw_factors_of_groups(state, groups, prior, rng)
     return drawn._replace(theta=drawn.own * drawn.factor, base=drawn.own).with_common(1.0)

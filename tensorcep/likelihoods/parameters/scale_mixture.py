@@ -39,6 +39,7 @@ from tensorcep.likelihoods.parameters.base import (
     Places,
     ResidualStats,
     RowPrecision,
+    ShapeRate,
     alike,
     mean_log_density,
     room_for_stream,
@@ -131,7 +132,7 @@ def log_evidences(groups: GroupSums, tau: float) -> np.ndarray:
     return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
 
 
-def best_tau(groups: GroupSums, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
+def best_tau(groups: GroupSums, prior: ShapeRate, tau: float, alpha: float) -> tuple[float, float]:
     """The tau of the highest density, concave in log tau, under a Gamma prior, from one to start with; curvature."""
     half = 0.5 * float(np.broadcast_to(groups.times * groups.n, groups.squares.shape).sum()) + prior[0]
     log_tau, curvature = np.log(tau), half
@@ -148,7 +149,7 @@ def best_tau(groups: GroupSums, prior: tuple[float, float], tau: float, alpha: f
     return float(np.exp(log_tau)), curvature
 
 
-def fitted(groups: GroupSums, prior: tuple[float, float], tau: float, place: int) -> Evenness:
+def fitted(groups: GroupSums, prior: ShapeRate, tau: float, place: int) -> Evenness:
     """tau and alpha of the highest density, from some to start with, by steps to the better neighbour in `ALPHAS`."""
     known: dict[int, tuple[float, Evenness]] = {}
 
@@ -169,17 +170,15 @@ def fitted(groups: GroupSums, prior: tuple[float, float], tau: float, place: int
         place = better
 
 
-def log_prior(tau: float, prior: tuple[float, float]) -> float:
+def log_prior(tau: float, prior: ShapeRate) -> float:
     """The log density of log tau under the Gamma prior of tau, and of alpha."""
     a, b = prior
     return float(a * np.log(b) - gammaln(a) + a * np.log(tau) - b * tau) - float(np.log(len(ALPHAS)))
 
 
 def nodes(shape: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factors (NODES, ...) and their log weights, for means over factors of these shapes (...): a trapezoidal rule.
-
-    The integrand is smooth in the log of a factor and vanishes at both ends, where the rule converges exponentially.
-    """
+    """Factors (NODES, ...) and their log weights, for means over factors of these shapes (...): a trapezoidal rule."""
+    # The integrand is smooth in the log of a factor and vanishes at both ends: the rule converges exponentially.
     shape = np.asarray(shape, dtype=float)
     above, below = (1.0 + nats / shape for nats in NATS)
     high = -above - lambertw(-np.exp(-above), -1).real
@@ -216,10 +215,8 @@ def same_size(tau: float, alpha: float, other: float) -> float:
 
 
 def strata(shape: np.ndarray, n: int) -> np.ndarray:
-    """Factors (n, C, ...) of these shapes (C, ...), each from one of n equally likely parts of their law.
-
-    Where in its part it lies differs between the components C, whose factors together fill the law evenly.
-    """
+    """Factors (n, C, ...) of these shapes (C, ...), each from one of n equally likely parts of their law."""
+    # where in its part it lies differs between components, whose factors together fill the law evenly
     at = np.array([0.5]) if len(shape) == 1 else np.mod((np.arange(len(shape)) + 0.5) * GOLDEN, 1.0)
     levels = ((np.arange(n)[:, None] + at) / n).reshape(n, len(shape), *np.ones(shape.ndim - 1, dtype=int))
     return np.asarray(gammaincinv(shape, levels) / shape)
@@ -252,9 +249,7 @@ class FactorDraw(NamedTuple):
         return self._replace(common=np.array([self.base * level, self.alpha]))
 
 
-def draw_factors_of_groups(
-    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
-) -> FactorDraw:
+def draw_factors_of_groups(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: Any) -> FactorDraw:
     """Draw the shape given the precision, the precision given the shape, both without the factors, then these."""
     own = state.own
     log_mass = log_evidences(groups, own)
@@ -304,7 +299,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
     shape both.
     """
 
-    prior: tuple[float, float]  # shape and rate of the Gamma prior of tau
+    prior: ShapeRate  # shape and rate of the Gamma prior of tau
     groups: Groups = UNBOUND  # which entries share a factor: those of a row, or, of mode None, every entry has its own
     by_sums: bool = False  # whether sums over the entries of each row say all: of drawn rows, of targets that are not
     keeps_factors: bool = False  # whether targets of entries with a factor are drawn beside it
@@ -443,10 +438,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
         return state, 1.0 / tau
 
     def expect(self, state: MixtureLaw, stats: Any, step: float | None = None) -> MixtureLaw:
-        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`.
-
-        The factors are integrated out exactly given precision and shape, points at the maximum of the bound given rows.
-        """
+        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`."""
         if not isinstance(stats, ExpectedSquares):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
@@ -455,6 +447,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
             groups = GroupSums(np.array(1.0), squares[used], power[used])
         else:
             groups = GroupSums(totals(lambda at: power[at]), totals(lambda at: power[at] * squares[at]))
+        # factors are integrated out exactly given precision and shape, the points where the bound given rows is highest
         found = fitted(groups, self.prior, float(state.theta[0]), state.found.place)
         a, b = law_of_factors(groups, found.tau, found.alpha)
         if self.mode is None:
