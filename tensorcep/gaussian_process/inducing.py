@@ -67,8 +67,7 @@ def fit_inducing(
     terms = Terms(points.data.likelihood, points.data.y, points.data.theta, sparse.power)
     sites = terms.start_sites(start)
     by_noise, damping, last = np.zeros(n), 0.0, np.inf
-    P, eta = _natural(A, sites, mean)
-    chol = _chol(P)
+    P, eta, chol = _natural(A, sites, mean)
     n_iter, worst, left_out = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
@@ -89,8 +88,7 @@ def fit_inducing(
         if worst >= last:
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = worst
-    P, eta = _natural(A, sites, mean)
-    chol = _chol(P)
+    P, eta, chol = _natural(A, sites, mean)
     v = linalg.cho_solve((chol, True), eta)
     offset = (sites.nu - 0.5 * sites.tau * mean) * mean
     log_evidence = sites.logc.sum() + offset.sum() + 0.5 * (eta @ v) - np.log(np.diag(chol)).sum()
@@ -100,11 +98,11 @@ def fit_inducing(
     return InducingFit(sites, functions, float(log_evidence), n_iter, converged, A, L, chol, by_noise)
 
 
-def _natural(A: np.ndarray, sites: Sites, mean: float) -> tuple[np.ndarray, np.ndarray]:
-    """Precision and precision times mean of v."""
+def _natural(A: np.ndarray, sites: Sites, mean: float) -> Gaussian:
+    """The posterior of v from all sites."""
     P = A.T @ (sites.tau[:, None] * A)
     P[np.diag_indices_from(P)] += 1.0
-    return P, A.T @ (sites.nu - sites.tau * mean)
+    return P, A.T @ (sites.nu - sites.tau * mean), _chol(P)
 
 
 def _chol(P: np.ndarray) -> np.ndarray:
