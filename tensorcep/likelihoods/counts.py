@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.compile import kernel
-from tensorcep.kernels.special import DROP, REACH, exp
+from tensorcep.kernels.special import DROP, REACH
 from tensorcep.likelihoods.base import Likelihood, aligned
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, with_zeros
 
@@ -28,16 +27,6 @@ NODES, MAX_NODES = 24.0, 512
 
 # cdf(k, rows): P(y <= k) for the entries `rows`
 CountCDF = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@kernel
-def poisson_in_f(y, f, theta, value, d1, d2):
-    """Write what of log p(y | f) of Poisson counts depends on f, and its first two derivatives in f."""
-    for n in range(y.shape[0]):
-        rate = exp(f[n])
-        value[n] = y[n] * f[n] - rate
-        d1[n] = y[n] - rate
-        d2[n] = -rate
 
 
 def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:

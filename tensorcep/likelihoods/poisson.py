@@ -35,7 +35,7 @@ from tensorcep.kernels.special import (
     log1p_unit,
 )
 from tensorcep.likelihoods.base import Augmentation, Triple, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws, poisson_in_f
+from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
@@ -183,6 +183,16 @@ def tilted(y, m, v, theta, logz, alpha, beta):
 
 
 @kernel
+def in_f(y, f, theta, value, d1, d2):
+    """Write what of log p(y | f) depends on f, and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        rate = exp(f[n])
+        value[n] = y[n] * f[n] - rate
+        d1[n] = y[n] - rate
+        d2[n] = -rate
+
+
+@kernel
 def loglik(y, f, theta, value, d1, d2):
     """Write log p(y | f) and its first two derivatives in f."""
     for n in range(y.shape[0]):
@@ -250,7 +260,7 @@ class Poisson(Counts):
 
 
 MATCHED = Augmentation(matched, weighted=True, matched=True)
-POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=poisson_in_f)
+POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=in_f)
 
 
 # With square link: y ~ Poisson(f^2).

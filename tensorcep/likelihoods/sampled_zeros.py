@@ -85,11 +85,6 @@ class SampledZeros(Labels):
         return np.asarray(expit(log_odds(self.of, f) + self.shift))
 
 
-def share_in_population(p: float, zero_rate: float) -> float:
-    """The probability of a one in the population where it is p among the entries."""
-    return zero_rate * p / (zero_rate * p + 1.0 - p)
-
-
 def log_odds(likelihood: Likelihood, f: np.ndarray) -> np.ndarray:
     """Return log P(y = 1 | f) - log P(y = 0 | f) of a symmetric link, in the shape of f."""
     flat = np.ascontiguousarray(f, dtype=np.float64).ravel()
