@@ -235,6 +235,7 @@ class Parameter(Protocol[S]):
     is_theta: ClassVar[bool] = False
     of_rows: ClassVar[bool] = False  # whether rows of a mode may have one each, as settings say; it has groups then
     start: float | None = None  # of a theta; None of noise, which begins at that of the data
+    groups: Groups = UNBOUND  # which entries share one
 
     @property
     def learned(self) -> bool:
@@ -254,7 +255,7 @@ class Parameter(Protocol[S]):
     @property
     def mode(self) -> int | None:
         """The mode whose rows have one each."""
-        return None
+        return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
         """The draw to begin with, of data of this variance, given where the rows start."""
@@ -465,9 +466,7 @@ def alike(y: np.ndarray, theta: float) -> np.ndarray:
 
 def scored(tau: float, stats: ResidualStats) -> ResidualStats:
     """With the mean log density of the residuals, of this precision; nan of none."""
-    if stats.drawn:
-        return stats
-    return stats._replace(score=mean_log_density(tau, stats.total, stats.n))
+    return stats if stats.drawn else stats._replace(score=mean_log_density(tau, stats.total, stats.n))
 
 
 def mean_log_density(tau: float, squares: float, n: float) -> float:

@@ -240,10 +240,6 @@ class DispersionParameter(Parameter[DispersionLaw]):
     name = "dispersion"
     is_theta = of_rows = True
 
-    @property
-    def mode(self) -> int | None:
-        return self.groups.mode
-
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw | FactorDraw:
         theta = np.full(self.groups.size, self.start)
         return FactorDraw.even(theta, self.start, self.groups.size) if self.has_pool else ParameterDraw(theta)
@@ -259,10 +255,9 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
     def draw(self, state: Any, stats: EntryStats, key: DrawKey) -> tuple[Any, EntryStats]:
         """Draws given latent values, auxiliary variables integrated out; of a common law first, without them."""
-        f, used, tables = stats.f, stats.used, np.empty(stats.f.shape)
+        soft, used, tables = softplus(stats.f), stats.used, np.empty(stats.f.shape)
         record = (stats.y, used, stats.theta(), key.of_entries(RandomStream.TABLES), tables)
-        stats.executor.run(draw_tables, 0, len(f), *record, scratch=room_for_stream)
-        soft = softplus(f)
+        stats.executor.run(draw_tables, 0, len(used), *record, scratch=room_for_stream)
         shape = self.groups.totals(lambda at: tables[at])
         rate = self.groups.totals(lambda at: used[at] * soft[at])
         rng = key.rng(RandomStream.DISPERSION)

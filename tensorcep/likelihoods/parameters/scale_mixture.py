@@ -312,10 +312,6 @@ class ScaleMixture(Parameter[MixtureLaw]):
         return not self.by_sums
 
     @property
-    def mode(self) -> int | None:
-        return self.groups.mode
-
-    @property
     def m(self) -> int:
         """How many factors there are beside those of entries."""
         return 0 if self.mode is None else self.groups.size
