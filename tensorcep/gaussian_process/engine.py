@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import contextlib
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, blas
@@ -66,14 +67,10 @@ class Observations(NamedTuple):
 
 
 class Proposal(Protocol):
-    """One method.
+    """One method."""
 
-    `rises` says whether steps have an objective that they must not lower, `mixes` whether they approach the fixed point
-    at a steady pace, so that combinations of them are better.
-    """
-
-    rises: bool
-    mixes: bool
+    rises: bool  # whether steps have an objective that they must not lower
+    mixes: bool  # whether they approach the fixed point at a steady pace, so that combinations of them are better
 
     def start(self) -> Sites:
         """The sites to begin with."""
@@ -141,8 +138,12 @@ class _OfDensity(Proposal):
             return Sites(zero, zero, zero)
         return Sites(*self._record.rough(self._y, self._theta), zero)
 
-    def _sites(self, posterior: Posterior, sites: Sites, slope: np.ndarray, curve: np.ndarray) -> Any:
-        f, s = posterior.f, posterior.s
+    def _density(self, posterior: Posterior) -> Triple:
+        """Log p(y | f), its slope and its curve at the means."""
+        return log_density(self._record.loglik, self._y, posterior.f, self._theta)
+
+    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
+        f, s, (_, slope, curve) = posterior.f, posterior.s, self._density(posterior)
         new = Sites(-curve, slope - curve * f, sites.logc)
         dtau, dnu = new.tau - sites.tau, new.nu - sites.nu
         change = np.maximum(np.abs(dtau) * s, np.abs(dnu - f * dtau) * np.sqrt(np.maximum(s, 0.0)))
@@ -161,16 +162,9 @@ class LaplaceProposal(_OfDensity):
             fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
         self._third = third
 
-    def _at_mode(self, posterior: Posterior) -> Triple:
-        return log_density(self._record.loglik, self._y, posterior.f, self._theta)
-
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        _, slope, curve = self._at_mode(posterior)
-        return self._sites(posterior, sites, slope, curve)
-
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """Log density of observations and latent values, without the prior's constant."""
-        return float(self._at_mode(posterior)[0].sum() - 0.5 * (posterior.dual @ (posterior.f - posterior.prior.mean)))
+        return float(self._density(posterior)[0].sum() - 0.5 * (posterior.dual @ (posterior.f - posterior.prior.mean)))
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The objective and half of the log determinant, by the curvature of the sites."""
@@ -190,8 +184,8 @@ class VBProposal(_OfDensity):
         self._at: np.ndarray | None = None
         self._means: Triple | None = None
 
-    def _expected(self, posterior: Posterior) -> Triple:
-        """Means of log p(y | f), its slope and its curve at a posterior, which its bound and its proposal share."""
+    def _density(self, posterior: Posterior) -> Triple:
+        """Their means over a posterior, which its bound and its proposal share."""
         if self._means is not None and self._at is posterior.f:
             return self._means
         self._at, f, s, y, theta = posterior.f, posterior.f, posterior.s, self._y, self._theta
@@ -208,16 +202,12 @@ class VBProposal(_OfDensity):
         self._means = value, slope, curve
         return self._means
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        _, slope, curve = self._expected(posterior)
-        return self._sites(posterior, sites, slope, curve)
-
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         return self.evidence(posterior, sites)
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The lower bound E[log p(y | f)] - KL(q || prior)."""
-        value = self._expected(posterior)[0]
+        value = self._density(posterior)[0]
         sited = sites.nu @ posterior.f - 0.5 * (sites.tau @ (posterior.f**2 + posterior.s))
         return float(value.sum() + posterior.log_integral - sited)
 
@@ -237,8 +227,6 @@ class Fit(NamedTuple):
     log_evidence: float  # the method's estimate or lower bound of log p(y)
     n_iter: int
     converged: bool
-    skipped: int  # site updates left out in the last sweep
-    change: float  # the largest change that another sweep would make, in posterior standard deviations
 
 
 class Stop(NamedTuple):
@@ -280,35 +268,26 @@ def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop
         last = change
         mixed = mix(history, posterior, sites, new, change) if mixes else None
         least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
-        step = None if mixed is None else _accepted(prior, method, mixed, least)
-        if step is None:
-            step = _damped(prior, method, sites, new, kept, least)
-        sites, posterior, value = step
-    value, converged = method.evidence(posterior, sites), change < stop.tol and not skipped
-    return Fit(sites, posterior, value, n_iter, converged, skipped, change)
+        sites, posterior, value = _step(prior, method, sites, new, mixed, kept, least)
+    return Fit(sites, posterior, method.evidence(posterior, sites), n_iter, change < stop.tol and not skipped)
 
 
-Step = tuple[Sites, Posterior, float]
-
-
-def _accepted(prior: Prior, method: Proposal, sites: Sites, least: float) -> Step | None:
-    """The step to these sites, if their posterior is a Gaussian and the objective is not below this."""
-    try:
-        posterior = Posterior(prior, sites.tau, sites.nu)
-    except LinAlgError:
-        return None
-    value = method.objective(posterior, sites)
-    return (sites, posterior, value) if value >= least else None
-
-
-def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float, least: float) -> Step:
-    """The damped step, halved until it can be accepted."""
-    for _ in range(MAX_HALVINGS):
-        sites = Sites(*(b + kept * (a - b) for a, b in zip(old, new, strict=True)))
-        step = _accepted(prior, method, sites, least)
-        if step is not None:
-            return step
-        kept = 0.5 * (1.0 + kept)
+def _step(
+    prior: Prior, method: Proposal, old: Sites, new: Sites, mixed: Sites | None, kept: float, least: float
+) -> tuple[Sites, Posterior, float]:
+    """The combined step, or else the damped one, halved until it leaves a Gaussian of at least this objective."""
+    sites = mixed
+    for _ in range(MAX_HALVINGS + (mixed is not None)):
+        if sites is None:
+            sites = Sites(*(b + kept * (a - b) for a, b in zip(old, new, strict=True)))
+            kept = 0.5 * (1.0 + kept)
+        with contextlib.suppress(LinAlgError):
+            posterior = Posterior(prior, sites.tau, sites.nu)
+            value = method.objective(posterior, sites)
+            if value >= least:
+                return sites, posterior, value
+            del posterior  # and its matrices
+        sites = None
     posterior = _posterior(prior, old)
     return old, posterior, method.objective(posterior, old)
 
@@ -351,4 +330,4 @@ def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, star
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = change
     value = EPProposal(data, getattr(settings, "rule", None)).evidence(posterior, sites)
-    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped, skipped, change)
+    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped)
