@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,14 +27,7 @@ from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.tables import as_numbers, as_targets
 from tensorcep.gaussian_process.engine import Observations, Stop, proposal_of
-from tensorcep.gaussian_process.evidence import (
-    ExactEvidence,
-    KernelSearch,
-    TrainingPoints,
-    check_kernel,
-    default_kernel,
-    ends_at_bounds,
-)
+from tensorcep.gaussian_process.evidence import ExactEvidence, KernelSearch, TrainingPoints, at_bounds, check_kernel
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, inducing_points
 from tensorcep.gaussian_process.latent import Machine, check_exact_size, fit_exact, fit_sparse, write_machines
 from tensorcep.gaussian_process.settings import ENGINES, EP, QP, GPSettings, settings_of
@@ -99,9 +92,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        return np.asarray(
-            validate_data(self, as_numbers(check_unmasked(X, "X")), dtype=np.float64, order="C", reset=False)
-        )
+        X = as_numbers(check_unmasked(X, "X"))
+        return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit takes, whatever the points: files may hold any."""
@@ -129,7 +121,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _fit_machines(self, X: np.ndarray, targets: list[Observations], mean: float) -> tuple[Machine, ...]:
         """A latent function for each target."""
         settings, stop, rng = self._plan(len(X))
-        kernel = default_kernel(X) if self.kernel is None else clone(check_kernel(self.kernel))
+        kernel = check_kernel(self.kernel, X)
         for target in targets if self.n_inducing is None else ():
             proposal_of(target, settings)  # refuses a method that the likelihood is not for
         search = KernelSearch(self.optimizer, int(self.n_restarts_optimizer), rng)
@@ -160,25 +152,14 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         self._take(self._machines, {name: value for name, value in vars(self).items() if name in names})
         # predict at one point: what a file holds may have the right names and make no sense
         mean, variance = self._latent(np.ones((1, self.n_features_in_)))
-        if not (np.isfinite(mean).all() and np.isfinite(variance).all()) or mean.shape[1:] != self._latent_shape():
+        n = len(vars(self).get("classes_", ()))
+        shape = () if n in (0, 2) else (n,)  # two classes have one latent function, as counts have
+        if not (np.isfinite(mean).all() and np.isfinite(variance).all()) or mean.shape[1:] != shape:
             fail_value("its arrays do not fit each other")
 
-    def _latent_shape(self) -> tuple[int, ...]:
-        """Of the latent functions at a point: () where there is one."""
-        raise NotImplementedError
-
-    def _warn_of_bounds(self, without: str = "") -> None:
-        """Tell of parameters of the kernel that were learned to lie at a bound, but for a kind that may well do so."""
-        each = [] if self.optimizer is None else [ends_at_bounds(machine.kernel, without) for machine in self._machines]
-        found = list(dict.fromkeys(text for texts in each for text in texts))
-        if found:
-            warn_user(
-                f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value (an upper bound "
-                "of a length scale may also say that the feature has no effect).",
-                ConvergenceWarning,
-            )
-
-    def _warn_of_sweeps(self) -> None:
+    def _finish(self, machines: tuple[Machine, ...], fitted: dict[str, Any], without: str = "") -> Any:
+        """End a fit, with warnings of sweeps that ran out, and of parameters at a bound, but those like `without`."""
+        self._take(machines, fitted)
         if not self.converged_:
             settings = settings_of(self.method)
             damps = isinstance(settings, EP)
@@ -188,6 +169,15 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
                 f"tol={self.tol:g}; increase max_iter{more}.",
                 ConvergenceWarning,
             )
+        each = [] if self.optimizer is None else [at_bounds(machine.kernel, without) for machine in machines]
+        found = list(dict.fromkeys(text for texts in each for text in texts))
+        if found:
+            warn_user(
+                f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value (an upper bound "
+                "of a length scale may also say that the feature has no effect).",
+                ConvergenceWarning,
+            )
+        return self
 
     def _targets(self, y: np.ndarray) -> list[Observations]:
         """The observations of every latent function, of targets as `_y_fit` has them."""

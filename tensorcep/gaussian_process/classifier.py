@@ -115,10 +115,8 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
             fail_value("y must hold labels of two classes or more; got one class.")
         codes = codes.astype(np.int64)
         machines = self._fit_machines(X, self._targets(codes), 0.0)
-        self._take(machines, {**about, "classes_": classes, "_X_fit": X, "_y_fit": codes})
-        self._warn_of_sweeps()
-        self._warn_of_bounds(without="constant_value")  # labels that can be told apart have no finite one
-        return self
+        fitted = {**about, "classes_": classes, "_X_fit": X, "_y_fit": codes}
+        return self._finish(machines, fitted, without="constant_value")  # labels told apart have no finite one
 
     def _targets(self, y: np.ndarray) -> list[Observations]:
         codes = np.unique(y)
@@ -190,9 +188,6 @@ class GaussianProcessClassifier(ScoresUnmasked, ClassifierMixin, BaseGaussianPro
         upto = np.cumsum(p / p.sum(axis=0), axis=0)
         code = np.minimum((rng.random(p.shape[1:]) > upto).sum(axis=0), len(p) - 1)
         return np.asarray(self.classes_[code])
-
-    def _latent_shape(self) -> tuple[int, ...]:
-        return () if len(self.classes_) == 2 else self.classes_.shape
 
 
 fill_docstring(GaussianProcessClassifier, {"{shared}": SHARED})

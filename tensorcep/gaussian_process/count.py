@@ -102,10 +102,7 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
         mean = float(np.sqrt(rate) if self.link == "square" else np.log(rate))
         mean = mean if self.prior_mean == "auto" else float(self.prior_mean)
         machines = self._fit_machines(X, self._targets(y), mean)
-        self._take(machines, {**about, "prior_mean_": mean, "_X_fit": X, "_y_fit": y})
-        self._warn_of_sweeps()
-        self._warn_of_bounds()
-        return self
+        return self._finish(machines, {**about, "prior_mean_": mean, "_X_fit": X, "_y_fit": y})
 
     def _targets(self, y: np.ndarray) -> list[Observations]:
         return [Observations(self._likelihood(), y, self._likelihood().default_theta)]
@@ -185,9 +182,6 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
 
     def _observed(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return self._likelihood().sample(rng, f[0].ravel(), np.ones(f[0].size)).reshape(f.shape[1:])
-
-    def _latent_shape(self) -> tuple[int, ...]:
-        return ()
 
 
 fill_docstring(GaussianProcessCountRegressor, {"{shared}": SHARED})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import contextlib
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, blas
@@ -14,7 +15,7 @@ from tensorcep.ep.sweep import Terms
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.special import REACH
-from tensorcep.likelihoods.base import Likelihood, log_density
+from tensorcep.likelihoods.base import Likelihood, Triple, log_density
 from tensorcep.likelihoods.binary import PROBIT
 
 # Anderson's acceleration of a fixed-point iteration of sites.
@@ -25,54 +26,31 @@ DEPTH, RCOND = 3, 1e-10
 NEAR = 0.5
 
 
-class Mixer:
-    """The last steps; `mix` combines them into one that leaves the least change, if changes were linear.
+def mix(
+    history: list[tuple[np.ndarray, np.ndarray]], posterior: Posterior, old: Sites, new: Sites, change: float
+) -> Sites | None:
+    """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear.
 
     Source: Anderson (1965), Iterative procedures for nonlinear integral equations. Residuals are in units of the
-    posterior, as the change is that the tolerance is about.
+    posterior, as the change is that the tolerance is about. None where steps so far are too few or too long.
     """
-
-    def __init__(self) -> None:
-        self._points: list[np.ndarray] = []
-        self._residuals: list[np.ndarray] = []
-
-    def mix(self, posterior: Posterior, old: Sites, new: Sites, change: float) -> Sites | None:
-        """Sites in place of the new ones; None where steps so far are too few or too long."""
-        point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
-        points, residuals = self._points, self._residuals
-        self._points, self._residuals = [*points, point][-DEPTH:], [*residuals, residual][-DEPTH:]
-        if change > NEAR or not points:
-            return None
-        unit = np.concatenate([posterior.s, np.sqrt(np.maximum(posterior.s, 0.0))])
-        moved = np.stack([residual - before for before in residuals], axis=1)
-        went = np.stack([point - before for before in points], axis=1)
-        share = np.linalg.lstsq(unit[:, None] * moved, unit * residual, rcond=RCOND)[0]
-        tau, nu = np.split(point + residual - (went + moved) @ share, 2)
-        worse = (tau < 0.0).any() and (new.tau >= 0.0).all()  # sites of positive precision are kept so
-        return None if worse or not (np.isfinite(tau).all() and np.isfinite(nu).all()) else Sites(tau, nu, new.logc)
+    point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
+    before = history[-DEPTH:]
+    history[:] = [*before, (point, residual)]
+    if change > NEAR or not before:
+        return None
+    unit = np.concatenate([posterior.s, np.sqrt(np.maximum(posterior.s, 0.0))])
+    moved = np.stack([residual - r for _, r in before], axis=1)
+    went = np.stack([point - p for p, _ in before], axis=1)
+    share = np.linalg.lstsq(unit[:, None] * moved, unit * residual, rcond=RCOND)[0]
+    tau, nu = np.split(point + residual - (went + moved) @ share, 2)
+    worse = (tau < 0.0).any() and (new.tau >= 0.0).all()  # sites of positive precision are kept so
+    return None if worse or not (np.isfinite(tau).all() and np.isfinite(nu).all()) else Sites(tau, nu, new.logc)
 
 
-# Means of log p(y | f) and of its derivatives over a Gaussian of f, for variational Bayes.
-
-# Nodes of the trapezoidal rule per standard deviation of f and per unit of f: the error of an analytic integrand falls
-# exponentially with their density.
+# Of means over a Gaussian of f, for variational Bayes: nodes of the trapezoidal rule per standard deviation of f and
+# per unit of f. The error of an analytic integrand falls exponentially with their density.
 NODES, NODES_PER_UNIT, MAX_NODES = 5.0, 5.0, 2048
-
-
-def expected_density(
-    record: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means over N(f, s) of log p(y | .), its slope and its curve, in closed form where the likelihood has one."""
-    if record.averaged is not None:
-        return record.averaged(y, f, s, theta)
-    sd = np.sqrt(np.maximum(s, 0.0))
-    count = int(min(2.0 * REACH * (NODES + NODES_PER_UNIT * sd.max(initial=0.0)), MAX_NODES)) + 1
-    u = np.linspace(-REACH, REACH, count)
-    weight = np.exp(-0.5 * u * u)
-    at = f[:, None] + sd[:, None] * u
-    found = log_density(record.loglik, np.repeat(y, count), at.ravel(), np.repeat(theta, count))
-    value, slope, curve = (a.reshape(at.shape) @ (weight / weight.sum()) for a in found)
-    return value, slope, curve
 
 
 # What the methods differ in: new sites from a posterior, the evidence, and its derivative by the kernel matrix.
@@ -89,14 +67,10 @@ class Observations(NamedTuple):
 
 
 class Proposal(Protocol):
-    """One method.
+    """One method."""
 
-    `rises` says whether steps have an objective that they must not lower, `mixes` whether they approach the fixed point
-    at a steady pace, so that combinations of them are better.
-    """
-
-    rises: bool
-    mixes: bool
+    rises: bool  # whether steps have an objective that they must not lower
+    mixes: bool  # whether they approach the fixed point at a steady pace, so that combinations of them are better
 
     def start(self) -> Sites:
         """The sites to begin with."""
@@ -106,15 +80,17 @@ class Proposal(Protocol):
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """What steps raise, if there is such a thing."""
+        return 0.0
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The estimate or lower bound of the log evidence."""
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """u in the part (u a' + a u') / 2 that the evidence's derivative by K has beside (a a' - R) / 2; None for 0."""
+        return None
 
 
-class EPProposal:
+class EPProposal(Proposal):
     """EP, and quantile propagation where there is a rule for it.
 
     The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
@@ -131,9 +107,6 @@ class EPProposal:
     def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
         return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
 
-    def objective(self, posterior: Posterior, sites: Sites) -> float:
-        return 0.0
-
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """Log of the integral of prior times scaled sites."""
         self._terms.moments(posterior.f, posterior.s, sites)
@@ -145,11 +118,8 @@ class EPProposal:
         alone = (nu - 0.5 * tau * m) * m + 0.5 * (nu - tau * m) ** 2 * v / grown - 0.5 * np.log(grown)
         return posterior.log_integral + float(np.where(good, work.logz - alone, sites.logc).sum())
 
-    def pull(self, posterior: Posterior) -> np.ndarray | None:
-        return None
 
-
-class _OfDensity:
+class _OfDensity(Proposal):
     """What methods that look at log p(y | f) share."""
 
     rises, mixes = True, True
@@ -168,8 +138,12 @@ class _OfDensity:
             return Sites(zero, zero, zero)
         return Sites(*self._record.rough(self._y, self._theta), zero)
 
-    def _sites(self, posterior: Posterior, sites: Sites, slope: np.ndarray, curve: np.ndarray) -> Any:
-        f, s = posterior.f, posterior.s
+    def _density(self, posterior: Posterior) -> Triple:
+        """Log p(y | f), its slope and its curve at the means."""
+        return log_density(self._record.loglik, self._y, posterior.f, self._theta)
+
+    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
+        f, s, (_, slope, curve) = posterior.f, posterior.s, self._density(posterior)
         new = Sites(-curve, slope - curve * f, sites.logc)
         dtau, dnu = new.tau - sites.tau, new.nu - sites.nu
         change = np.maximum(np.abs(dtau) * s, np.abs(dnu - f * dtau) * np.sqrt(np.maximum(s, 0.0)))
@@ -188,16 +162,9 @@ class LaplaceProposal(_OfDensity):
             fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
         self._third = third
 
-    def _at_mode(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return log_density(self._record.loglik, self._y, posterior.f, self._theta)
-
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        _, slope, curve = self._at_mode(posterior)
-        return self._sites(posterior, sites, slope, curve)
-
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """Log density of observations and latent values, without the prior's constant."""
-        return float(self._at_mode(posterior)[0].sum() - 0.5 * (posterior.dual @ (posterior.f - posterior.prior.mean)))
+        return float(self._density(posterior)[0].sum() - 0.5 * (posterior.dual @ (posterior.f - posterior.prior.mean)))
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The objective and half of the log determinant, by the curvature of the sites."""
@@ -215,30 +182,34 @@ class VBProposal(_OfDensity):
     def __init__(self, data: Observations):
         super().__init__(data)
         self._at: np.ndarray | None = None
-        self._means: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._means: Triple | None = None
 
-    def _expected(self, posterior: Posterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The means at a posterior, which its bound and its proposal share."""
-        if self._means is None or self._at is not posterior.f:
-            self._at = posterior.f
-            self._means = expected_density(self._record, self._y, self._theta, posterior.f, posterior.s)
+    def _density(self, posterior: Posterior) -> Triple:
+        """Their means over a posterior, which its bound and its proposal share."""
+        if self._means is not None and self._at is posterior.f:
+            return self._means
+        self._at, f, s, y, theta = posterior.f, posterior.f, posterior.s, self._y, self._theta
+        if self._record.averaged is not None:
+            self._means = self._record.averaged(y, f, s, theta)
+            return self._means
+        sd = np.sqrt(np.maximum(s, 0.0))
+        count = int(min(2.0 * REACH * (NODES + NODES_PER_UNIT * sd.max(initial=0.0)), MAX_NODES)) + 1
+        u = np.linspace(-REACH, REACH, count)
+        weight = np.exp(-0.5 * u * u)
+        at = f[:, None] + sd[:, None] * u
+        found = log_density(self._record.loglik, np.repeat(y, count), at.ravel(), np.repeat(theta, count))
+        value, slope, curve = (part.reshape(at.shape) @ (weight / weight.sum()) for part in found)
+        self._means = value, slope, curve
         return self._means
-
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        _, slope, curve = self._expected(posterior)
-        return self._sites(posterior, sites, slope, curve)
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         return self.evidence(posterior, sites)
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """The lower bound E[log p(y | f)] - KL(q || prior)."""
-        value = self._expected(posterior)[0]
+        value = self._density(posterior)[0]
         sited = sites.nu @ posterior.f - 0.5 * (sites.tau @ (posterior.f**2 + posterior.s))
         return float(value.sum() + posterior.log_integral - sited)
-
-    def pull(self, posterior: Posterior) -> np.ndarray | None:
-        return None
 
 
 # The loop that all methods share: sites to posterior to sites, until no site would change.
@@ -256,8 +227,6 @@ class Fit(NamedTuple):
     log_evidence: float  # the method's estimate or lower bound of log p(y)
     n_iter: int
     converged: bool
-    skipped: int  # site updates left out in the last sweep
-    change: float  # the largest change that another sweep would make, in posterior standard deviations
 
 
 class Stop(NamedTuple):
@@ -282,14 +251,11 @@ def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop
     """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
     if isinstance(settings, EP) and settings.schedule == "sequential":
         return _sequential(prior, data, settings, stop, start)
-    return _parallel(prior, proposal_of(data, settings), getattr(settings, "damping", None), stop, start)
-
-
-def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop, start: Sites | None) -> Fit:
-    """All sites from one posterior, with Anderson's acceleration unless a damping is given."""
+    # All sites from one posterior, with Anderson's acceleration unless a damping is given.
+    method, damping = proposal_of(data, settings), settings.damping if isinstance(settings, EP) else None
     sites = method.start() if start is None else start
     posterior = _posterior(prior, sites)
-    mixer = Mixer() if method.mixes and damping is None else None
+    mixes, history = method.mixes and damping is None, list[tuple[np.ndarray, np.ndarray]]()
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
@@ -300,44 +266,28 @@ def _parallel(prior: Prior, method: Proposal, damping: float | None, stop: Stop,
         if damping is None and not method.rises and change >= last:
             kept = min(1.0 - SLOWER * (1.0 - kept), MOST_DAMPING)
         last = change
-        mixed = None if mixer is None else mixer.mix(posterior, sites, new, change)
+        mixed = mix(history, posterior, sites, new, change) if mixes else None
         least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
-        step = None if mixed is None else _accepted(prior, method, mixed, least)
-        if step is None:
-            step = _damped(prior, method, sites, new, kept, least)
-        sites, posterior, value = step
-    return Fit(
-        sites=sites,
-        posterior=posterior,
-        log_evidence=method.evidence(posterior, sites),
-        n_iter=n_iter,
-        converged=change < stop.tol and not skipped,
-        skipped=skipped,
-        change=change,
-    )
+        sites, posterior, value = _step(prior, method, sites, new, mixed, kept, least)
+    return Fit(sites, posterior, method.evidence(posterior, sites), n_iter, change < stop.tol and not skipped)
 
 
-Step = tuple[Sites, Posterior, float]
-
-
-def _accepted(prior: Prior, method: Proposal, sites: Sites, least: float) -> Step | None:
-    """The step to these sites, if their posterior is a Gaussian and the objective is not below this."""
-    try:
-        posterior = Posterior(prior, sites.tau, sites.nu)
-    except LinAlgError:
-        return None
-    value = method.objective(posterior, sites)
-    return (sites, posterior, value) if value >= least else None
-
-
-def _damped(prior: Prior, method: Proposal, old: Sites, new: Sites, kept: float, least: float) -> Step:
-    """The damped step, halved until it can be accepted."""
-    for _ in range(MAX_HALVINGS):
-        sites = Sites(*(b + kept * (a - b) for a, b in zip(old, new, strict=True)))
-        step = _accepted(prior, method, sites, least)
-        if step is not None:
-            return step
-        kept = 0.5 * (1.0 + kept)
+def _step(
+    prior: Prior, method: Proposal, old: Sites, new: Sites, mixed: Sites | None, kept: float, least: float
+) -> tuple[Sites, Posterior, float]:
+    """The combined step, or else the damped one, halved until it leaves a Gaussian of at least this objective."""
+    sites = mixed
+    for _ in range(MAX_HALVINGS + (mixed is not None)):
+        if sites is None:
+            sites = Sites(*(b + kept * (a - b) for a, b in zip(old, new, strict=True)))
+            kept = 0.5 * (1.0 + kept)
+        with contextlib.suppress(LinAlgError):
+            posterior = Posterior(prior, sites.tau, sites.nu)
+            value = method.objective(posterior, sites)
+            if value >= least:
+                return sites, posterior, value
+            del posterior  # and its matrices
+        sites = None
     posterior = _posterior(prior, old)
     return old, posterior, method.objective(posterior, old)
 
@@ -361,7 +311,18 @@ def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, star
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
-        change, skipped = _sweep(terms, sites, posterior, damping)
+        mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
+        change, skipped = 0.0, 0
+        for i in range(len(mean)):
+            tau, nu = sites.tau[i], sites.nu[i]
+            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
+            moved, left_out = terms.refine(i, f, s, sites, damping)
+            change, skipped = max(change, moved), skipped + left_out
+            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
+            shrink = 1.0 / (1.0 + dtau * s[0])
+            column = cov[:, i].copy()
+            mean += (shrink * (dnu - dtau * f[0])) * column
+            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
         posterior = _posterior(prior, sites)
         if change < stop.tol and not skipped:
             break
@@ -369,21 +330,4 @@ def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, star
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = change
     value = EPProposal(data, getattr(settings, "rule", None)).evidence(posterior, sites)
-    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped, skipped, change)
-
-
-def _sweep(terms: Terms, sites: Sites, posterior: Posterior, damping: float) -> tuple[float, int]:
-    """Refine every site once, in order; the largest change and how many were left out."""
-    mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
-    worst, left_out = 0.0, 0
-    for i in range(len(mean)):
-        tau, nu = sites.tau[i], sites.nu[i]
-        f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
-        change, skipped = terms.refine(i, f, s, sites, damping)
-        worst, left_out = max(worst, change), left_out + skipped
-        dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
-        shrink = 1.0 / (1.0 + dtau * s[0])
-        column = cov[:, i].copy()
-        mean += (shrink * (dnu - dtau * f[0])) * column
-        blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
-    return worst, left_out
+    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped)

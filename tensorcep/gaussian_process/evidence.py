@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -16,9 +17,11 @@ from sklearn.gaussian_process.kernels import (
     ConstantKernel,
     DotProduct,
     Exponentiation,
+    ExpSineSquared,
     Kernel,
     Matern,
     Product,
+    RationalQuadratic,
     Sum,
     WhiteKernel,
 )
@@ -26,7 +29,7 @@ from sklearn.gaussian_process.kernels import (
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
 from tensorcep.gaussian_process.engine import Fit, Observations, Stop, fit_sites, proposal_of
-from tensorcep.gaussian_process.posterior import Posterior, Prior
+from tensorcep.gaussian_process.posterior import Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
 
 # Kernels are those of scikit-learn: which are taken, and their derivatives summed against a matrix.
@@ -39,17 +42,17 @@ MATERN = (0.5, 1.5, 2.5)
 ROWS = 1024
 # Kernels that are positive definite by their making.
 DEFINITE = (RBF, ConstantKernel, Matern, Sum, Product, DotProduct)
+# The kernels that a file can name.
+NAMED = (RBF, ConstantKernel, DotProduct, Exponentiation, ExpSineSquared, Matern, Product, RationalQuadratic, Sum)
+KERNELS = {cls.__name__: cls for cls in NAMED}
 
 
-def default_kernel(X: np.ndarray) -> Kernel:
-    """A constant times an RBF, both learned, that starts at the spread of the points."""
-    spread = float(np.sqrt(X.var(axis=0).sum()))
-    scale = spread if 0.0 < spread < np.inf else 1.0
-    return ConstantKernel(1.0) * RBF(scale, (1e-3 * scale, 1e3 * scale))
-
-
-def check_kernel(kernel: Any) -> Kernel:
-    """Return a kernel that a latent function can have."""
+def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
+    """Return a copy of a kernel that a latent function can have."""
+    if kernel is None:  # a constant times an RBF, both learned, that starts at the spread of the points
+        spread = float(np.sqrt(X.var(axis=0).sum()))
+        scale = spread if 0.0 < spread < np.inf else 1.0
+        return ConstantKernel(1.0) * RBF(scale, (1e-3 * scale, 1e3 * scale))
     if not isinstance(kernel, Kernel):
         raise TypeError(
             f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
@@ -62,22 +65,17 @@ def check_kernel(kernel: Any) -> Kernel:
         )
     if any(isinstance(part, CompoundKernel) for part in parts):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
-    return kernel
+    return clone(kernel)
 
 
 def _parts(kernel: Any) -> list[Any]:
     """A kernel and those that it is made of."""
-    inner = [
-        getattr(kernel, name) for name in ("k1", "k2", "kernel") if isinstance(getattr(kernel, name, None), Kernel)
-    ]
+    inner = [part for name in ("k1", "k2", "kernel") if isinstance(part := getattr(kernel, name, None), Kernel)]
     return [kernel, *(part for one in inner for part in _parts(one))]
 
 
 def check_covariance(kernel: Any, X: np.ndarray) -> None:
-    """Refuse a kernel whose matrix at the points is no covariance.
-
-    The kernels of scikit-learn that are positive definite by their making are not looked at further.
-    """
+    """Refuse a kernel whose matrix at the points is no covariance; those positive definite by their making pass."""
     if all(type(part) in DEFINITE for part in _parts(kernel)):
         return
     K, n = kernel(X), len(X)
@@ -132,13 +130,6 @@ def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
     return np.asarray(np.einsum("ij,ijp->p", G, kernel(X, eval_gradient=True)[1]))
 
 
-Rule = Callable[[Any, np.ndarray, np.ndarray | None, np.ndarray], np.ndarray]
-
-
-def _sum(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    return np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)])
-
-
 def _product(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     first, second = kernel.k1, kernel.k2
     if isinstance(first, ConstantKernel):  # one matrix serves both
@@ -156,12 +147,6 @@ def _power(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> n
     return contract(kernel.kernel, X, Z, weight * G)
 
 
-def _rbf(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    weight = kernel(X, Z)
-    weight *= G
-    return _by_scales(kernel, X, Z, weight)
-
-
 def _matern(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     distance = cdist(X / kernel.length_scale, (X if Z is None else Z) / kernel.length_scale)
     if kernel.nu == 0.5:
@@ -171,12 +156,12 @@ def _matern(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> 
     else:
         distance *= np.sqrt(5.0)
         weight = 5.0 / 3.0 * (1.0 + distance) * np.exp(-distance)
+    return _by_scales(kernel, X, Z, G, weight)
+
+
+def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Sums of G times weights times the squared scaled differences, in every feature or, of one scale, in all."""
     weight *= G
-    return _by_scales(kernel, X, Z, weight)
-
-
-def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, weight: np.ndarray) -> np.ndarray:
-    """Sums of the weights times the squared scaled differences, in every feature or, of one scale, in all."""
     centre = X.mean(axis=0)
     left = (X - centre) / kernel.length_scale
     right = left if Z is None else (Z - centre) / kernel.length_scale
@@ -185,13 +170,13 @@ def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, weight: np.ndar
     return each if kernel.anisotropic else np.array([each.sum()])
 
 
-_RULES: dict[type, Rule] = {
-    Sum: _sum,
+_RULES: dict[type, Callable[..., np.ndarray]] = {
+    Sum: lambda kernel, X, Z, G: np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)]),
     Product: _product,
     Exponentiation: _power,
     ConstantKernel: lambda kernel, X, Z, G: np.array([kernel.constant_value * G.sum()]),
     DotProduct: lambda kernel, X, Z, G: np.array([2.0 * kernel.sigma_0**2 * G.sum()]),
-    RBF: _rbf,
+    RBF: lambda kernel, X, Z, G: _by_scales(kernel, X, Z, G, kernel(X, Z)),
     Matern: _matern,
 }
 
@@ -210,10 +195,8 @@ class TrainingPoints(NamedTuple):
     mean: float
 
 
-class Evidence(Protocol):
-    """What is maximised: ``value(kernel)``, or with the gradient by `kernel.theta`; and the starts' common memory."""
-
-    def __call__(self, kernel: Any, gradient: bool) -> tuple[float, np.ndarray]: ...
+# What is maximised: (kernel, whether with the gradient by `kernel.theta`) -> value and gradient.
+Evidence = Callable[[Any, bool], tuple[float, np.ndarray]]
 
 
 class ExactEvidence:
@@ -221,10 +204,9 @@ class ExactEvidence:
 
     def __init__(self, points: TrainingPoints, settings: GPSettings, stop: Stop):
         self.points, self.stop = points, stop
-        # Of EP where quantile propagation is asked for: it has no evidence of its own.
-        self.settings = (
-            EP(schedule=settings.schedule, damping=settings.damping) if isinstance(settings, QP) else settings
-        )
+        self.settings = settings
+        if isinstance(settings, QP):  # which has no evidence of its own
+            self.settings = EP(schedule=settings.schedule, damping=settings.damping)
         self._sites: Sites | None = None
 
     def fit(self, kernel: Any) -> Fit:
@@ -244,31 +226,21 @@ class ExactEvidence:
         fit = self.fit(kernel)
         if not gradient:
             return fit.log_evidence, np.empty(0)
+        # The derivative by the kernel matrix, (n, n) and symmetric: Rasmussen and Williams (2006), eqs 5.22 and 5.27.
         pull = proposal_of(self.points.data, self.settings).pull(fit.posterior)
-        value, slopes = fit.log_evidence, by_kernel(fit.posterior, pull)
+        a, G = fit.posterior.dual, np.asfortranarray(-0.5 * fit.posterior.resolvent())
+        blas.dger(0.5, a if pull is None else a + pull, a, a=G, overwrite_a=1)
+        if pull is not None:
+            blas.dger(0.5, a, pull, a=G, overwrite_a=1)
+        value = fit.log_evidence
         del fit  # and its matrices
-        return value, contract(kernel, self.points.X, None, slopes)
-
-
-def by_kernel(posterior: Posterior, pull: np.ndarray | None) -> np.ndarray:
-    """The derivative of the evidence by the kernel matrix, (n, n) and symmetric.
-
-    Source: Rasmussen and Williams (2006), eqs 5.22 and 5.27.
-    """
-    a, G = posterior.dual, np.asfortranarray(-0.5 * posterior.resolvent())
-    blas.dger(0.5, a if pull is None else a + pull, a, a=G, overwrite_a=1)
-    if pull is not None:
-        blas.dger(0.5, a, pull, a=G, overwrite_a=1)
-    return G.T
-
-
-Optimizer = Callable[..., tuple[np.ndarray, float]]
+        return value, contract(kernel, self.points.X, None, G.T)
 
 
 class KernelSearch(NamedTuple):
     """How a kernel is searched."""
 
-    optimizer: str | Optimizer | None  # "l-bfgs", a callable as scikit-learn takes it, or not at all
+    optimizer: Any  # "l-bfgs", a callable as scikit-learn takes it, or not at all
     restarts: int
     rng: np.random.Generator
     scale: float = 1.0  # unit of the loss
@@ -287,10 +259,18 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
     if search.restarts and not np.isfinite(bounds).all():
         fail_value("n_restarts_optimizer needs finite bounds of all parameters of the kernel; got some that are not.")
     starts += [search.rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(search.restarts)]
+
+    def attempt(start: np.ndarray, tie: np.ndarray) -> tuple[np.ndarray, float]:
+        """Where a start leads, and the loss there: inf where the objective does not exist."""
+        try:
+            return _descend(kernel, evidence, search, start, tie)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return start, np.inf
+
     tie = ties(kernel)
     if search.ties and (tie != np.arange(len(tie))).any():
-        starts.insert(0, _try(kernel, evidence, search, kernel.theta, tie)[0])
-    results = [_try(kernel, evidence, search, start, np.arange(len(start)))[::-1] for start in starts]
+        starts.insert(0, attempt(kernel.theta, tie)[0])
+    results = [attempt(start, np.arange(len(start)))[::-1] for start in starts]
     failed = sum(not np.isfinite(loss) for loss, _ in results)
     best, theta = min(results, key=lambda pair: pair[0])
     if not np.isfinite(best):
@@ -319,32 +299,18 @@ def ties(kernel: Any) -> np.ndarray:
     return np.array(tie, dtype=np.int64)
 
 
-def ends_at_bounds(kernel: Any, without: str = "") -> list[str]:
-    """The kernel's free parameters that lie at a bound, in words; a feature's scale has its number.
-
-    Those called like `without` are not told of.
-    """
+def at_bounds(kernel: Any, without: str = "") -> list[str]:
+    """The kernel's free parameters that lie at a bound, in words, but for those called like `without`."""
     found, at = [], 0
     for one in kernel.hyperparameters:
+        told = not without or not one.name.endswith(without)
         for i in range(0 if one.fixed else one.n_elements):
-            bounds = kernel.bounds[at]
-            for side, bound in zip(("lower", "upper"), bounds, strict=True):
-                told = not without or not one.name.endswith(without)
+            for side, bound in zip(("lower", "upper"), kernel.bounds[at], strict=True):
                 if told and np.isclose(bound, kernel.theta[at]):
-                    number = f"[{i}]" if one.n_elements > 1 else ""
+                    number = f"[{i}]" if one.n_elements > 1 else ""  # of a feature's scale
                     found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
             at += 1
     return found
-
-
-def _try(
-    kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Where a start leads, and the loss there: inf where the objective does not exist."""
-    try:
-        return _descend(kernel, evidence, search, start, tie)
-    except (FloatingPointError, np.linalg.LinAlgError):
-        return start, np.inf
 
 
 def _descend(
@@ -352,9 +318,8 @@ def _descend(
 ) -> tuple[np.ndarray, float]:
     """One start, over the parameters that are not tied to others; those that are begin at their mean."""
     first, group = np.unique(tie, return_inverse=True)
-    bounds = np.stack(
-        [[kernel.bounds[group == j, 0].max(), kernel.bounds[group == j, 1].min()] for j in range(len(first))]
-    )
+    limits = (kernel.bounds[group == j] for j in range(len(first)))
+    bounds = np.stack([[each[:, 0].max(), each[:, 1].min()] for each in limits])
     if (bounds[:, 0] > bounds[:, 1]).any():  # no value is allowed for all that are tied
         return start, np.inf
     free = start if len(first) == len(group) else np.clip(np.bincount(group, start) / np.bincount(group), *bounds.T)
@@ -371,9 +336,8 @@ def _descend(
             return -search.scale * value
         return -search.scale * value, -search.scale * np.bincount(group, gradient)
 
-    optimizer: Any = search.optimizer
-    if callable(optimizer):
-        theta, best = optimizer(loss, free, bounds=bounds)
+    if callable(search.optimizer):
+        theta, best = search.optimizer(loss, free, bounds=bounds)
         return np.asarray(theta)[group], float(best)
     found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
     return found.x[group], float(found.fun)

@@ -42,65 +42,32 @@ class InducingFit(NamedTuple):
     log_evidence: float
     n_iter: int
     converged: bool
-    projection: Projection
+    A: np.ndarray  # (n, M)
+    chol: np.ndarray  # the factor L of K_uu
     precision_chol: np.ndarray
-    by_noise: np.ndarray
+    by_noise: np.ndarray  # dlogZ / dv of every point
 
 
 Gaussian = tuple[np.ndarray, np.ndarray, np.ndarray]  # precision of v, precision times mean, Cholesky factor
 
 
-class Projection(NamedTuple):
-    """A (n, M), d (n,), and the factor L of K_uu."""
-
-    A: np.ndarray
-    d: np.ndarray
-    chol: np.ndarray
-
-
-def _projection(kernel: Any, X: np.ndarray, Z: np.ndarray) -> Projection:
-    K = kernel(Z)
-    K[np.diag_indices_from(K)] += JITTER * np.diag(K).max()
-    try:
-        chol = linalg.cholesky(K, lower=True)
-    except linalg.LinAlgError:
-        raise FloatingPointError("the kernel matrix of the inducing points is not positive definite") from None
-    A = linalg.solve_triangular(chol, kernel(Z, X), lower=True).T
-    return Projection(np.ascontiguousarray(A), np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", A, A), 0.0), chol)
-
-
-class _Noisy(Terms):
-    """Terms of f = g + noise of variance d: cavities of g, moments with the noise added."""
-
-    def __init__(self, points: TrainingPoints, power: float, noise: np.ndarray):
-        super().__init__(points.data.likelihood, points.data.y, points.data.theta, power)
-        self._noise = noise
-
-    def refine_batch(
-        self, first: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float
-    ) -> tuple[float, int, np.ndarray]:
-        """New sites of a batch in place; the largest change, how many were left out, and dlogZ / dv of each."""
-        n = f.size
-        change, skipped = self.renew_with_noise(first, f, s, sites, damping, self._noise[first : first + n])
-        work, power = self.work, self.term.power
-        by_variance = 0.5 * (work.alpha[:n] ** 2 - work.beta[:n]) / power
-        return change, skipped, np.where(work.v[:n] > 0.0, by_variance, 0.0)
-
-
 def fit_inducing(
     kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, start: Sites | None = None
 ) -> InducingFit:
-    """Power EP at a kernel: batch by batch; the posterior is made afresh from all sites in the end.
-
-    A FloatingPointError says that there is no Gaussian posterior.
-    """
-    projection = _projection(kernel, points.X, sparse.Z)
-    A, mean, n = projection.A, points.mean, len(points.X)
-    terms = _Noisy(points, sparse.power, projection.d)
+    """Power EP at a kernel, batch by batch, the posterior made anew in the end; FloatingPointError if there is none."""
+    K, X, mean, n = kernel(sparse.Z), points.X, points.mean, len(points.X)
+    K[np.diag_indices_from(K)] += JITTER * np.diag(K).max()
+    try:
+        L = linalg.cholesky(K, lower=True)
+    except linalg.LinAlgError:
+        raise FloatingPointError("the kernel matrix of the inducing points is not positive definite") from None
+    A = linalg.solve_triangular(L, kernel(sparse.Z, X), lower=True).T
+    noise = np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", A, A), 0.0)
+    A = np.ascontiguousarray(A)
+    terms = Terms(points.data.likelihood, points.data.y, points.data.theta, sparse.power)
     sites = terms.start_sites(start)
     by_noise, damping, last = np.zeros(n), 0.0, np.inf
-    P, eta = _natural(A, sites, mean)
-    chol = _chol(P)
+    P, eta, chol = _natural(A, sites, mean)
     n_iter, worst, left_out = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
@@ -111,7 +78,9 @@ def fit_inducing(
             half = A[rows] @ inverse.T
             f, s = half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
             before = Sites(*(part[rows].copy() for part in sites))
-            change, skipped, by_noise[rows] = terms.refine_batch(first, f + mean, s, sites, damping)
+            change, skipped = terms.renew_with_noise(first, f + mean, s, sites, damping, noise[rows])
+            alpha, beta, v = (part[: f.size] for part in (terms.work.alpha, terms.work.beta, terms.work.v))
+            by_noise[rows] = np.where(v > 0.0, 0.5 * (alpha**2 - beta) / sparse.power, 0.0)
             worst, left_out = max(worst, change), left_out + skipped
             P, eta, chol = _step(A[rows], (P, eta, chol), before, Sites(*(part[rows] for part in sites)), mean)
         if worst < stop.tol and not left_out:
@@ -119,22 +88,21 @@ def fit_inducing(
         if worst >= last:
             damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
         last = worst
-    P, eta = _natural(A, sites, mean)
-    chol = _chol(P)
+    P, eta, chol = _natural(A, sites, mean)
     v = linalg.cho_solve((chol, True), eta)
     offset = (sites.nu - 0.5 * sites.tau * mean) * mean
     log_evidence = sites.logc.sum() + offset.sum() + 0.5 * (eta @ v) - np.log(np.diag(chol)).sum()
-    back = linalg.solve_triangular(projection.chol, np.eye(len(P)), lower=True)
+    back = linalg.solve_triangular(L, np.eye(len(P)), lower=True)
     gap = np.eye(len(P)) - linalg.cho_solve((chol, True), np.eye(len(P)))
     functions, converged = Functions(back.T @ v, back.T @ gap @ back), worst < stop.tol and not left_out
-    return InducingFit(sites, functions, float(log_evidence), n_iter, converged, projection, chol, by_noise)
+    return InducingFit(sites, functions, float(log_evidence), n_iter, converged, A, L, chol, by_noise)
 
 
-def _natural(A: np.ndarray, sites: Sites, mean: float) -> tuple[np.ndarray, np.ndarray]:
-    """Precision and precision times mean of v."""
+def _natural(A: np.ndarray, sites: Sites, mean: float) -> Gaussian:
+    """The posterior of v from all sites."""
     P = A.T @ (sites.tau[:, None] * A)
     P[np.diag_indices_from(P)] += 1.0
-    return P, A.T @ (sites.nu - sites.tau * mean)
+    return P, A.T @ (sites.nu - sites.tau * mean), _chol(P)
 
 
 def _chol(P: np.ndarray) -> np.ndarray:
@@ -176,11 +144,9 @@ class InducingEvidence:
     def __call__(self, kernel: Any, gradient: bool) -> tuple[float, np.ndarray]:
         fit = fit_inducing(kernel, self.points, self.sparse, self.stop, self._sites)
         self._sites = fit.sites
-        return fit.log_evidence, self._gradient(kernel, fit) if gradient else np.empty(0)
-
-    def _gradient(self, kernel: Any, fit: InducingFit) -> np.ndarray:
-        X, Z = self.points.X, self.sparse.Z
-        (A, _, chol), (tau, nu, _) = fit.projection, fit.sites
+        if not gradient:
+            return fit.log_evidence, np.empty(0)
+        X, Z, A, chol, (tau, nu, _) = self.points.X, self.sparse.Z, fit.A, fit.chol, fit.sites
         back = linalg.solve_triangular(chol, np.eye(len(chol)), lower=True)
         P_inverse = linalg.cho_solve((fit.precision_chol, True), np.eye(len(chol)))
         pull = nu - tau * self.points.mean
@@ -191,15 +157,10 @@ class InducingEvidence:
         G_C = 0.5 * (np.outer(b, b @ C) - R_C) - fit.by_noise[:, None] * C
         cross = contract(kernel, X, Z, 2.0 * G_C)
         own = contract(kernel, Z, None, -(C.T @ G_C))
-        return np.asarray(cross + own + by_diagonal(kernel, X, fit.by_noise))
-
-
-def by_diagonal(kernel: Any, X: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Sums of the weights times the derivative of k(x, x) by each of `kernel.theta`, point by point."""
-    if np.ptp(kernel.diag(X)) > 0.0:
-        parts = [contract(kernel, x[None], None, np.array([[w]])) for x, w in zip(X, weight, strict=True)]
-        return np.asarray(np.sum(parts, axis=0))
-    return contract(kernel, X[:1], None, np.array([[weight.sum()]]))
+        # the derivative of k(x, x), point by point unless it is the same at all
+        some, weight = (X, fit.by_noise) if np.ptp(kernel.diag(X)) > 0.0 else (X[:1], fit.by_noise.sum(keepdims=True))
+        each = [contract(kernel, x[None], None, np.array([[w]])) for x, w in zip(some, weight, strict=True)]
+        return fit.log_evidence, np.asarray(cross + own + np.sum(each, axis=0))
 
 
 def inducing_points(X: np.ndarray, n_inducing: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    ConstantKernel,
-    DotProduct,
-    Exponentiation,
-    ExpSineSquared,
-    Kernel,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-)
+from sklearn.gaussian_process.kernels import Kernel
 
 from tensorcep.core.arrays import memory_of_machine
 from tensorcep.core.checks import fail_value
@@ -28,6 +17,7 @@ from tensorcep.core.persist.records import RECORD
 from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process.engine import Stop, fit_sites
 from tensorcep.gaussian_process.evidence import (
+    KERNELS,
     ExactEvidence,
     KernelSearch,
     TrainingPoints,
@@ -106,10 +96,7 @@ def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: S
 
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
-    """Learn the kernel and find the posterior of inducing values by power EP.
-
-    Of many points, the kernel that some of them say is where the search over all begins.
-    """
+    """Learn the kernel, of many points first of some, and find the posterior of inducing values by power EP."""
     check_covariance(kernel, sparse.Z)
     learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
     n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
@@ -127,21 +114,6 @@ def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, 
 
 # Files of Gaussian processes: kernels as records by name and parameters, sites and points as arrays.
 
-# The kernels that a file can name.
-KERNELS: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (
-        RBF,
-        ConstantKernel,
-        DotProduct,
-        Exponentiation,
-        ExpSineSquared,
-        Matern,
-        Product,
-        RationalQuadratic,
-        Sum,
-    )
-}
 SHARED = ("_X_fit", "_y_fit", "n_features_in_")
 IF_THERE = ("classes_", "feature_names_in_", "prior_mean_")
 NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evidence", "n_iter", "converged", "trace_")
@@ -182,9 +154,10 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     machines: Sequence[Machine] = model._machines
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
     fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
-    for name in ("log_evidence", "mean", "n_iter", "converged"):
-        stored = {"log_evidence": "evidence", "mean": "means"}.get(name, name)
-        fitted[stored] = np.array([getattr(machine, name) for machine in machines])
+    fitted["evidence"] = np.array([machine.log_evidence for machine in machines])
+    fitted["means"] = np.array([machine.mean for machine in machines])
+    fitted["n_iter"] = np.array([machine.n_iter for machine in machines])
+    fitted["converged"] = np.array([machine.converged for machine in machines])
     if machines[0].tau.size == 0:  # inducing points
         fitted["points"] = machines[0].points
         fitted["dual"] = np.stack([machine.functions.dual for machine in machines])
@@ -192,18 +165,13 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     else:
         fitted["tau"] = np.stack([machine.tau for machine in machines])
         fitted["nu"] = np.stack([machine.nu for machine in machines])
-    kernels = {
-        "given": None if model.kernel is None else kernel_record(model.kernel),
-        "fitted": [kernel_record(machine.kernel) for machine in machines],
-    }
+    given = None if model.kernel is None else kernel_record(model.kernel)
+    kernels = {"given": given, "fitted": [kernel_record(machine.kernel) for machine in machines]}
     write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
 
 
 def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, Any]:
-    """The fitted attributes that a file holds, its machines put together, and the kernel that was given.
-
-    It raises one of `UNREADABLE` if something is missing or wrong, or has another name.
-    """
+    """The fitted attributes and given kernel that a file holds; one of `UNREADABLE` if any is missing or wrong."""
     fitted = dict(fitted_record(stored, dict[str, Any]))
     check_names(fitted, NAMES)
     for name in set(fitted) & {"_X_fit", "_y_fit", "tau", "nu", "points", "dual", "cov", "means", "evidence"}:
@@ -212,26 +180,18 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     kernels = stored.header["kernels"]
     made = [kernel_of(tree) for tree in kernels["fitted"]]
     given = None if kernels["given"] is None else kernel_of(kernels["given"])
-    machines = tuple(_machine_of(made[i], fitted, i) for i in range(len(made)))
+    machines, X = [], fitted["_X_fit"]
+    for i, kernel in enumerate(made):
+        mean, points, tau, nu = float(fitted["means"][i]), X, np.empty(0), np.empty(0)
+        if "points" in fitted:
+            points, functions = fitted["points"], Functions(fitted["dual"][i], fitted["cov"][i])
+        else:
+            tau, nu = fitted["tau"][i], fitted["nu"][i]
+            if tau.shape != (len(X),) or nu.shape != (len(X),):
+                raise ValueError("the arrays do not fit its shape: there is not one site for each point")
+            with one_blas_thread():  # as fits are, for the same bits
+                functions = Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
+        about = float(fitted["evidence"][i]), int(fitted["n_iter"][i]), bool(fitted["converged"][i])
+        machines.append(Machine(kernel, points, mean, tau, nu, functions, *about))
     attributes = {name: fitted[name] for name in (*SHARED, *IF_THERE) if name in fitted}
-    return {**attributes, "_machines": machines, "kernel": given}
-
-
-def _machine_of(kernel: Any, fitted: dict[str, Any], i: int) -> Machine:
-    mean, X = float(fitted["means"][i]), fitted["_X_fit"]
-    about = {
-        "kernel": kernel,
-        "mean": mean,
-        "log_evidence": float(fitted["evidence"][i]),
-        "n_iter": int(fitted["n_iter"][i]),
-        "converged": bool(fitted["converged"][i]),
-    }
-    if "points" in fitted:
-        functions, nothing = Functions(fitted["dual"][i], fitted["cov"][i]), np.empty(0)
-        return Machine(points=fitted["points"], tau=nothing, nu=nothing, functions=functions, **about)
-    tau, nu = fitted["tau"][i], fitted["nu"][i]
-    if tau.shape != (len(X),) or nu.shape != (len(X),):
-        raise ValueError("the arrays do not fit its shape: there is not one site for each point")
-    with one_blas_thread():  # as fits are, for the same bits
-        functions = Posterior(Prior(covariance_of(kernel, X), mean), tau, nu).functions()
-    return Machine(points=X, tau=tau, nu=nu, functions=functions, **about)
+    return {**attributes, "_machines": tuple(machines), "kernel": given}

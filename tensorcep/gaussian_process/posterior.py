@@ -25,14 +25,7 @@ ROWS = 256
 
 
 class Prior:
-    """f ~ N(mean, K) at the training points.
-
-    Parameters
-    ----------
-    K : (n, n) float64
-    mean : float
-        The constant prior mean.
-    """
+    """f ~ N(mean, K) at the training points, K (n, n) and a constant prior mean."""
 
     def __init__(self, K: np.ndarray, mean: float = 0.0):
         self.K, self.mean, self.variance = K, mean, np.diag(K).copy()
@@ -47,72 +40,59 @@ class Prior:
 class Posterior:
     """Prior times sites exp(nu f - tau f^2 / 2); raises LinAlgError where that is not a Gaussian.
 
-    Attributes
-    ----------
-    f, s : (n,) float64
-        Mean and variance of the latent values.
-    dual : (n,) float64
-        K^-1 (f - mean).
-    log_root_det : float
-        Half of the log determinant of I + K T.
-    log_integral : float
-        Log of the integral of prior times sites.
+    `f` and `s` are mean and variance of the latent values, `dual` is K^-1 (f - mean), all (n,); `log_root_det` is half
+    of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
     """
 
     def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
         self.prior, self.tau = prior, tau
         self._resolvent: np.ndarray | None = None
-        pull = nu - tau * prior.mean
+        mean, K, pull = prior.mean, prior.K, nu - tau * prior.mean
         self._positive = bool((tau >= 0.0).all())
-        if self._positive:
-            self._by_roots_of_sites(pull)
-        else:
-            self._by_root_of_prior(pull)
-        offset = (nu - 0.5 * tau * prior.mean) * prior.mean
-        self.log_integral = float(offset.sum() + 0.5 * (pull @ (self.f - prior.mean)) - self.log_root_det)
-
-    def _by_roots_of_sites(self, pull: np.ndarray) -> None:
-        K, root = self.prior.K, np.sqrt(self.tau)
-        if not root.any():  # the prior, with a pull
+        if not self._positive:  # by the root of the prior
+            C = prior.root
+            P = C.T @ (tau[:, None] * C)
+            P[np.diag_indices_from(P)] += 1.0
+            self._chol = _cholesky(P.T)
+            self.log_root_det = float(np.log(np.diag(self._chol)).sum())
+            deviation = C @ lapack.dpotrs(self._chol, C.T @ pull, lower=1)[0]
+            self.f, self.dual = mean + deviation, pull - tau * deviation
+            half = linalg.solve_triangular(self._chol, C.T, lower=True)
+            self.s = np.einsum("ij,ij->j", half, half)
+        elif not tau.any():  # the prior, with a pull
             self._inverse, self.log_root_det, self.dual = np.asfortranarray(np.eye(len(K))), 0.0, pull
-            self.f, self.s = self.prior.mean + K @ pull, self.prior.variance.copy()
-            return
-        B = K * root
-        B *= root[:, None]
-        B[np.diag_indices_from(B)] += 1.0
-        chol = _cholesky(B.T)
-        self.log_root_det = float(np.log(np.diag(chol)).sum())
-        self._inverse = lapack.dtrtri(chol, lower=1, overwrite_c=1)[0]  # in the place of B
-        weight = self._inverse.T @ (self._inverse @ (root * (K @ pull)))
-        self.dual = pull - root * weight
-        self.f = self.prior.mean + K @ self.dual
-        kept = np.einsum("ij,ij->j", self._inverse, self._inverse)  # the diagonal of B^-1, 1 - tau s
-        weak = kept > 1.0 - LEAST_INFORMED
-        self.s = (1.0 - kept) / np.where(weak, 1.0, self.tau)
-        if weak.any():
-            half = self._inverse @ (root[:, None] * K[:, weak])
-            self.s[weak] = self.prior.variance[weak] - np.einsum("ij,ij->j", half, half)
-
-    def _by_root_of_prior(self, pull: np.ndarray) -> None:
-        C = self.prior.root
-        P = C.T @ (self.tau[:, None] * C)
-        P[np.diag_indices_from(P)] += 1.0
-        self._chol = _cholesky(P.T)
-        self.log_root_det = float(np.log(np.diag(self._chol)).sum())
-        u = lapack.dpotrs(self._chol, C.T @ pull, lower=1)[0]
-        deviation = C @ u
-        self.f, self.dual = self.prior.mean + deviation, pull - self.tau * deviation
-        half = linalg.solve_triangular(self._chol, C.T, lower=True)
-        self.s = np.einsum("ij,ij->j", half, half)
+            self.f, self.s = mean + K @ pull, prior.variance.copy()
+        else:  # by those of the sites
+            root = np.sqrt(tau)
+            B = K * root
+            B *= root[:, None]
+            B[np.diag_indices_from(B)] += 1.0
+            chol = _cholesky(B.T)
+            self.log_root_det = float(np.log(np.diag(chol)).sum())
+            self._inverse = lapack.dtrtri(chol, lower=1, overwrite_c=1)[0]  # in the place of B
+            self.dual = pull - root * (self._inverse.T @ (self._inverse @ (root * (K @ pull))))
+            self.f = mean + K @ self.dual
+            kept = np.einsum("ij,ij->j", self._inverse, self._inverse)  # the diagonal of B^-1, 1 - tau s
+            weak = kept > 1.0 - LEAST_INFORMED
+            self.s = (1.0 - kept) / np.where(weak, 1.0, tau)
+            if weak.any():
+                half = self._inverse @ (root[:, None] * K[:, weak])
+                self.s[weak] = prior.variance[weak] - np.einsum("ij,ij->j", half, half)
+        offset = (nu - 0.5 * tau * mean) * mean
+        self.log_integral = float(offset.sum() + 0.5 * (pull @ (self.f - mean)) - self.log_root_det)
 
     def resolvent(self) -> np.ndarray:
         """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n); made once, in the place of the factor."""
-        if self._resolvent is None:
-            self._resolvent = self._of_factor() if self._positive else self._of_root()
-        return self._resolvent
-
-    def _of_factor(self) -> np.ndarray:
-        R: np.ndarray = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
+        if self._resolvent is not None:
+            return self._resolvent
+        if not self._positive:
+            half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
+            R = half.T @ half
+            np.negative(R, out=R)
+            R[np.diag_indices_from(R)] += self.tau
+            self._resolvent = R
+            return R
+        R = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
         del self._inverse
         for first in range(0, len(R), ROWS):  # the upper triangle, whose numbers are not those of the result
             rows = slice(first, first + ROWS)
@@ -122,13 +102,7 @@ class Posterior:
         root = np.sqrt(self.tau)
         R *= root
         R *= root[:, None]
-        return R
-
-    def _of_root(self) -> np.ndarray:
-        half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
-        R = half.T @ half
-        np.negative(R, out=R)
-        R[np.diag_indices_from(R)] += self.tau
+        self._resolvent = R
         return R
 
     def covariance(self) -> np.ndarray:

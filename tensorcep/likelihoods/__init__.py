@@ -27,22 +27,7 @@ DECIDED = {"counts": ("counts",), "levels": ("ordinal",)}
 
 
 def get_likelihood(name: Any) -> Likelihood:
-    """Return the likelihood of this name.
-
-    Parameters
-    ----------
-    name : str
-        One that LIKELIHOODS lists, such as "probit", or an alias.
-
-    Returns
-    -------
-    Likelihood
-
-    Raises
-    ------
-    ValueError
-        For an unknown name; the error lists what exists.
-    """
+    """Return the likelihood of this name, such as "probit", or alias; a ValueError lists what exists."""
     name = ALIASES.get(name, name) if isinstance(name, str) else name
     return LIKELIHOODS[check_choice("likelihood", name, LIKELIHOODS)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike
 from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.likelihoods.parameters.thresholds import Levels
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
+
+# Moments of a tilted density, or a log density and its first two derivatives, (n,) each.
+Triple: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # Calls of the block kernels with freshly allocated results, for the parts of a likelihood that run in numpy.
 
@@ -32,7 +35,7 @@ def tilted_moments(
     return logz, alpha, beta
 
 
-def log_density(loglik: Any, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_density(loglik: Any, y: ArrayLike, f: ArrayLike, theta: ArrayLike) -> Triple:
     """Return log p(y | f) and its first two derivatives in f, each (n,) float64, from a `loglik` kernel."""
     y, f, theta = aligned(y, f, theta)
     value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
@@ -49,38 +52,26 @@ def _every(y: np.ndarray) -> np.ndarray:
 
 
 class Augmentation(NamedTuple):
-    """What makes the entries of a likelihood Gaussian in f; `theta` is the likelihood's parameter of the entry.
+    """What makes the entries of a likelihood Gaussian in f; `theta` is the likelihood's parameter of the entry."""
 
-    Attributes
-    ----------
-    expected : kernel or None
-        ``expected(y, f, square, theta, weight, target, spread, constant)``, in place over n entries: for E[f] = f and
-        E[f^2] = square the expectations of weight and target under the best law of the auxiliary variable, and the
-        variance of the target. What the entry adds to a lower bound is constant + target f - weight square / 2; where
-        the parameter is a precision of the entry, constant is the entropy of the auxiliary variable instead.
-        None where entries are Gaussian in f as they are: of weight 1 and target y.
-    drawn : kernel or None
-        ``drawn(first, last, y, used, f, theta, key, weight, target, s)``: draws of weight and target for the blocks
-        first:last of (n_blocks, LANES) arrays; `used` is 0 in padding lanes and 1 in others, or, where the augmentation
-        is `weighted`, how often the entry counts; `key` and `s` are those of `core.random`. None as for `expected`.
-    weighted : bool
-        Whether weights differ from 1. What is expected then depends on E[f^2] alone, and otherwise on E[f] alone.
-    matched : bool
-        Whether there is no auxiliary variable, but a Gaussian matched to the log likelihood. What is expected then
-        depends on both E[f] and E[f^2].
-    hides : callable
-        ``hides(y) -> bool``, elementwise: whether the entry has an auxiliary variable; it is as without `expected` and
-        `drawn` otherwise.
-    exponents : callable or None
-        ``exponents(y, theta) -> (b, kappa)`` of a Polya-Gamma variable, which makes exp(kappa f) / (2 cosh(f / 2))^b
-        Gaussian in f; b may have one item for all entries.
-    """
-
+    # expected(y, f, square, theta, weight, target, spread, constant), in place over n entries: for E[f] = f and
+    # E[f^2] = square the expectations of weight and target under the best law of the auxiliary variable, and the
+    # variance of the target. What the entry adds to a lower bound is constant + target f - weight square / 2; where
+    # the parameter is a precision of the entry, constant is the entropy of the auxiliary variable instead. None where
+    # entries are Gaussian in f as they are: of weight 1 and target y.
     expected: Any = None
+    # drawn(first, last, y, used, f, theta, key, weight, target, s): draws of weight and target for the blocks
+    # first:last of (n_blocks, LANES) arrays; `used` is 0 in padding lanes and 1 in others, or, where the augmentation
+    # is `weighted`, how often the entry counts; `key` and `s` are those of `core.random`. None as for `expected`.
     drawn: Any = None
+    # Whether weights differ from 1. What is expected then depends on E[f^2] alone, and otherwise on E[f] alone.
     weighted: bool = False
+    # Whether there is no auxiliary variable, but a Gaussian matched to the log likelihood, by both E[f] and E[f^2].
     matched: bool = False
+    # hides(y) -> bool, elementwise: whether the entry has an auxiliary variable; it is Gaussian as it is otherwise.
     hides: Callable[[np.ndarray], np.ndarray] = _every
+    # exponents(y, theta) -> (b, kappa) of a Polya-Gamma variable, which makes exp(kappa f) / (2 cosh(f / 2))^b
+    # Gaussian in f; b may have one item for all entries.
     exponents: Callable[[np.ndarray, Any], tuple[np.ndarray, np.ndarray]] | None = None
 
     @property
@@ -185,7 +176,7 @@ class Likelihood:
     mixture_quantile: ClassVar[Callable[..., np.ndarray] | None] = None
     of_points: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
     third: ClassVar[Callable[..., np.ndarray] | None] = None
-    averaged: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] | None] = None
+    averaged: ClassVar[Callable[..., Triple] | None] = None
     rough: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
 
     def check_y(self, y: ArrayLike) -> np.ndarray:

@@ -62,7 +62,7 @@ def moments_of_points(shares: Any, f: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @dataclass(frozen=True)
 class MixedLabels(Labels):
-    """Predictions of labels by a likelihood at a share, and otherwise of a 1 with probability `one`."""
+    """Predictions of labels by a likelihood at a share, and otherwise of a 1 with probability `one`; not fitted."""
 
     of: Any = None
     share: float = 1.0
@@ -76,11 +76,6 @@ class MixedLabels(Labels):
     def probability(self, f: np.ndarray) -> np.ndarray:
         own = self.of.predict(f, np.zeros_like(f), np.ones_like(f))[0]
         return np.asarray(self.share * own + (1.0 - self.share) * self.one)
-
-
-def mixed_with(likelihood: Likelihood, share: float, one: float) -> Likelihood:
-    """Return the likelihood that predicts by another at a share, and otherwise 1 with probability `one`; not fitted."""
-    return MixedLabels(f"{likelihood.name}, beside a constant", of=likelihood, share=share, one=one)
 
 
 @kernel

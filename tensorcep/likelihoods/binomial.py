@@ -11,21 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, expit, xlogy
+from scipy.special import expit, xlogy
 
 from tensorcep.core.checks import check_fraction
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import REACH
 from tensorcep.likelihoods import negbinomial
 from tensorcep.likelihoods.base import Augmentation, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, in_chunks
+from tensorcep.likelihoods.counts import CountCDF, Counts, beta_cdf
 
 FLAT = negbinomial.FLAT
-# Nodes per unit of sqrt(1 + v n / 4), n / 4 being the largest curvature in f, and at most so many.
-NODES, MOST_NODES = 24.0, 512
 
 
 @kernel
@@ -102,17 +99,9 @@ class Binomial(Counts):
 
     def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
         m, v, n = aligned(m, v, theta)
-
-        def some(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            wanted = int(np.ceil(NODES * np.sqrt(1.0 + 0.25 * (v[rows] * n[rows]).max())))
-            u = np.linspace(-REACH, REACH, min(wanted, MOST_NODES)) if v[rows].any() else np.zeros(1)
-            weight = np.exp(-0.5 * u * u)
-            f = m[rows, None] + np.sqrt(v[rows, None]) * u
-            left = np.maximum(n[rows] - k, 0.5)[:, None]
-            below = betainc(left, k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
-            return np.where(k >= n[rows], 1.0, below)
-
-        return in_chunks(some)
+        # n / 4 is the largest curvature in f
+        cdf = beta_cdf(m, v, lambda k, rows: (np.maximum(n[rows] - k, 0.5), 0.25 * n[rows]))
+        return lambda k, rows: np.where(k >= n[rows], 1.0, cdf(k, rows))
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return mean n E[p] and variance of a new number of successes."""
@@ -145,10 +134,5 @@ class Binomial(Counts):
         return np.asarray(-n * p * (1.0 - p) * (1.0 - 2.0 * p))
 
 
-BINOMIAL = Binomial(
-    "binomial",
-    tilted,
-    loglik,
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, n: (n, y - 0.5 * n)),
-    matched=Augmentation(matched, weighted=True, matched=True),
-)
+PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, n: (n, y - 0.5 * n))
+BINOMIAL = Binomial("binomial", tilted, loglik, pg=PG, matched=Augmentation(matched, weighted=True, matched=True))

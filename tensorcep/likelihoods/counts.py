@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, expit, gammaincc, ndtr, ndtri
 
 from tensorcep.core.checks import check_counts, check_fraction, check_values
-from tensorcep.core.compile import kernel
-from tensorcep.kernels.special import DROP, REACH, exp
+from tensorcep.kernels.special import DROP, REACH
 from tensorcep.likelihoods.base import Likelihood, aligned
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, with_zeros
 
@@ -24,39 +23,10 @@ CONTINUOUS_FROM = 2.0**52
 NORMAL_FROM = 41.0
 # Nodes per unit of sqrt(1 + v kappa) for a distribution function whose steepness in f is that of a normal one of
 # precision kappa; a quantile needs no more than the largest number of them.
-DISPERSED_NODES, MAX_DISPERSED_NODES = 24.0, 512
+NODES, MAX_NODES = 24.0, 512
 
 # cdf(k, rows): P(y <= k) for the entries `rows`
 CountCDF = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@kernel
-def poisson_in_f(y, f, theta, value, d1, d2):
-    """Write what of log p(y | f) of Poisson counts depends on f, and its first two derivatives in f."""
-    for n in range(y.shape[0]):
-        rate = exp(f[n])
-        value[n] = y[n] * f[n] - rate
-        d1[n] = y[n] - rate
-        d2[n] = -rate
-
-
-def _over_latent(k: np.ndarray, m: np.ndarray, s: np.ndarray) -> np.ndarray:
-    u = np.linspace(-REACH, REACH, 64)
-    weight = np.exp(-0.5 * u * u)
-    with np.errstate(over="ignore"):
-        below = gammaincc(k[:, None] + 1.0, np.exp(m[:, None] + s[:, None] * u))
-    return below @ (weight / weight.sum())
-
-
-def _over_rate(k: np.ndarray, m: np.ndarray, s: np.ndarray, n_nodes: int) -> np.ndarray:
-    shape = k + 1.0
-    q = DROP / shape
-    low = -0.5 * (q + np.sqrt(q * (q + 8.0)))
-    high = np.log1p(q + np.sqrt(2.0 * q))
-    d = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, n_nodes)
-    weight = np.exp(-shape[:, None] * (np.expm1(d) - d))
-    below = ndtr((np.log(shape)[:, None] + d - m[:, None]) / s[:, None])
-    return np.einsum("nj,nj->n", weight, below) / weight.sum(axis=1)
 
 
 def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -65,16 +35,24 @@ def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
     P(y <= k | rate) = P(X > rate) with X ~ Gamma(k + 1): the mean is taken over f where f is the narrower of the two,
     and over log X, of the normal probability that f is below it, where log X is.
     """
-    s = np.sqrt(v)
-    result = np.empty_like(m)
-    narrow = s * np.sqrt(k + 1.0) <= 1.0
-    small = k < 8.0
+    s, result = np.sqrt(v), np.empty_like(m)
+    narrow, small = s * np.sqrt(k + 1.0) <= 1.0, k < 8.0
     for rows, n_nodes in ((narrow, 0), (~narrow & small, 192), (~narrow & ~small, 64)):
         for part in np.array_split(np.flatnonzero(rows), 1 + rows.sum() // CHUNK):
-            if n_nodes:
-                result[part] = _over_rate(k[part], m[part], s[part], n_nodes)
-            else:
-                result[part] = _over_latent(k[part], m[part], s[part])
+            shape, centre, sd = k[part, None] + 1.0, m[part, None], s[part, None]
+            if not n_nodes:
+                u = np.linspace(-REACH, REACH, 64)
+                weight = np.exp(-0.5 * u * u)
+                with np.errstate(over="ignore"):
+                    below = gammaincc(shape, np.exp(centre + sd * u))
+                result[part] = below @ (weight / weight.sum())
+                continue
+            q = DROP / shape
+            low, high = -0.5 * (q + np.sqrt(q * (q + 8.0))), np.log1p(q + np.sqrt(2.0 * q))
+            d = low + (high - low) * np.linspace(0.0, 1.0, n_nodes)
+            weight = np.exp(-shape * (np.expm1(d) - d))
+            below = ndtr((np.log(shape) + d - centre) / sd)
+            result[part] = np.einsum("nj,nj->n", weight, below) / weight.sum(axis=1)
     return result
 
 
@@ -104,10 +82,7 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.
 
 
 def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> np.ndarray:
-    """Return the smallest whole k with cdf(k) >= q; inf where it exceeds the range of float64.
-
-    m and v are the moments of the log rate, about, from which the search starts.
-    """
+    """Return the smallest whole k with cdf(k) >= q, inf beyond floats; m, v: about those of the log rate, to start."""
     with np.errstate(over="ignore"):
         result = np.exp(m + ndtri(q) * np.sqrt(v))
         upper = np.exp(m + max(ndtri(q), 0.0) * np.sqrt(v))
@@ -124,31 +99,25 @@ def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> n
     return np.where(np.isnan(result), result, np.floor(result))
 
 
-def in_chunks(some: CountCDF) -> CountCDF:
-    """The same distribution function, of so few entries at a time that the table of nodes stays small."""
+def beta_cdf(m: np.ndarray, v: np.ndarray, law: Callable[..., tuple[np.ndarray, np.ndarray]]) -> CountCDF:
+    """The distribution function P(y <= k) = E[I(a, k + 1; 1 / (1 + e^f))] for f ~ N(m, v), each (n,).
+
+    ``law(k, rows) -> (a, kappa)``, kappa being the precision of the normal law that is as steep in f.
+    """
 
     def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
         result = np.empty_like(k)
         for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
             if part.size:
-                result[part] = some(k[part], rows[part])
+                at, (a, kappa) = rows[part], law(k[part], rows[part])
+                n_nodes = int(np.ceil(NODES * np.sqrt(1.0 + (v[at] * kappa).max())))
+                u = np.linspace(-REACH, REACH, min(n_nodes, MAX_NODES)) if v[at].any() else np.zeros(1)
+                weight = np.exp(-0.5 * u * u)
+                f = m[at, None] + np.sqrt(v[at, None]) * u
+                result[part] = betainc(a[:, None], k[part, None] + 1.0, expit(-f)) @ (weight / weight.sum())
         return result
 
     return cdf
-
-
-def dispersed_cdf(m: np.ndarray, v: np.ndarray, r: np.ndarray) -> CountCDF:
-    """The distribution function of negative-binomial counts of dispersion r with f ~ N(m, v), each argument (n,)."""
-
-    def some(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        kappa = (k + 1.0) * r[rows] / (k + 1.0 + r[rows])
-        n_nodes = int(np.ceil(DISPERSED_NODES * np.sqrt(1.0 + (v[rows] * kappa).max())))
-        u = np.linspace(-REACH, REACH, min(n_nodes, MAX_DISPERSED_NODES)) if v[rows].any() else np.zeros(1)
-        weight = np.exp(-0.5 * u * u)
-        f = m[rows, None] + np.sqrt(v[rows, None]) * u
-        return betainc(r[rows, None], k[:, None] + 1.0, expit(-f)) @ (weight / weight.sum())
-
-    return in_chunks(some)
 
 
 def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
@@ -184,13 +153,8 @@ class Counts(Likelihood):
         """Return the smallest count with a probability of at least q of not being exceeded."""
         cdfs = [self.cdf(*component) for component in zip(m, v, theta, strict=True)]
         centre, spread = self.log_rate(m, v, theta)
-
-        def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return np.mean([one(k, rows) for one in cdfs], axis=0)
-
-        return mixture_quantile(
-            check_fraction("q", q), centre.mean(axis=0), spread.mean(axis=0) + centre.var(axis=0), cdf
-        )
+        m, v, q = centre.mean(axis=0), spread.mean(axis=0) + centre.var(axis=0), check_fraction("q", q)
+        return mixture_quantile(q, m, v, lambda k, rows: np.mean([one(k, rows) for one in cdfs], axis=0))
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         y, m, v, theta = aligned(y, m, v, theta)
@@ -220,16 +184,10 @@ class Counts(Likelihood):
 
 
 def zero_inflated(counts: Likelihood, zeros: ZeroInflation) -> Likelihood:
-    """Return the likelihood of counts some of which are structural zeros.
+    """Return the likelihood of counts, "poisson" or "negbinomial", some of which are structural zeros.
 
     Its kernels are those of the other counts: methods that know of `zeros` weigh entries. The numbers that are learned
     of all entries together are the dispersion, of no meaning where it is given or there is none, and the share.
-
-    Parameters
-    ----------
-    counts : Likelihood
-        "poisson" or "negbinomial".
-    zeros : ZeroInflation
     """
     return replace(counts, parameters=(*counts.parameters, replace(zeros, loglik=counts.loglik)))
 
@@ -244,59 +202,45 @@ def _loglik_with_zeros(counts: Likelihood, lines: tuple[np.ndarray, ...], *args:
 
 @dataclass(frozen=True)
 class InflatedCounts(Counts):
-    """Predictions of counts some of which are structural zeros; theta is the number of a line (see `by_component`).
+    """Predictions of counts some of which are structural zeros; theta is the number of a line (see `by_component`)."""
 
-    Parameters
-    ----------
-    of : Counts
-        The other counts.
-    lines : tuple of (C,) float64
-        Dispersions and shares.
-    """
-
-    of: Any = None
-    lines: tuple[np.ndarray, ...] = ()
+    of: Any = None  # the other counts
+    lines: tuple[np.ndarray, ...] = ()  # dispersions (C,) and shares (C,)
     extent = "exposure"
 
-    def _parts(self, theta: np.ndarray) -> list[np.ndarray]:
-        line = np.asarray(theta).astype(np.int64)
-        return [part[line] for part in self.lines]
+    def _parts(self, *args: ArrayLike) -> list[np.ndarray]:
+        """The arguments as arrays, with dispersions and shares in the place of theta, which is the last."""
+        *others, theta = aligned(*args)
+        return [*others, *(part[theta.astype(np.int64)] for part in self.lines)]
 
     def logpdf(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        y, m, v, theta = aligned(y, m, v, theta)
-        r, p = self._parts(theta)
+        y, m, v, r, p = self._parts(y, m, v, theta)
         return with_zeros(y, self.of.logpdf(y, m, v, r), p)
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        m, v, theta = aligned(m, v, theta)
-        r, p = self._parts(theta)
+        m, v, r, p = self._parts(m, v, theta)
         mean, variance = self.of.predict(m, v, r)
         with np.errstate(over="ignore"):
             return (1.0 - p) * mean, (1.0 - p) * (variance + p * mean * mean)
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        y, m, v, theta = aligned(y, m, v, theta)
-        r, p = self._parts(theta)
+        y, m, v, r, p = self._parts(y, m, v, theta)
         lower, upper = self.of.tails(y, m, v, r)
         return p + (1.0 - p) * lower, np.where(y > 0.0, (1.0 - p) * upper, 1.0)
 
     def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
-        f, theta = aligned(f, theta)
-        r, p = self._parts(theta)
+        f, r, p = self._parts(f, theta)
         return np.where(rng.random(f.shape) < p, 0.0, self.of.sample(rng, f, r))
 
     def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """The q-quantile is that at (q - p) / (1 - p) of what is left when the mean share p of zeros is taken away."""
         q = check_fraction("q", q)
-        m, v, r, share = (np.array(part, dtype=np.float64) for part in (m, v, *self._parts(theta)))
+        m, v, r, share = self._parts(m, v, theta)
         cdfs = [self.of.cdf(*component) for component in zip(m, v, r, strict=True)]
-        p = share.mean(axis=0)
-        result = np.zeros(m.shape[1])
+        p, result = share.mean(axis=0), np.zeros(m.shape[1])
         rate, own_spread = self.of.log_rate(m, v, r)
         centre, spread = rate.mean(axis=0), own_spread.mean(axis=0) + rate.var(axis=0)
-        for own in np.unique(p):
-            if own >= q:
-                continue
+        for own in np.unique(p[p < q]):
             rows = np.flatnonzero(p == own)
 
             def cdf(k: np.ndarray, some: np.ndarray, rows: np.ndarray = rows, own: float = own) -> np.ndarray:

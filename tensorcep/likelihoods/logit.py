@@ -245,8 +245,6 @@ class Logit(LogisticLabels):
         return np.asarray(-p * (1.0 - p) * (1.0 - 2.0 * p))
 
 
-POLYA_GAMMA = Augmentation(
-    expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y)
-)
-LOGIT = Logit("logit", tilted, loglik, pg=POLYA_GAMMA, tilted2=tilted2)
+PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, theta: (np.ones((1,) * np.ndim(y)), 0.5 * y))
+LOGIT = Logit("logit", tilted, loglik, pg=PG, tilted2=tilted2)
 LOGIT_MACKAY = LogisticLabels("logit_mackay", tilted_mackay, loglik)

@@ -24,18 +24,16 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, count_nodes, exp, log, logistic, newton_or_middle
 from tensorcep.likelihoods.base import Augmentation, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, dispersed_cdf, poisson_draws
+from tensorcep.likelihoods.counts import CountCDF, Counts, beta_cdf, poisson_draws
 from tensorcep.likelihoods.parameters.dispersion import DispersionParameter, expected_logistic
 from tensorcep.likelihoods.poisson import MOST_MOVE
 
 # Frequencies up to the larger of these bounds are needed for 1e-15: the first where the density is near a Gaussian of
 # precision kappa, the second where the poles of the logistic function at +-i pi are what limits the spacing.
-GAUSS_FREQUENCY, POLE_FREQUENCY, POLE_SLOPE = 8.6, 27.0, math.pi / 4.0
-SHARP = 30.0
+GAUSS_FREQUENCY, POLE_FREQUENCY, POLE_SLOPE, SHARP = 8.6, 27.0, math.pi / 4.0, 30.0
 # Below this variance the likelihood's own derivatives are the moments, to rounding.
 FLAT = 1e-15
-MAX_NEWTON = 60
-EDGE_STEPS = 5
+MAX_NEWTON, EDGE_STEPS = 60, 5
 
 
 @kernel
@@ -93,25 +91,6 @@ def _edge(y, r, m, v, f, side):
 
 
 @kernel
-def _span(y, r, m, v, f):
-    """Return the ends of the interval that the tilted density needs, also times p^2 (f < 0) or (1 - p)^2."""
-    left, right = _edge(y, r, m, v, f, -1.0), _edge(y, r, m, v, f, 1.0)
-    if f < 0.0:
-        return left, max(right, _edge(y + 2.0, r, m, v, _mode(y + 2.0, r, m, v), 1.0))
-    return min(left, _edge(y, r + 2.0, m, v, _mode(y, r + 2.0, m, v), -1.0)), right
-
-
-@kernel
-def _step(n, v, left, right):
-    """Return the spacing: the curvature is largest where the interval is nearest to 0."""
-    nearest = max(0.0, left, -right)
-    p, q, _ = logistic(nearest)
-    kappa = 1.0 / v + 1.3 * n * p * q
-    frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else POLE_FREQUENCY + POLE_SLOPE * kappa
-    return 2.0 * math.pi / frequency
-
-
-@kernel
 def _sums(y, r, m, half_precision, f, low, h, nodes):
     """Return the sum of w and the means of d, d^2, t, t^2, t (1 - t) over nodes f + d; t = p for f <= 0, else 1 - p."""
     w0, w1, w2, t1, t2, tq = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -136,8 +115,17 @@ def tilted_in_latent(y, r, m, v):
     """Return logz, without what does not depend on f, alpha and beta of one entry."""
     n = y + r
     f = _mode(y, r, m, v)
-    left, right = _span(y, r, m, v, f)
-    nodes = count_nodes(right - left, _step(n, v, left, right))
+    # The ends of the interval that the tilted density needs, also times p^2 (f < 0) or (1 - p)^2.
+    left, right = _edge(y, r, m, v, f, -1.0), _edge(y, r, m, v, f, 1.0)
+    if f < 0.0:
+        right = max(right, _edge(y + 2.0, r, m, v, _mode(y + 2.0, r, m, v), 1.0))
+    else:
+        left = min(left, _edge(y, r + 2.0, m, v, _mode(y, r + 2.0, m, v), -1.0))
+    # The spacing: the curvature is largest where the interval is nearest to 0.
+    p, q, _ = logistic(max(0.0, left, -right))
+    kappa = 1.0 / v + 1.3 * n * p * q
+    frequency = GAUSS_FREQUENCY * math.sqrt(kappa) if kappa > SHARP else POLE_FREQUENCY + POLE_SLOPE * kappa
+    nodes = count_nodes(right - left, 2.0 * math.pi / frequency)
     h = (right - left) / nodes
     w0, d1, d2, t1, t2, tq = _sums(y, r, m, 0.5 / v, f, left - f, h, nodes)
     spread = d2 - d1 * d1
@@ -223,7 +211,7 @@ class NegativeBinomial(Counts):
     is_dispersed = True
 
     def cdf(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> CountCDF:
-        return dispersed_cdf(m, v, theta)
+        return beta_cdf(m, v, lambda k, rows: (theta[rows], (k + 1.0) * theta[rows] / (k + 1.0 + theta[rows])))
 
     def log_rate(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """That of a Gamma(r) variable times e^f, which is the rate of a Poisson count."""
@@ -244,12 +232,8 @@ class NegativeBinomial(Counts):
         return poisson_draws(rng, f + np.log(np.maximum(rate, np.finfo(np.float64).tiny)))
 
 
+PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r)))
+MATCHED = Augmentation(matched, weighted=True, matched=True)
 NEGBINOMIAL = NegativeBinomial(
-    "negbinomial",
-    tilted,
-    loglik,
-    (DispersionParameter(),),
-    pg=Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r))),
-    matched=Augmentation(matched, weighted=True, matched=True),
-    in_f=in_f,
+    "negbinomial", tilted, loglik, (DispersionParameter(),), pg=PG, matched=MATCHED, in_f=in_f
 )

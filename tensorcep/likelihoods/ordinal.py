@@ -19,16 +19,8 @@ from scipy.special import expit, logit, ndtr, ndtri
 from tensorcep.core.arrays import leaves
 from tensorcep.core.checks import check_fraction, check_values, fail_value
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, tilted_moments
-from tensorcep.likelihoods.parameters.thresholds import (
-    Levels,
-    ThresholdParameter,
-    logistic_loglik,
-    logistic_tilted,
-    normal_drawn,
-    normal_expected,
-    normal_loglik,
-    normal_tilted,
-)
+from tensorcep.likelihoods.parameters import thresholds
+from tensorcep.likelihoods.parameters.thresholds import Levels, ThresholdParameter
 
 LINKS = ("probit", "logit")
 # How many levels there may be.
@@ -36,27 +28,20 @@ FEWEST, MOST = 2, 20
 
 
 def ordinal(link: str, shares: ArrayLike, values: Sequence[float] | None = None) -> Likelihood:
-    """Return the likelihood of L ordered levels.
+    """Return the likelihood of L ordered levels, whose noise is that of the link, "probit" or "logit".
 
-    What goes in and comes out (observations, quantiles, draws) are the levels 0 to L - 1; means are of their values.
-
-    Parameters
-    ----------
-    link : {"probit", "logit"}
-        The noise.
-    shares : (L,) array-like
-        How likely each level is at a constant latent value, from which the thresholds start.
-    values : sequence of L floats, optional
-        What each level is worth, in growing order; by default 0 to L - 1.
+    What goes in and comes out (observations, quantiles, draws) are the levels 0 to L - 1; means are of their values,
+    in growing order, by default the same. Thresholds start where a constant latent value has these shares (L,).
     """
-    share = np.asarray(shares, dtype=np.float64)
-    L = len(share)
+    share, L = np.asarray(shares, dtype=np.float64), len(np.asarray(shares))
     worth = np.arange(L, dtype=np.float64) if values is None else np.asarray(values, dtype=np.float64)
     below = np.cumsum(share / share.sum())[:-1]
     places = logit(below) if link == "logit" else ndtri(below)
     levels = Levels(L, places[1:] - places[0], link == "logit")
-    kernels = (logistic_tilted, logistic_loglik) if link == "logit" else (normal_tilted, normal_loglik)
-    normal = None if link == "logit" else Augmentation(normal_expected, normal_drawn)
+    kernels, normal = (thresholds.logistic_tilted, thresholds.logistic_loglik), None
+    if link == "probit":
+        kernels = thresholds.normal_tilted, thresholds.normal_loglik
+        normal = Augmentation(thresholds.normal_expected, thresholds.normal_drawn)
     learned, cuts = (ThresholdParameter(levels),), levels.cuts(levels.start)[None]
     return Ordinal(f"ordinal_{link}", *kernels, learned, 0.0, normal, worth=worth, cuts=cuts)
 
@@ -78,18 +63,10 @@ def shares_of(y: np.ndarray, L: int, weight: np.ndarray | None = None) -> np.nda
 
 @dataclass(frozen=True)
 class Ordinal(Likelihood):
-    """Ordered levels; theta is the number of a line of cuts.
+    """Ordered levels; theta is the number of a line of cuts."""
 
-    Parameters
-    ----------
-    worth : (L,) float64
-        What each level is worth, in growing order.
-    cuts : (C, L + 1) float64
-        All cuts of equally likely components, minus infinity and infinity among them.
-    """
-
-    worth: Any = None
-    cuts: Any = None
+    worth: Any = None  # what each level is worth, in growing order, (L,) float64
+    cuts: Any = None  # all cuts of equally likely components, with minus infinity and infinity, (C, L + 1) float64
     observes = "levels"
 
     @property

@@ -34,8 +34,8 @@ from tensorcep.kernels.special import (
     log,
     log1p_unit,
 )
-from tensorcep.likelihoods.base import Augmentation, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws, poisson_in_f
+from tensorcep.likelihoods.base import Augmentation, Triple, aligned
+from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws
 
 # The integrand decays along the frequency axis like a Gaussian of precision kappa when kappa is large, and at a rate of
 # pi / 2, from where e^-(e^f) stops to decay, when it is small: frequencies up to min over both are needed for 1e-15.
@@ -110,23 +110,6 @@ def _sums(low, h, nodes, rate, slope, half_precision):
 
 
 @kernel
-def _zero_sums(m, s, low, h, nodes):
-    """Return E[1 - e^-rate], E[rate e^-rate] and E[rate^2 e^-rate] with rate = e^f, f ~ N(m, s^2)."""
-    missed, e1, e2 = 0.0, 0.0, 0.0
-    for j in range(nodes):
-        u = low + (j + 0.5) * h
-        rate = exp(m + s * u)
-        rate = 40.0 if rate > 40.0 else rate  # e^-40 is below rounding
-        likelihood, excess = exp_parts(-rate)
-        g = exp(-0.5 * u * u)
-        missed += g * (rate - excess)
-        e1 += g * likelihood * rate
-        e2 += g * likelihood * rate * rate
-    scale = h * math.exp(-LOG_SQRT_2PI)
-    return missed * scale, e1 * scale, e2 * scale
-
-
-@kernel
 def _log_peak(y):
     """Return log p(y | f = log y) = y log y - y - log y! without cancellation, for y > 0."""
     if y < STIRLING_FROM:
@@ -154,7 +137,18 @@ def _tilted_rare(m, v):
     high = min(m + 2.0 * v, 2.0)
     width = (high - m) / s + 2.0 * REACH
     nodes = count_nodes(width, _step(1.0 + 1.0 / v) / s)
-    missed, e1, e2 = _zero_sums(m, s, -REACH, width / nodes, nodes)
+    h, missed, e1, e2 = width / nodes, 0.0, 0.0, 0.0
+    for j in range(nodes):
+        u = -REACH + (j + 0.5) * h
+        rate = exp(m + s * u)
+        rate = 40.0 if rate > 40.0 else rate  # e^-40 is below rounding
+        likelihood, excess = exp_parts(-rate)
+        g = exp(-0.5 * u * u)
+        missed += g * (rate - excess)
+        e1 += g * likelihood * rate
+        e2 += g * likelihood * rate * rate
+    scale = h * math.exp(-LOG_SQRT_2PI)
+    missed, e1, e2 = missed * scale, e1 * scale, e2 * scale
     mean = e1 / (1.0 - missed)
     return log1p_unit(-missed), -mean, mean - (e2 / (1.0 - missed) - mean * mean)
 
@@ -186,6 +180,16 @@ def tilted(y, m, v, theta, logz, alpha, beta):
             logz[n], alpha[n], beta[n] = _tilted_rare(m[n], var)
         else:
             logz[n], alpha[n], beta[n] = _tilted_one(y[n], m[n], var)
+
+
+@kernel
+def in_f(y, f, theta, value, d1, d2):
+    """Write what of log p(y | f) depends on f, and its first two derivatives in f."""
+    for n in range(y.shape[0]):
+        rate = exp(f[n])
+        value[n] = y[n] * f[n] - rate
+        d1[n] = y[n] - rate
+        d2[n] = -rate
 
 
 @kernel
@@ -242,9 +246,7 @@ class Poisson(Counts):
         """Return -e^f."""
         return np.asarray(-np.exp(aligned(y, f, theta)[1]))
 
-    def averaged(
-        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def averaged(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
         """Return the mean of y f - e^f - log y! and its derivatives in m, by E[e^f] = e^(m + v / 2)."""
         y, m, v, _ = aligned(y, m, v, theta)
         with np.errstate(over="ignore"):
@@ -258,7 +260,7 @@ class Poisson(Counts):
 
 
 MATCHED = Augmentation(matched, weighted=True, matched=True)
-POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=poisson_in_f)
+POISSON = Poisson("poisson", tilted, loglik, matched=MATCHED, in_f=in_f)
 
 
 # With square link: y ~ Poisson(f^2).
@@ -319,18 +321,6 @@ def square_loglik(y, f, theta, value, d1, d2):
             d2[i] -= 2.0 * y[i] / (f[i] * f[i])
 
 
-def _mean_log_square(z: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """E[log f^2]."""
-    node, weight = legendre.leggauss(DAWSON_NODES)
-    near = np.minimum(np.abs(z), FAR)
-    inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
-    close = np.log(2.0 * v) + digamma(0.5) + 4.0 * inner
-    w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
-    series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
-    away = 2.0 * np.log(np.maximum(np.abs(m), TINY)) - series
-    return np.where(np.abs(z) < FAR, close, away)
-
-
 @dataclass(frozen=True)
 class SquarePoisson(Counts):
     """y ~ Poisson(f^2)."""
@@ -366,9 +356,7 @@ class SquarePoisson(Counts):
         y, f, _ = aligned(y, f, theta)
         return np.divide(4.0 * y, f**3, out=np.zeros_like(f), where=y > 0.0)
 
-    def averaged(
-        self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def averaged(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
         """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2.
 
         E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of
@@ -382,7 +370,14 @@ class SquarePoisson(Counts):
         z = mean / np.sqrt(2.0 * var)
         slope = 2.0 * np.sqrt(2.0 / var) * dawsn(z)
         curve = 2.0 / var * (1.0 - 2.0 * z * dawsn(z))
-        value = counts * _mean_log_square(z, mean, var) - (mean * mean + var) - gammaln(counts + 1.0)
+        node, weight = legendre.leggauss(DAWSON_NODES)
+        near = np.minimum(np.abs(z), FAR)
+        inner = 0.5 * near * (dawsn(0.5 * near[:, None] * (node + 1.0)) @ weight)
+        w = 0.5 / np.maximum(np.abs(z), FAR) ** 2
+        series = w * (1.0 + w * (1.5 + w * (5.0 + w * (26.25 + w * (189.0 + w * 1732.5)))))
+        away = 2.0 * np.log(np.maximum(np.abs(mean), TINY)) - series
+        log_square = np.where(np.abs(z) < FAR, np.log(2.0 * var) + digamma(0.5) + 4.0 * inner, away)
+        value = counts * log_square - (mean * mean + var) - gammaln(counts + 1.0)
         return value, counts * slope - 2.0 * mean, counts * curve - 2.0
 
     def rough(self, y: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -41,15 +41,7 @@ NODES_AT_ONCE = 1 << 18
 
 
 def for_population(likelihood: Likelihood, zero_rate: float) -> Likelihood:
-    """Return the likelihood of new labels in the population, of which the entries hold this share of the zeros.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-        "probit" or "logit", fitted to the entries. At a rate of 1 it is returned as it is.
-    zero_rate : float
-        In (0, 1].
-    """
+    """Return the likelihood of new labels of the population, by that fitted to all its ones and this share of zeros."""
     if zero_rate == 1.0:
         return likelihood
     shift, name = math.log(zero_rate), f"{likelihood.name}, zeros sampled"
@@ -93,11 +85,6 @@ class SampledZeros(Labels):
         return np.asarray(expit(log_odds(self.of, f) + self.shift))
 
 
-def share_in_population(p: float, zero_rate: float) -> float:
-    """The probability of a one in the population where it is p among the entries."""
-    return zero_rate * p / (zero_rate * p + 1.0 - p)
-
-
 def log_odds(likelihood: Likelihood, f: np.ndarray) -> np.ndarray:
     """Return log P(y = 1 | f) - log P(y = 0 | f) of a symmetric link, in the shape of f."""
     flat = np.ascontiguousarray(f, dtype=np.float64).ravel()
@@ -112,8 +99,17 @@ def _log_expected(likelihood: Likelihood, m: Any, v: Any, shift: Any, centre: An
     out = np.empty_like(m)
     sure = v == 0.0
     out[sure] = -np.logaddexp(0.0, -(shift[sure] + log_odds(likelihood, m[sure])))
+    # The nodes' upper end and largest spacing, in units of s from m. sigma grows with f, so the lower end of N(m, s^2)
+    # will do. At the upper end, sigma <= 1 is compared with the mass beyond the centre, where sigma >= 1/2; a narrow
+    # Gaussian hardly moves.
     s = np.sqrt(v)
-    high, step = _range(m, s, centre)
+    scale = np.maximum(s, math.sqrt(TINY))
+    wide = np.sqrt(np.maximum((centre - m) / scale, 0.0) ** 2 + FAR)
+    steepest = np.maximum(np.abs(m), np.abs(centre)) + 2.0
+    narrow = steepest * s + REACH / math.sqrt(1.0 - NARROW)
+    high = np.where(s * s <= NARROW, np.minimum(wide, narrow), wide)
+    pole = np.pi / (np.abs(centre) + 2.0)
+    step = np.minimum(GAUSS_STEP / np.sqrt(1.0 + s * s), 2.0 * np.pi * pole / (POLE_NATS * scale))
     count = np.minimum(np.ceil((high + REACH) / step) + 1.0, BLOCK * MAX_BLOCKS).astype(np.int64)
     order = np.argsort(count, kind="stable")
     order = order[~sure[order]]
@@ -125,18 +121,3 @@ def _log_expected(likelihood: Likelihood, m: Any, v: Any, shift: Any, centre: An
         odds = shift[some] + log_odds(likelihood, m[some] + s[some] * u)
         out[some] = logsumexp(-np.logaddexp(0.0, -odds) - 0.5 * u * u, axis=0) + np.log(h) - LOG_SQRT_2PI
     return np.minimum(out, 0.0)  # rounding can lift a sure label above it
-
-
-def _range(m: Any, s: Any, centre: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the upper end of the integral and the largest spacing of its nodes, in units of s from m.
-
-    sigma grows with f, so the lower end of N(m, s^2) will do. At the upper end, sigma <= 1 is compared with the mass
-    beyond the centre, where sigma >= 1/2; a narrow Gaussian hardly moves.
-    """
-    scale = np.maximum(s, math.sqrt(TINY))
-    wide = np.sqrt(np.maximum((centre - m) / scale, 0.0) ** 2 + FAR)
-    steepest = np.maximum(np.abs(m), np.abs(centre)) + 2.0
-    narrow = steepest * s + REACH / math.sqrt(1.0 - NARROW)
-    high = np.where(s * s <= NARROW, np.minimum(wide, narrow), wide)
-    pole = np.pi / (np.abs(centre) + 2.0)
-    return high, np.minimum(GAUSS_STEP / np.sqrt(1.0 + s * s), 2.0 * np.pi * pole / (POLE_NATS * scale))

@@ -24,7 +24,7 @@ from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI, log, normal_cdf_parts
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.gaussian import mixture_quantile
-from tensorcep.likelihoods.parameters.precision import NoisePrecision
+from tensorcep.likelihoods.parameters.base import NoisePrecision
 
 # Where measured values lie: above a lower limit, below an upper one (whose kernels are `tilted_above` and so on).
 LOWER, UPPER = 1.0, -1.0
@@ -141,11 +141,7 @@ def drawn_above(first, last, y, used, f, theta, key, weight, target, s):
 
 @dataclass(frozen=True)
 class Tobit(Likelihood):
-    """y = max(limit, t), t ~ N(limit + f, 1 / theta), of a lower limit; min of an upper one.
-
-    What goes in and comes out (values, means, quantiles, draws) is in the units of y. Inside, y and f are differences
-    from the limit.
-    """
+    """y = max(limit, t), t ~ N(limit + f, 1 / theta), of a lower limit; min of an upper one. Kernels take y - limit."""
 
     limit: float = 0.0
 

@@ -9,7 +9,7 @@ from scipy.stats import bernoulli
 
 from tensorcep.cp.calibration.null_model import CONSTANT, CONSTANT_OF_LABELS, SHARES, evidence_of_shares, mean_share
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.binary import mixed_with
+from tensorcep.likelihoods.binary import MixedLabels
 
 
 def scores(rng, p, claimed, n):
@@ -51,7 +51,7 @@ def test_bets_lose_little_against_the_best_share_in_hindsight(rng, claimed, prio
 @each("name", ["probit", "logit"])
 def test_labels_beside_a_constant_are_a_law(rng, name):
     plain = get_likelihood(name)
-    mixed = mixed_with(plain, 0.7, 0.1)
+    mixed = MixedLabels("mixed", of=plain, share=0.7, one=0.1)
     m, v, theta = rng.standard_normal(20), rng.random(20), np.ones(20)
     one = np.exp(mixed.logpdf(np.ones(20), m, v, theta))
     np.testing.assert_allclose(one, 0.7 * plain.predict(m, v, theta)[0] + 0.03, rtol=1e-9)

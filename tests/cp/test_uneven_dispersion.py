@@ -22,8 +22,8 @@ from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
-from tensorcep.likelihoods.parameters.dispersion import first_pool, law_of_dispersion, pooled, told
-from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, log_evidence
+from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, law_of_dispersion, pooled, told
+from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)
 METHODS = {
@@ -149,7 +149,7 @@ def test_laws_of_groups_are_those_of_each_by_itself(rng):
 
 def test_the_common_law_is_the_most_likely_one_and_laws_move_with_it():
     shape, rate = np.array([30.0, 12.0, 80.0, 0.0]), np.array([60.0, 3.0, 10.0, 0.0])
-    before = first_pool((1.0, 0.1), 2.0)
+    before = Pool((1.0, 0.1), Evenness(2.0, FIRST, 1.0))
     a, b = before.law
     pool, law = pooled(before, Gamma(a + shape, b + rate))
     groups, grid = told(shape, rate), np.exp(np.linspace(-2.0, 4.0, 400))

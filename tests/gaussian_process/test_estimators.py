@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
 from tensorcep.gaussian_process import evidence, latent, posterior
-from tensorcep.gaussian_process.evidence import ends_at_bounds, ties
+from tensorcep.gaussian_process.evidence import at_bounds, ties
 from tensorcep.gaussian_process.settings import EP, QP
 
 METHODS = ("ep", "qp", "vb", "laplace")
@@ -428,7 +428,7 @@ def test_scales_of_ten_features_are_found_from_one(params):
 def test_ties_of_scales_and_starts_within_their_bounds():
     kernel = RBF([1.0, 2.0]) * ConstantKernel(2.0) + Matern([1.0, 3.0, 4.0], nu=1.5) + RBF([1.0, 1.0], "fixed")
     assert ties(kernel).tolist() == [0, 0, 2, 3, 3, 3]
-    assert ends_at_bounds(RBF([1.0, 2.0], (1.0, 9.0))) == ["length_scale[0] at its lower bound 1"]
+    assert at_bounds(RBF([1.0, 2.0], (1.0, 9.0))) == ["length_scale[0] at its lower bound 1"]
 
 
 def test_parameters_that_end_at_a_bound_are_named(rng):

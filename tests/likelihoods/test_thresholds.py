@@ -64,12 +64,12 @@ def test_law_of_thresholds_is_where_the_density_is_highest(rng, logistic):
     entries = entries_of(rng, levels, np.array([0.5, 2.5]))
     law = law_of_thresholds(levels, levels.start, entries, ALONE)
     best = minimize(lambda t: -said(levels, np.sort(t), entries, ALONE).value, levels.start, method="Nelder-Mead")
-    np.testing.assert_allclose(law.thresholds, best.x, atol=2e-3)
+    np.testing.assert_allclose(law.theta, best.x, atol=2e-3)
     far = law_of_thresholds(levels, np.array([5.0, 30.0]), entries, ALONE)
-    np.testing.assert_allclose(far.thresholds, law.thresholds, rtol=1e-5)
-    gaps = np.diff(law.thresholds, prepend=0.0)
+    np.testing.assert_allclose(far.theta, law.theta, rtol=1e-5)
+    gaps = np.diff(law.theta, prepend=0.0)
     to_logs = (np.eye(2) - np.eye(2, k=-1)) / gaps[:, None]
-    exact = to_logs @ np.linalg.inv(said(levels, law.thresholds, entries, ALONE).curvature) @ to_logs.T
+    exact = to_logs @ np.linalg.inv(said(levels, law.theta, entries, ALONE).curvature) @ to_logs.T
     np.testing.assert_allclose(law.cov, exact, rtol=1e-6)
 
 
@@ -77,11 +77,11 @@ def test_levels_without_entries_keep_their_place(rng):
     levels = Levels(6, np.array([0.5, 1.0, 1.5, 2.0]), False)
     entries = entries_of(rng, levels, levels.start)
     empty = entries._replace(y=np.where(entries.y == 2.0, 3.0, entries.y))
-    gaps = np.diff(law_of_thresholds(levels, levels.start, empty, ALONE).thresholds, prepend=0.0)
+    gaps = np.diff(law_of_thresholds(levels, levels.start, empty, ALONE).theta, prepend=0.0)
     assert (gaps > 1e-4).all()
     none = entries._replace(used=np.zeros_like(entries.used))
     np.testing.assert_allclose(
-        np.diff(law_of_thresholds(levels, levels.start, none, ALONE).thresholds, prepend=0.0),
+        np.diff(law_of_thresholds(levels, levels.start, none, ALONE).theta, prepend=0.0),
         1.0 / levels.rate,
         rtol=1e-4,
     )

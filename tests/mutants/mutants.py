@@ -134,7 +134,7 @@ GIBBS = (
 DETERMINISTIC = (
     Mutant(
         "vmp-bound-normaliser",
-        "tensorcep/likelihoods/parameters/precision.py",
+        "tensorcep/likelihoods/parameters/base.py",
         "return -0.5 * n * math.log(2.0 * math.pi)",
         "return -n * math.log(2.0 * math.pi)",
         "The lower bound has the normaliser of the Gaussian twice.",
@@ -202,11 +202,11 @@ LIKELIHOODS = (
     Mutant(
         "counts-quantile-off-by-one",
         "tensorcep/likelihoods/counts.py",
-        "return betainc(r[rows, None], k[:, None] + 1.0, expit(-f))",
-        "return betainc(r[rows, None], k[:, None] + 1e-9, expit(-f))",
+        "betainc(a[:, None], k[part, None] + 1.0, expit(-f))",
+        "betainc(a[:, None], k[part, None] + 1e-9, expit(-f))",
         "The distribution function of negative-binomial counts leaves out the count itself.",
         "tests/likelihoods/test_likelihoods.py",
-        "dispersed or negbinomial",
+        "negbinomial",
     ),
     Mutant(
         "binomial-variance-of-share",

@@ -18,8 +18,8 @@ from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.binary import mixed_with
-from tensorcep.likelihoods.sampled_zeros import for_population, share_in_population
+from tensorcep.likelihoods.binary import MixedLabels
+from tensorcep.likelihoods.sampled_zeros import for_population
 
 
 def two_classes(y: Any) -> list[Any]:
@@ -163,4 +163,6 @@ class LabelTarget(Target):
         standing = stream.standing if stream is not None and isinstance(prior, str) and prior == "auto" else None
         if standing is None or standing.share == 1.0:
             return record
-        return mixed_with(record, standing.share, share_in_population(standing.share_of_ones, rate))
+        p = standing.share_of_ones  # among the entries
+        one = rate * p / (rate * p + 1.0 - p)
+        return MixedLabels(f"{record.name}, beside a constant", of=record, share=standing.share, one=one)

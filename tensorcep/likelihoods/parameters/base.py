@@ -1,4 +1,4 @@
-"""What is learned of a likelihood: the protocol, what entries say of it, and who shares a parameter.
+"""What is learned of a likelihood: the protocol, what entries say of it, who shares it; and the precision of noise.
 
 Engines loop over the parameters of a problem and name none. Of each they have a state, which has `theta`, its numbers
 (m,): a draw of them in samplers, and their law in all other engines.
@@ -6,7 +6,9 @@ Engines loop over the parameters of a problem and name none. Of each they have a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -18,6 +20,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator, new_stream, stream_key
 from tensorcep.kernels.slots import LANES
+from tensorcep.kernels.special import LOG_SQRT_2PI
 
 TINY = np.finfo(float).tiny
 NONE = np.zeros(0)
@@ -29,6 +32,8 @@ S = TypeVar("S")
 # Two arrays; and places (n,) of entries, None for all of them.
 Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
 Places: TypeAlias = "np.ndarray | None"
+# Of a Gamma prior.
+ShapeRate: TypeAlias = tuple[float, float]
 
 
 class Gamma(NamedTuple):
@@ -44,18 +49,14 @@ class Gamma(NamedTuple):
 
     @property
     def theta(self) -> np.ndarray:
-        """The numbers that stand for it, (m,): the means."""
-        return self.a / self.b
+        """The numbers that stand for it: the means."""
+        return self.mean
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
         if len(self.a) == 1:  # the same number: numpy looks at an array of shapes for longer than it draws one
             return np.array([max(rng.standard_gamma(float(self.a[0])), TINY) / float(self.b[0])])
         return np.asarray(np.maximum(rng.standard_gamma(self.a), TINY) / self.b)
-
-    def bound(self, prior: tuple[float, float]) -> float:
-        """What the laws add to a lower bound: minus their divergence from the prior."""
-        return -gammas(self.a, self.b, *prior).divergence
 
 
 class ParameterDraw(NamedTuple):
@@ -66,26 +67,15 @@ class ParameterDraw(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Which entries share a parameter.
-
-    Attributes
-    ----------
-    mode : int or None
-    of_entry : (n_blocks, LANES) int64
-        Number of the parameter of every entry (0 in padding lanes).
-    size : int
-        How many parameters there are.
-    """
+    """Which entries share a parameter."""
 
     mode: int | None
-    of_entry: np.ndarray
-    size: int
+    of_entry: np.ndarray  # (n_blocks, LANES) int64: number of the parameter of every entry, 0 in padding lanes
+    size: int  # how many parameters there are
 
     def totals(self, values: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """Sums over the entries of each parameter of values (n_blocks, LANES), of which `values` gives those of some.
-
-        Additions are one after the other, whatever the number of entries that are looked at together.
-        """
+        """Sums over the entries of each parameter of values (n_blocks, LANES); `values` gives those of some."""
+        # additions are one after the other, whatever the number of entries that are looked at together
         own = np.arange(self.size)
         total: np.ndarray = np.zeros(self.size)
         for first in range(0, len(self.of_entry), LINES):
@@ -94,15 +84,11 @@ class Groups(NamedTuple):
             total = np.bincount(index, np.concatenate([total, values(at).ravel()]), minlength=self.size)
         return total
 
-    def per_entry(self, theta: np.ndarray) -> np.ndarray:
-        """The parameter (m,) of every entry, (n_blocks, LANES)."""
-        out = room_of(self.of_entry).empty(self.of_entry.shape)
-        return fill_by_parts(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
-
-    def at(self, theta: np.ndarray, place: np.ndarray | None) -> np.ndarray:
-        """The same of the entries at some places, (n,), or of every one."""
+    def at(self, theta: np.ndarray, place: Places = None) -> np.ndarray:
+        """The parameter (m,) of every entry, (n_blocks, LANES), or of those at some places, (n,)."""
         if place is None:
-            return self.per_entry(theta)
+            out = room_of(self.of_entry).empty(self.of_entry.shape)
+            return fill_by_parts(out, lambda at: theta[0] if self.mode is None else theta[self.of_entry[at]])
         return np.full(len(place), theta[0]) if self.mode is None else theta[self.of_entry.ravel()[place]]
 
     def sample(self, n: int) -> np.ndarray:
@@ -131,39 +117,18 @@ class DrawStage(IntEnum):
 
 
 class EntryStats(NamedTuple):
-    """What entries say of a parameter by their latent values, (n_blocks, LANES) each, in the lanes.
+    """What `n` entries say of a parameter by their latent values, arrays (n_blocks, LANES) in the lanes."""
 
-    Attributes
-    ----------
-    y : array
-        What was observed.
-    used : array
-        How much each counts: 0 in padding lanes, and where it says nothing of the parameter.
-    f : array
-        Latent values, or their means.
-    n : int
-        How many entries there are.
-    theta : callable
-        ``theta()``: what the kernels of the likelihood take as theta.
-    executor : Executor
-    square : array
-        E[f^2]; no blocks where nobody asks.
-    marginals : callable or None
-        ``marginals(place)``: mean and variance of f of the entries at some places, or of all (None), where these alone
-        are known.
-    power : array
-        To which power the likelihood of each is taken; no blocks where that says the same as `used`.
-    """
-
-    y: np.ndarray
-    used: np.ndarray
-    f: np.ndarray
+    y: np.ndarray  # what was observed
+    used: np.ndarray  # how much each counts: 0 in padding lanes, and where it says nothing of the parameter
+    f: np.ndarray  # latent values, or their means
     n: int
-    theta: Callable[[], np.ndarray]
+    theta: Callable[[], np.ndarray]  # what the kernels of the likelihood take as theta
     executor: Executor
-    square: np.ndarray = NONE
-    marginals: Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]] | None = None
-    power: np.ndarray = NONE
+    square: np.ndarray = NONE  # E[f^2]; no blocks where nobody asks
+    # mean and variance of f of the entries at some places, or of all (None), where these alone are known
+    marginals: Callable[[Places], Pair] | None = None
+    power: np.ndarray = NONE  # to which power the likelihood of each is taken; no blocks where that is `used`
 
 
 class ExpectedSquares(NamedTuple):
@@ -186,7 +151,7 @@ class ValidationNoise(NamedTuple):
     place: np.ndarray
     variance: float
 
-    def law(self, prior: tuple[float, float]) -> Gamma:
+    def law(self, prior: ShapeRate) -> Gamma:
         """The law of the precision."""
         half = 0.5 * len(self.place)
         return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * self.variance]))
@@ -195,42 +160,23 @@ class ValidationNoise(NamedTuple):
 class ResidualStats(NamedTuple):
     """What entries say of their noise by what the rows leave of their targets.
 
-    Attributes
-    ----------
-    n, sums : float, (n_k,) float64
-        How much all entries in use count, and the sums of weight (target / weight - f)^2 over those of every row of the
-        mode that was drawn last.
-    sizes : (n_k,) int64
-        How many entries each of these rows has.
-    y, present, f, weight, target : (n_blocks, LANES) float64
-        Observations, 0 in padding lanes and 1 elsewhere, latent values, and what the entries say at present. No blocks
-        of the latter three where the sums say all.
-    left_out : (n,) int64
-        Places of entries that are not in use.
-    drawn : bool
-        Whether targets are drawn, and not the observations.
-    even : bool
-        Whether noise is taken to be the same everywhere at present.
-    validation : ValidationNoise or None
-        Entries left out, where these tell how large the noise is.
-    score : float or None
-        The mean log likelihood of the entries, where a parameter finds it.
+    Of entries in the lanes there are no blocks of f, weight and target where the sums say all.
     """
 
-    n: float
-    sums: np.ndarray
-    sizes: np.ndarray
-    y: np.ndarray
-    present: np.ndarray
-    f: np.ndarray
+    n: float  # how much all entries in use count
+    sums: np.ndarray  # of weight (target / weight - f)^2 over those of each row of the mode drawn last, (n_k,)
+    sizes: np.ndarray  # how many entries each of these rows has
+    y: np.ndarray  # observations, (n_blocks, LANES) as what follows
+    present: np.ndarray  # 0 in padding lanes and 1 elsewhere
+    f: np.ndarray  # latent values
     weight: np.ndarray
     target: np.ndarray
-    left_out: np.ndarray
-    drawn: bool
-    even: bool
-    validation: ValidationNoise | None
+    left_out: np.ndarray  # places (n,) of entries that are not in use
+    drawn: bool  # whether targets are drawn, and not the observations
+    even: bool  # whether noise is taken to be the same everywhere at present
+    validation: ValidationNoise | None  # entries left out, where these tell how large the noise is
     executor: Executor
-    score: float | None = None
+    score: float | None = None  # the mean log likelihood of the entries, where a parameter finds it
 
     @property
     def total(self) -> float:
@@ -279,56 +225,37 @@ class Parameter(Protocol[S]):
     """What is learned of a likelihood; of a problem once it has its prior and groups.
 
     The state S has `theta` (m,) and is a draw (`first_draw`, `draw`) or a law (`first_law`, `expect`, `bound`).
-
-    Attributes
-    ----------
-    name : str
-        What results call it.
-    stage : DrawStage
-    learned : bool
-        Whether there is anything to learn.
-    is_precision : bool
-        Whether it is one, by which the weights of entries are multiplied.
-    weighs : bool
-        Whether each entry has a weight of its own, which is drawn.
-    mode : int or None
-        The mode whose rows have one each.
-    by_latent : bool
-        Whether there is something to learn that latent values tell.
-    uneven : bool
-        Whether it is a precision with factors, of rows or of entries, whose law has their means.
-    is_theta : bool
-        Whether it is the theta of the likelihood's kernels, as results keep it: a precision of noise, or one that has
-        Gamma laws.
-    of_rows : bool
-        Whether rows of a mode may have one each, as settings of methods say; it has groups then.
-    start : float or None
-        Where a theta starts; None of noise, which begins at that of the data.
     """
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str] = ""  # what results call it
     stage: ClassVar[DrawStage] = DrawStage.LATENT
-    is_precision: ClassVar[bool] = False
-    uneven: ClassVar[bool] = False
+    is_precision: ClassVar[bool] = False  # whether weights of entries are multiplied by it
+    uneven: ClassVar[bool] = False  # whether it is a precision with factors, whose law has their means
+    # whether it is the theta of the kernels, as results keep it: a precision of noise, or one that has Gamma laws
     is_theta: ClassVar[bool] = False
-    of_rows: ClassVar[bool] = False
-    start: float | None = None
+    of_rows: ClassVar[bool] = False  # whether rows of a mode may have one each, as settings say; it has groups then
+    start: float | None = None  # of a theta; None of noise, which begins at that of the data
+    groups: Groups = UNBOUND  # which entries share one
 
     @property
     def learned(self) -> bool:
+        """Whether there is anything to learn."""
         return True
 
     @property
     def by_latent(self) -> bool:
+        """Whether there is something to learn that latent values tell."""
         return self.learned and self.stage < DrawStage.RESIDUAL
 
     @property
     def weighs(self) -> bool:
+        """Whether each entry has a weight of its own, which is drawn."""
         return False
 
     @property
     def mode(self) -> int | None:
-        return None
+        """The mode whose rows have one each."""
+        return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
         """The draw to begin with, of data of this variance, given where the rows start."""
@@ -345,10 +272,7 @@ class Parameter(Protocol[S]):
         return self
 
     def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
-        """What kernels take as y and theta of all entries, in the lanes, or of those at some places (n,).
-
-        They would otherwise take these `y` and `theta`.
-        """
+        """What kernels take in place of this y and theta, of all entries, in the lanes, or of those at places (n,)."""
         return y, theta
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
@@ -411,10 +335,7 @@ class Parameter(Protocol[S]):
     def follow(
         self, state: Any, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
     ) -> tuple[Any, float]:
-        """The draw, and the noise variance, as validation residuals tell them; nan where they tell it by themselves.
-
-        `squares` (n,) are those about means of this variance, `spread`.
-        """
+        """Draw and noise variance as squared residuals (n,), of means of variance `spread`, tell them; nan if not."""
         return state, np.nan
 
 
@@ -452,3 +373,102 @@ def shape_and_rate(found: Gammas) -> tuple[np.ndarray, np.ndarray]:
     for _ in range(5):
         a = 1.0 / (1.0 / a + (np.log(a) - digamma(a) - gap) / (a * a * (1.0 / a - polygamma(1, a))))
     return a, a / found.mean
+
+
+# The precision of Gaussian noise, the same for all entries; and a parameter that is known.
+
+
+@dataclass(frozen=True)
+class KnownTheta(Parameter[Gamma]):
+    """The theta of a likelihood of which nothing is learned, `value` for all entries without one of their own."""
+
+    value: float
+    stage = DrawStage.RESIDUAL
+    learned = False
+
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
+        return ParameterDraw(np.full(1, self.value))
+
+    def first_law(self, n: int = 0) -> Gamma:
+        """A law of this mean."""
+        return Gamma(np.full(1, self.value), np.ones(1))
+
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
+        """That of the entries, if they have one, or the value."""
+        return y, alike(y, float(state.theta[0])) if theta is None else theta
+
+    def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
+        return state, scored(float(state.theta[0]), stats)
+
+
+@dataclass(frozen=True)
+class NoisePrecision(Parameter[Gamma]):
+    """The precision tau of Gaussian noise, with a Gamma prior.
+
+    An entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate of its law.
+    """
+
+    prior: ShapeRate = (1e-3, 1e-3)  # shape and rate, which say nearly nothing
+    name = "noise_precision"
+    stage = DrawStage.RESIDUAL
+    is_precision = True
+    is_theta = True
+
+    def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
+        """That of the data."""
+        return ParameterDraw(np.full(1, 1.0 / spread))
+
+    def first_law(self, n: int = 0) -> Gamma:
+        return Gamma(np.full(1, self.prior[0]), np.full(1, self.prior[1]))
+
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
+        return y, alike(y, float(state.theta[0]))
+
+    def precision(self, state: ParameterDraw | Gamma, power: float = 1.0) -> float:
+        """That precision, or its mean."""
+        if isinstance(state, Gamma):
+            return power * float(state.a[0]) / float(state.b[0])
+        return power * float(state.theta[0])
+
+    def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
+        a, b = self.prior
+        a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
+        if step is not None:
+            a, b = (float(old[0]) + step * (new - float(old[0])) for old, new in zip(state, (a, b), strict=True))
+        return Gamma(np.array([a]), np.array([b]))
+
+    def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
+        """A draw from its law given the residuals, or given what entries left out say."""
+        known = stats.validation
+        law = self.expect(Gamma(NONE, NONE), stats) if known is None else known.law(self.prior)
+        tau = law.draw(key.rng(RandomStream.PRECISION))
+        return ParameterDraw(tau), scored(float(tau[0]), stats)
+
+    def bound(self, state: Gamma) -> float:
+        """The log normaliser of its law minus that of its prior: what entries and precision together add."""
+        (a0, b0), a, b = self.prior, float(state.a[0]), float(state.b[0])
+        return a0 * math.log(b0) - a * math.log(b) + math.lgamma(a) - math.lgamma(a0)
+
+    def log_normaliser(self, n: float) -> float:
+        """That of n Gaussians of precision 1."""
+        return -0.5 * n * math.log(2.0 * math.pi)
+
+    def results(self, law: Gamma) -> dict[str, tuple[Any, ...]]:
+        return {"noise": (float(law.a[0]), float(law.b[0]))}
+
+
+def alike(y: np.ndarray, theta: float) -> np.ndarray:
+    """A parameter that all entries share, in an array like y."""
+    of_all = room_of(y).empty(y.shape)
+    of_all[:] = theta
+    return of_all
+
+
+def scored(tau: float, stats: ResidualStats) -> ResidualStats:
+    """With the mean log density of the residuals, of this precision; nan of none."""
+    return stats if stats.drawn else stats._replace(score=mean_log_density(tau, stats.total, stats.n))
+
+
+def mean_log_density(tau: float, squares: float, n: float) -> float:
+    """The mean log density of n residuals of precision tau, whose squares add up to so much; nan of none."""
+    return float(0.5 * np.log(tau) - LOG_SQRT_2PI - 0.5 * tau * squares / n) if n else np.nan

@@ -24,6 +24,7 @@ from tensorcep.likelihoods.parameters.base import (
     Parameter,
     ParameterDraw,
     Places,
+    ShapeRate,
     gammas,
     room_for_stream,
 )
@@ -51,33 +52,15 @@ FIRST = len(ALPHAS) - 1
 
 
 class Pool(NamedTuple):
-    """What is known of the common law.
+    """What is known of the common law."""
 
-    Attributes
-    ----------
-    of : tuple of float
-        Shape and rate of the Gamma prior of r0.
-    found : Evenness
-        r0, and alpha, which is one of `ALPHAS`.
-    """
-
-    of: tuple[float, float]
-    found: Evenness
+    of: ShapeRate  # shape and rate of the Gamma prior of r0
+    found: Evenness  # r0, and alpha, which is one of `ALPHAS`
 
     @property
     def law(self) -> tuple[float, float]:
         """Shape and rate of the common law."""
         return self.found.alpha, self.found.alpha / self.found.tau
-
-    @property
-    def log_prior(self) -> float:
-        """The log density of log r0 and of alpha beforehand."""
-        return log_prior(self.found.tau, self.of)
-
-
-def first_pool(of: tuple[float, float], start: float) -> Pool:
-    """The common law to begin with."""
-    return Pool(of, Evenness(start, FIRST, 1.0))
 
 
 def told(shape: np.ndarray, rate: np.ndarray) -> GroupSums:
@@ -167,7 +150,7 @@ def law_of_dispersion(
     m: np.ndarray,
     v: np.ndarray,
     share: float | np.ndarray,
-    prior: tuple[float, float],
+    prior: ShapeRate,
     start: np.ndarray | float,
     used: np.ndarray | float = 1.0,
     group: np.ndarray | None = None,
@@ -175,29 +158,40 @@ def law_of_dispersion(
 ) -> Gamma:
     """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
 
-    Parameters
-    ----------
-    y, m, v : (n,) float64
-    share : float or (k,) float64
-        What share of all its entries they are; the others are taken to be like them.
-    prior : tuple of float
-        Shape and rate of the Gamma prior.
-    start : (k,) float64, or float
-        Where the search starts; log r goes no further than MOST_STEP from there.
-    used : (n,) float64 or float
-        How far each count is one of this law.
-    group : (n,) int64, optional
-        Which r each count has; None where there is but one.
-    earlier : float
-        The part of the prior's rate that earlier entries have added.
+    The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
+    which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate that
+    earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
     """
-    start = np.atleast_1d(start)
-    entries = _Entries(y, m, np.sqrt(v), share, used, group, *_alike(y, used, group))
-    n = len(start)
+    start, sd = np.atleast_1d(start), np.sqrt(v)
+    n, law, counts = len(start), group, y
+    times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
+    if law is None:  # the distinct counts, and how many there are; of several laws every count by itself
+        counts, place = np.unique(y, return_inverse=True)
+        law, times = np.zeros(len(counts), dtype=np.int64), np.bincount(place, times, minlength=len(counts))
+
+    def total(values: np.ndarray) -> np.ndarray:
+        each = used * values
+        return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=n)
+
+    def derivatives(shift: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
+        p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
+        expected_logistic(m + (shift[0] if group is None else shift[group]), sd, p, pq, soft)
+        mine = y + (r[0] if group is None else r[group])
+        more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
+        once, twice = (np.bincount(law, times * values, minlength=n) for values in more)
+        in_r = (once - total(soft)) / share + prior[0] / r - prior[1]
+        twice_r = twice / share + prior[0] / r**2
+        told = r * r * twice / share
+        twice_c = total(mine * pq) / share
+        held = twice_c * r * earlier / np.maximum(told, LEAST_CURVATURE)
+        in_c = total(y - mine * p) / share - held * shift
+        return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / share, twice_c + held
+
     log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
     curvature = np.full(n, LEAST_CURVATURE)
     for _ in range(MAX_NEWTON):
-        slope, slope_c, bend, cross, bend_c = _derivatives(entries, shift, np.exp(log_r), prior, earlier)
+        slope, slope_c, bend, cross, bend_c = derivatives(shift, np.exp(log_r))
         bend_c = np.maximum(bend_c, LEAST_CURVATURE)
         curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
         # elsewhere the best c is not known yet, nor what r would gain
@@ -212,55 +206,6 @@ def law_of_dispersion(
         shift += np.where(going, np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0), 0.0)
     r = np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP))
     return Gamma(curvature, curvature / r)
-
-
-class _Entries(NamedTuple):
-    """What `law_of_dispersion` is given of the entries; the distinct counts of a law, and how many there are."""
-
-    y: np.ndarray
-    m: np.ndarray
-    sd: np.ndarray
-    share: float | np.ndarray
-    used: float | np.ndarray
-    group: np.ndarray | None
-    counts: np.ndarray
-    law: np.ndarray
-    times: np.ndarray
-
-
-def _alike(y: np.ndarray, used: np.ndarray | float, group: np.ndarray | None) -> tuple[np.ndarray, ...]:
-    """The distinct counts, the number of their law, and how many there are; of several laws every count by itself."""
-    times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
-    if group is not None:
-        return y, group, times
-    count, place = np.unique(y, return_inverse=True)
-    return count, np.zeros(len(count), dtype=np.int64), np.bincount(place, times, minlength=len(count))
-
-
-def _derivatives(
-    entries: _Entries, shift: np.ndarray, r: np.ndarray, prior: tuple[float, float], earlier: float
-) -> tuple[np.ndarray, ...]:
-    """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
-    y, group, counts, law = entries.y, entries.group, entries.counts, entries.law
-    p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
-    expected_logistic(entries.m + (shift[0] if group is None else shift[group]), entries.sd, p, pq, soft)
-    mine = y + (r[0] if group is None else r[group])
-
-    def total(values: np.ndarray) -> np.ndarray:
-        each = entries.used * values
-        return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=len(r))
-
-    def of_counts(values: np.ndarray) -> np.ndarray:
-        return np.bincount(law, entries.times * values, minlength=len(r))
-
-    more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
-    in_r = (of_counts(more[0]) - total(soft)) / entries.share + prior[0] / r - prior[1]
-    twice_r = of_counts(more[1]) / entries.share + prior[0] / r**2
-    told = r * r * of_counts(more[1]) / entries.share
-    twice_c = total(mine * pq) / entries.share
-    held = twice_c * r * earlier / np.maximum(told, LEAST_CURVATURE)
-    in_c = total(y - mine * p) / entries.share - held * shift
-    return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / entries.share, twice_c + held
 
 
 # Rounds of the updates of tables and law in an expected update: they cost little and would hold up the rows.
@@ -281,37 +226,19 @@ class DispersionLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class DispersionParameter(Parameter[DispersionLaw]):
-    """The dispersion r of negative-binomial counts, with a Gamma prior, of all entries or of the rows of a mode.
+    """The dispersion r of negative-binomial counts, with a Gamma prior, of all entries or of the rows of a mode."""
 
-    Attributes
-    ----------
-    prior : tuple of float
-        Shape and rate of its prior; of a common law that of r0.
-    start : float
-        Where it starts. From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse
-        optimum when r falls.
-    earlier : float
-        What earlier entries, of other batches, have added to the rate of the prior.
-    groups : Groups
-    has_pool : bool
-        Whether rows have a common law, which is learned; otherwise that is the prior.
-    counts : tuple of three arrays
-        For expected updates by tables: the distinct pairs of a dispersion and a count, (n,) each, and how many entries
-        have them; none where Gaussian marginals of latent values tell the laws.
-    """
-
-    prior: tuple[float, float] = (1.0, 0.1)
+    prior: ShapeRate = (1.0, 0.1)  # shape and rate; of a common law that of r0
+    # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
     start: float = 1.0
-    earlier: float = 0.0
+    earlier: float = 0.0  # what earlier entries, of other batches, have added to the rate of the prior
     groups: Groups = UNBOUND
-    has_pool: bool = False
+    has_pool: bool = False  # whether rows have a common law, which is learned; otherwise that is the prior
+    # For expected updates by tables: the distinct pairs of a dispersion and a count, (n,) each, and how many entries
+    # have them; none where Gaussian marginals of latent values tell the laws.
     counts: tuple[np.ndarray, ...] = ()
     name = "dispersion"
     is_theta = of_rows = True
-
-    @property
-    def mode(self) -> int | None:
-        return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw | FactorDraw:
         theta = np.full(self.groups.size, self.start)
@@ -319,7 +246,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
     def first_law(self, n: int = 0) -> DispersionLaw:
         size = self.groups.size
-        pool = first_pool(self.prior, self.start) if self.has_pool else None
+        pool = Pool(self.prior, Evenness(self.start, FIRST, 1.0)) if self.has_pool else None
         a = (self.prior if pool is None else pool.law)[0]
         return DispersionLaw(Gamma(np.full(size, a), np.full(size, a / self.start)), pool)
 
@@ -328,10 +255,9 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
     def draw(self, state: Any, stats: EntryStats, key: DrawKey) -> tuple[Any, EntryStats]:
         """Draws given latent values, auxiliary variables integrated out; of a common law first, without them."""
-        f, used, tables = stats.f, stats.used, np.empty(stats.f.shape)
+        soft, used, tables = softplus(stats.f), stats.used, np.empty(stats.f.shape)
         record = (stats.y, used, stats.theta(), key.of_entries(RandomStream.TABLES), tables)
-        stats.executor.run(draw_tables, 0, len(f), *record, scratch=room_for_stream)
-        soft = softplus(f)
+        stats.executor.run(draw_tables, 0, len(used), *record, scratch=room_for_stream)
         shape = self.groups.totals(lambda at: tables[at])
         rate = self.groups.totals(lambda at: used[at] * soft[at])
         rng = key.rng(RandomStream.DISPERSION)
@@ -359,27 +285,32 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
     def expect(self, state: DispersionLaw, stats: EntryStats, step: float | None = None) -> DispersionLaw:
         """The laws, given marginals of latent values or else with the expected tables, and the best common law."""
+        n, law = stats.n, state.law
         if stats.marginals is None:
             used, f, square = stats.used, stats.f, stats.square
-            rate = self.groups.totals(lambda at: used[at] * softplus(f[at], square[at]))
-            return self.with_pool(state, self.law_of_counts(state, rate))
-        place = self.groups.sample(stats.n)
-        entries = (stats.y.ravel()[place], *stats.marginals(place))
-        law = self.law_of_marginals(state, entries, place, stats.n, stats.used.ravel()[place])
-        if step is not None:
-            law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
-        return self.with_pool(state, law)
+            law = self.law_of_counts(state, self.groups.totals(lambda at: used[at] * softplus(f[at], square[at])))
+        else:
+            place = self.groups.sample(n)
+            group, share = None, np.array(len(place) / max(n, 1))
+            if self.mode is not None:
+                group, size = self.groups.of_entry.ravel()[place], self.groups.size
+                every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
+                share = np.where(every == 0, 1.0, np.bincount(group, minlength=size) / np.maximum(every, 1))
+            entries, used = (stats.y.ravel()[place], *stats.marginals(place)), stats.used.ravel()[place]
+            if len(place):
+                prior = self.prior_of(state)
+                law = law_of_dispersion(*entries, share, prior, law.mean, used, group, self.earlier)
+            if step is not None:
+                law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
+        return DispersionLaw(law, None) if state.pool is None else DispersionLaw(*pooled(state.pool, law)[::-1])
 
     def shift(self, before: DispersionLaw, after: DispersionLaw) -> np.ndarray | float:
         """Entries tell the mean count r e^f: as log r rises, rows will take f down."""
         log_ratio = np.log(before.law.mean / after.law.mean)
-        return float(log_ratio[0]) if self.mode is None else self.groups.per_entry(log_ratio)
+        return float(log_ratio[0]) if self.mode is None else self.groups.at(log_ratio)
 
     def law_of_counts(self, state: DispersionLaw, rate: np.ndarray) -> Gamma:
-        """The law after rounds of updates from `state` in turn with the expected tables, at exp(E[log r]).
-
-        `rate` (m,) are sums over the entries.
-        """
+        """The law after rounds in turn with the expected tables, at exp(E[log r]), given the sums of rates (m,)."""
         (a, b), (group, y, multiplicity) = self.prior_of(state), self.counts
         law = Gamma(state.law.a, b + rate)
         for _ in range(ROUNDS):
@@ -391,49 +322,20 @@ class DispersionParameter(Parameter[DispersionLaw]):
         """Shape and rate of the present prior."""
         return self.prior if state.pool is None else state.pool.law
 
-    def with_pool(self, state: DispersionLaw, law: Gamma) -> DispersionLaw:
-        """With the best common law of the rows given their laws, and these laws under it."""
-        return DispersionLaw(law, None) if state.pool is None else DispersionLaw(*pooled(state.pool, law)[::-1])
-
-    def law_of_marginals(
-        self,
-        state: DispersionLaw,
-        entries: tuple[np.ndarray, ...],
-        place: np.ndarray,
-        n: int,
-        used: np.ndarray | float = 1.0,
-    ) -> Gamma:
-        """The law after `state`, given y, and mean and variance of f, of the entries at these places, of n.
-
-        `used` says how far each of them counts.
-        """
-        if not len(place):
-            return state.law
-        share: Any = len(place) / n
-        group = None
-        if self.mode is not None:
-            group, size = self.groups.of_entry.ravel()[place], self.groups.size
-            every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
-            share = np.bincount(group, minlength=size) / np.maximum(every, 1)
-            share[every == 0] = 1.0
-        y, m, v = entries
-        return law_of_dispersion(y, m, v, share, self.prior_of(state), state.law.mean, used, group, self.earlier)
-
     def bound(self, state: DispersionLaw) -> float:
         """What the laws and the part of the likelihood that depends on them alone add to a lower bound."""
         group, y, multiplicity = self.counts
         constant = log_constant(y, _typical(state.law)[group])
-        common = 0.0 if state.pool is None else state.pool.log_prior
-        return float((multiplicity * constant).sum()) + state.law.bound(self.prior_of(state)) + common
+        divergence = gammas(*state.law, *self.prior_of(state)).divergence
+        common = 0.0 if state.pool is None else log_prior(state.pool.found.tau, state.pool.of)
+        return float((multiplicity * constant).sum()) - divergence + common
 
     def results(self, law: DispersionLaw) -> dict[str, tuple[Any, ...]]:
         common = () if law.pool is None else (law.pool.found.tau, law.pool.found.alpha)
         return {"dispersion": (self.mode, *law.law, *common)}
 
 
-def draw_pooled(
-    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
-) -> FactorDraw:
+def draw_pooled(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: np.random.Generator) -> FactorDraw:
     """Dispersions given what entries add to their laws; mean and shape of their common law are drawn first."""
     drawn = draw_factors_of_groups(state, groups, prior, rng)
     return drawn._replace(theta=drawn.own * drawn.factor, base=drawn.own).with_common(1.0)

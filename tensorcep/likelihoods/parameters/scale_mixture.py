@@ -33,14 +33,17 @@ from tensorcep.likelihoods.parameters.base import (
     ExpectedSquares,
     Gamma,
     Groups,
+    NoisePrecision,
     Pair,
     Parameter,
     Places,
     ResidualStats,
     RowPrecision,
+    ShapeRate,
+    alike,
+    mean_log_density,
     room_for_stream,
 )
-from tensorcep.likelihoods.parameters.precision import NoisePrecision, alike, mean_log_density
 
 # What alpha may be, evenly spaced in its log, each equally likely beforehand: from noise whose variance just exists
 # (2.2 degrees of freedom) to noise that is nearly the same everywhere (factors vary by 3 %).
@@ -129,11 +132,8 @@ def log_evidences(groups: GroupSums, tau: float) -> np.ndarray:
     return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
 
 
-def best_tau(groups: GroupSums, prior: tuple[float, float], tau: float, alpha: float) -> tuple[float, float]:
-    """The tau of the highest density in log tau under a Gamma prior, from one to start with; minus its curvature.
-
-    The log density is concave in log tau.
-    """
+def best_tau(groups: GroupSums, prior: ShapeRate, tau: float, alpha: float) -> tuple[float, float]:
+    """The tau of the highest density, concave in log tau, under a Gamma prior, from one to start with; curvature."""
     half = 0.5 * float(np.broadcast_to(groups.times * groups.n, groups.squares.shape).sum()) + prior[0]
     log_tau, curvature = np.log(tau), half
     for _ in range(STEPS):
@@ -149,7 +149,7 @@ def best_tau(groups: GroupSums, prior: tuple[float, float], tau: float, alpha: f
     return float(np.exp(log_tau)), curvature
 
 
-def fitted(groups: GroupSums, prior: tuple[float, float], tau: float, place: int) -> Evenness:
+def fitted(groups: GroupSums, prior: ShapeRate, tau: float, place: int) -> Evenness:
     """tau and alpha of the highest density, from some to start with, by steps to the better neighbour in `ALPHAS`."""
     known: dict[int, tuple[float, Evenness]] = {}
 
@@ -170,17 +170,15 @@ def fitted(groups: GroupSums, prior: tuple[float, float], tau: float, place: int
         place = better
 
 
-def log_prior(tau: float, prior: tuple[float, float]) -> float:
+def log_prior(tau: float, prior: ShapeRate) -> float:
     """The log density of log tau under the Gamma prior of tau, and of alpha."""
     a, b = prior
     return float(a * np.log(b) - gammaln(a) + a * np.log(tau) - b * tau) - float(np.log(len(ALPHAS)))
 
 
 def nodes(shape: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factors (NODES, ...) and their log weights, for means over factors of these shapes (...): a trapezoidal rule.
-
-    The integrand is smooth in the log of a factor and vanishes at both ends, where the rule converges exponentially.
-    """
+    """Factors (NODES, ...) and their log weights, for means over factors of these shapes (...): a trapezoidal rule."""
+    # The integrand is smooth in the log of a factor and vanishes at both ends: the rule converges exponentially.
     shape = np.asarray(shape, dtype=float)
     above, below = (1.0 + nats / shape for nats in NATS)
     high = -above - lambertw(-np.exp(-above), -1).real
@@ -200,10 +198,7 @@ def student_logpdf(residual: np.ndarray, tau: np.ndarray, shape: np.ndarray) -> 
 
 
 def seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float) -> tuple[float, float]:
-    """Of residuals that also vary by `spread` (n,): their log density, and a better tau, by a step of EM.
-
-    `squares` (n,) are those of the residuals; each has a factor of its own.
-    """
+    """The log density of residuals of these squares (n,) that also vary by `spread` (n,); a better tau, by EM."""
     factor, log_weight = nodes(np.array(alpha))
     noise = 1.0 / (tau * factor)
     total = spread[:, None] + noise
@@ -220,43 +215,23 @@ def same_size(tau: float, alpha: float, other: float) -> float:
 
 
 def strata(shape: np.ndarray, n: int) -> np.ndarray:
-    """Factors (n, C, ...) of these shapes (C, ...), each from one of n equally likely parts of their law.
-
-    Where in its part it lies differs between the components C, whose factors together fill the law evenly.
-    """
+    """Factors (n, C, ...) of these shapes (C, ...), each from one of n equally likely parts of their law."""
+    # where in its part it lies differs between components, whose factors together fill the law evenly
     at = np.array([0.5]) if len(shape) == 1 else np.mod((np.arange(len(shape)) + 0.5) * GOLDEN, 1.0)
     levels = ((np.arange(n)[:, None] + at) / n).reshape(n, len(shape), *np.ones(shape.ndim - 1, dtype=int))
     return np.asarray(gammaincinv(shape, levels) / shape)
 
 
 class FactorDraw(NamedTuple):
-    """A draw of numbers that differ by factors about a common one.
+    """A draw of numbers that differ by factors about a common one."""
 
-    Attributes
-    ----------
-    theta : (m,) float64
-        The numbers.
-    common : (2,) float64
-        Their mean over rows or entries, and the shape of the law of their factors.
-    base : float
-        The precision, or mean, that factors multiply.
-    place : int
-        The place of their shape in `ALPHAS`.
-    own : float
-        The precision that the residuals of entries that take part tell; of rows alone.
-    factor : (m,) float64
-        Those of rows; m = 0 for entries.
-    of_entry : (n_blocks, LANES) float64
-        Those of entries where targets are drawn beside them, changed in place; else no blocks.
-    """
-
-    theta: np.ndarray
-    common: np.ndarray
-    base: float
-    place: int
-    own: float
-    factor: np.ndarray
-    of_entry: np.ndarray
+    theta: np.ndarray  # the numbers, (m,)
+    common: np.ndarray  # (2,): their mean over rows or entries, and the shape of the law of their factors
+    base: float  # the precision, or mean, that factors multiply
+    place: int  # of their shape in `ALPHAS`
+    own: float  # the precision that the residuals of entries that take part tell; of rows alone
+    factor: np.ndarray  # those of rows, (m,); m = 0 for entries
+    of_entry: np.ndarray  # those of entries where targets are drawn beside them, changed in place; else no blocks
 
     @staticmethod
     def even(theta: np.ndarray, base: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
@@ -274,9 +249,7 @@ class FactorDraw(NamedTuple):
         return self._replace(common=np.array([self.base * level, self.alpha]))
 
 
-def draw_factors_of_groups(
-    state: FactorDraw, groups: GroupSums, prior: tuple[float, float], rng: np.random.Generator
-) -> FactorDraw:
+def draw_factors_of_groups(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: Any) -> FactorDraw:
     """Draw the shape given the precision, the precision given the shape, both without the factors, then these."""
     own = state.own
     log_mass = log_evidences(groups, own)
@@ -297,27 +270,13 @@ def draw_factors_of_groups(
 
 
 class MixtureLaw(NamedTuple):
-    """A law of noise that differs: its precision, and the factors.
+    """A law of noise that differs: its precision, and the factors."""
 
-    Attributes
-    ----------
-    noise : Gamma
-        Of the precision that factors multiply.
-    found : Evenness
-        That precision, and the shape of their prior.
-    law : Gamma
-        Those of rows; nothing where entries have them.
-    mean : (n_blocks, LANES) float64
-        The mean of every entry's.
-    evidence : float
-        What entries and factors add to a lower bound, at the precision and shape as they are.
-    """
-
-    noise: Gamma
-    found: Evenness
-    law: Gamma
-    mean: np.ndarray
-    evidence: float
+    noise: Gamma  # of the precision that factors multiply
+    found: Evenness  # that precision, and the shape of their prior
+    law: Gamma  # those of rows; nothing where entries have them
+    mean: np.ndarray  # that of every entry's, (n_blocks, LANES)
+    evidence: float  # what entries and factors add to a lower bound, at the precision and shape as they are
 
     @property
     def theta(self) -> np.ndarray:
@@ -338,23 +297,12 @@ class ScaleMixture(Parameter[MixtureLaw]):
     Where entries left out tell the noise, they tell how large the precisions of rows are on average; what rows are
     beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
     shape both.
-
-    Attributes
-    ----------
-    prior : tuple of float
-        Shape and rate of the Gamma prior of tau.
-    groups : Groups
-        Which entries share a factor: those of a row, or, of mode None, every entry has its own.
-    by_sums : bool
-        Whether the sums over the entries of each row say all: of rows that are drawn, of targets that are not.
-    keeps_factors : bool
-        Whether targets of entries with a factor are drawn beside it.
     """
 
-    prior: tuple[float, float]
-    groups: Groups = UNBOUND
-    by_sums: bool = False
-    keeps_factors: bool = False
+    prior: ShapeRate  # shape and rate of the Gamma prior of tau
+    groups: Groups = UNBOUND  # which entries share a factor: those of a row, or, of mode None, every entry has its own
+    by_sums: bool = False  # whether sums over the entries of each row say all: of drawn rows, of targets that are not
+    keeps_factors: bool = False  # whether targets of entries with a factor are drawn beside it
     name = "noise_precision"
     stage = DrawStage.RESIDUAL
     is_precision = uneven = True
@@ -362,10 +310,6 @@ class ScaleMixture(Parameter[MixtureLaw]):
     @property
     def weighs(self) -> bool:
         return not self.by_sums
-
-    @property
-    def mode(self) -> int | None:
-        return self.groups.mode
 
     @property
     def m(self) -> int:
@@ -414,7 +358,12 @@ class ScaleMixture(Parameter[MixtureLaw]):
         if stats.even:
             weight[:] = 1.0
         elif self.mode is None:
-            state = state if stats.validation is not None else _with_shape(state, stats, values, key)
+            if stats.validation is None:
+                used, rng = stats.used > 0.0, key.rng(RandomStream.EVENNESS)
+                groups, new = GroupSums(np.array(1.0), (values[used] - stats.f[used]) ** 2), neighbour(state.place, rng)
+                if 0 <= new < len(ALPHAS):  # a Metropolis step of the shape, factors integrated out
+                    here, there = (log_evidence(groups, state.base, float(ALPHAS[i])) for i in (state.place, new))
+                    state = state._replace(place=new) if np.log(rng.random()) < there - here else state
             law, streams = (state.base, state.alpha), key.of_entries(RandomStream.FACTORS)
             record = (values, stats.present, stats.f, law, streams, weight)
             stats.executor.run(draw_factors, 0, len(weight), *record, scratch=room_for_stream)
@@ -442,9 +391,11 @@ class ScaleMixture(Parameter[MixtureLaw]):
             score = mean_log_density(float(new.theta[0]), total, stats.n + len(stats.left_out))
             return new, stats._replace(score=score)
         some = stats.used > 0.0
-        weight = stats.weight[some]
+        weight, groups = stats.weight[some], None
         squares = (stats.target[some] / weight - stats.f[some]) ** 2
-        groups = None if self.mode is None else _row_groups(self.groups, some, squares)
+        if self.mode is not None:
+            row, m = self.groups.of_entry[some], self.m
+            groups = GroupSums(np.bincount(row, minlength=m).astype(float), np.bincount(row, squares, minlength=m))
         return self._drawn(state, (len(squares), float(weight @ squares)), groups, stats, key), stats
 
     def _drawn(
@@ -483,28 +434,22 @@ class ScaleMixture(Parameter[MixtureLaw]):
         return state, 1.0 / tau
 
     def expect(self, state: MixtureLaw, stats: Any, step: float | None = None) -> MixtureLaw:
-        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`.
-
-        The factors are integrated out exactly given the precision tau and the shape of their prior, which are points:
-        the maximum of the bound given the rows.
-        """
+        """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`."""
         if not isinstance(stats, ExpectedSquares):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
-        used = power > 0.0
+        used, mean, totals = power > 0.0, np.zeros(power.shape), self.groups.totals
         if self.mode is None:
             groups = GroupSums(np.array(1.0), squares[used], power[used])
         else:
-            totals = self.groups.totals
             groups = GroupSums(totals(lambda at: power[at]), totals(lambda at: power[at] * squares[at]))
+        # factors are integrated out exactly given precision and shape, the points where the bound given rows is highest
         found = fitted(groups, self.prior, float(state.theta[0]), state.found.place)
         a, b = law_of_factors(groups, found.tau, found.alpha)
-        mean = np.zeros(power.shape)
         if self.mode is None:
-            mean[used] = a / b
+            mean[used], law = a / b, state.law
         else:
-            mean[:] = (a / b)[self.groups.of_entry] * used
-        law = state.law if self.mode is None else Gamma(a, b)
+            mean[:], law = (a / b)[self.groups.of_entry] * used, Gamma(a, b)
         noise = Gamma(np.array([found.curvature]), np.array([found.curvature / found.tau]))
         evidence = log_evidence(groups, found.tau, found.alpha) + log_prior(found.tau, self.prior)
         return MixtureLaw(noise, found, law, mean, evidence)
@@ -517,33 +462,13 @@ class ScaleMixture(Parameter[MixtureLaw]):
         return {"noise": (float(law.noise.a[0]), float(law.noise.b[0])), "uneven": uneven}
 
 
-def _with_shape(state: FactorDraw, stats: ResidualStats, values: np.ndarray, key: DrawKey) -> FactorDraw:
-    """A Metropolis step of the shape, factors integrated out, given the entries that take part."""
-    used = stats.used > 0.0
-    groups = GroupSums(np.array(1.0), (values[used] - stats.f[used]) ** 2)
-    rng = key.rng(RandomStream.EVENNESS)
-    new = neighbour(state.place, rng)
-    if 0 <= new < len(ALPHAS):
-        here, there = (log_evidence(groups, state.base, float(ALPHAS[i])) for i in (state.place, new))
-        if np.log(rng.random()) < there - here:
-            return state._replace(place=new)
-    return state
-
-
 def neighbour(place: int, rng: np.random.Generator) -> int:
     """The place before or after one in `ALPHAS`."""
     return place + (1 if rng.random() < 0.5 else -1)
 
 
-def _row_groups(groups: Groups, some: np.ndarray, squares: np.ndarray) -> GroupSums:
-    """The entries that take part, of every row."""
-    row, size = groups.of_entry[some], groups.size
-    n = np.bincount(row, minlength=size).astype(float)
-    return GroupSums(n, np.bincount(row, weights=squares, minlength=size))
-
-
 def tau_seen_through(squares: np.ndarray, spread: np.ndarray, tau: float, alpha: float, steps: int) -> float:
-    """tau after steps of EM (see `seen_through`)."""
+    """The tau after steps of EM (see `seen_through`)."""
     for _ in range(steps):
         old, tau = tau, seen_through(squares, spread, tau, alpha)[1]
         if abs(tau - old) < CLOSE * tau:

@@ -47,22 +47,8 @@ NEWTON = 60
 
 
 @kernel
-def _narrow(low, high):
-    """Return log P, E[x] and 1 - Var[x] of a standard normal x between two near cuts, by the series in their width."""
-    mid, square = 0.5 * (low + high), (high - low) * (high - low)
-    quartic = square * square / 1920.0
-    m2 = mid * mid
-    c = square / 24.0 * (m2 - 1.0) + quartic * (m2 * m2 - 6.0 * m2 + 3.0)
-    c1 = square / 12.0 * mid + quartic * (4.0 * m2 - 12.0) * mid
-    c2 = square / 12.0 + quartic * (12.0 * m2 - 12.0)
-    slope = c1 / (1.0 + c)
-    logz = -0.5 * m2 - LOG_SQRT_2PI + log(high - low) + log1p_unit(c)
-    return logz, mid - slope, 1.0 - c2 / (1.0 + c) + slope * slope
-
-
-@kernel
 def _normal_below(low, high):
-    """The same, and the densities at both cuts over P, where the cuts have a middle of at most 0.
+    """As `normal_between`, where the cuts have a middle of at most 0.
 
     With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
     comes from a fit of its own, so that nothing cancels far out.
@@ -93,8 +79,16 @@ def normal_between(a, b):
     flip = a + b > 0.0
     low, high = (-b, -a) if flip else (a, b)
     logz, mean, below_one, at_low, at_high = 0.0, 0.0, 0.0, 0.0, 0.0
-    if (high - low) * (1.0 + abs(low + high)) < NARROW:
-        logz, mean, below_one = _narrow(low, high)
+    if (high - low) * (1.0 + abs(low + high)) < NARROW:  # near cuts: by the series in their width
+        mid, square = 0.5 * (low + high), (high - low) * (high - low)
+        quartic = square * square / 1920.0
+        m2 = mid * mid
+        c = square / 24.0 * (m2 - 1.0) + quartic * (m2 * m2 - 6.0 * m2 + 3.0)
+        c1 = square / 12.0 * mid + quartic * (4.0 * m2 - 12.0) * mid
+        c2 = square / 12.0 + quartic * (12.0 * m2 - 12.0)
+        slope = c1 / (1.0 + c)
+        logz = -0.5 * m2 - LOG_SQRT_2PI + log(high - low) + log1p_unit(c)
+        mean, below_one = mid - slope, 1.0 - c2 / (1.0 + c) + slope * slope
         at_low = exp(-0.5 * low * low - LOG_SQRT_2PI - logz)
         at_high = exp(-0.5 * high * high - LOG_SQRT_2PI - logz)
     else:
@@ -293,44 +287,23 @@ def sum_levels(first, last, y, used, f, sd, nodes, weights, cuts, logistic, out)
 
 
 class ThresholdLaw(NamedTuple):
-    """A law of the thresholds that are learned: the logs of the gaps are Gaussian.
-
-    Attributes
-    ----------
-    mean : (m,) float64
-    cov : (m, m) float64
-    """
+    """A law of the thresholds that are learned: the logs of the gaps are Gaussian, of this mean (m,) and cov (m, m)."""
 
     mean: np.ndarray
     cov: np.ndarray
 
     @property
-    def thresholds(self) -> np.ndarray:
+    def theta(self) -> np.ndarray:
         """The thresholds (m,) at the middle of the law."""
         return np.cumsum(np.exp(self.mean))
 
-    @property
-    def theta(self) -> np.ndarray:
-        """The numbers that stand for it: the thresholds."""
-        return self.thresholds
-
 
 class Levels(NamedTuple):
-    """How a latent value is cut into levels.
-
-    Attributes
-    ----------
-    n : int
-        Number of levels.
-    start : (n - 2,) float64
-        Thresholds to begin with, without the first, which is 0.
-    logistic : bool
-        Whether the noise is logistic; normal otherwise.
-    """
+    """How a latent value is cut into `n` levels."""
 
     n: int
-    start: np.ndarray
-    logistic: bool
+    start: np.ndarray  # thresholds (n - 2,) to begin with, without the first, which is 0
+    logistic: bool  # whether the noise is logistic; normal otherwise
 
     @property
     def learned(self) -> bool:
@@ -370,32 +343,20 @@ class Said(NamedTuple):
 
 
 class LevelEntries(NamedTuple):
-    """Entries in lanes whose latent values are known, or have Gaussian marginals.
+    """Entries in lanes, (n_blocks, LANES) each, whose latent values are known, or have Gaussian marginals."""
 
-    Attributes
-    ----------
-    y, used : (n_blocks, LANES) float64
-        Levels, and what each entry counts: 0 in padding lanes.
-    f : (n_blocks, LANES) float64
-        Latent values, or their means.
-    sd : (n_blocks, LANES) float64 or None
-        Their standard deviations, where they are uncertain.
-    """
-
-    y: np.ndarray
-    used: np.ndarray
-    f: np.ndarray
-    sd: np.ndarray | None = None
+    y: np.ndarray  # levels
+    used: np.ndarray  # what each entry counts: 0 in padding lanes
+    f: np.ndarray  # latent values, or their means
+    sd: np.ndarray | None = None  # their standard deviations, where they are uncertain
 
 
 def said(levels: Levels, thresholds: np.ndarray, entries: LevelEntries, executor: Executor) -> Said:
     """What entries and prior say at these thresholds (m,)."""
     chunks = -(-len(entries.y) // BLOCKS)
-    out, cuts = np.zeros((chunks, levels.n, 6)), levels.cuts(thresholds)
-    nodes, weights = (np.zeros(1), np.ones(1)) if entries.sd is None else (NODES, WEIGHTS)
-    sd = entries.f if entries.sd is None else entries.sd
-    record = (entries.y, entries.used, entries.f, sd, nodes, weights, cuts, levels.logistic, out)
-    executor.run(sum_levels, 0, chunks, *record)
+    out, (y, used, f, sd) = np.zeros((chunks, levels.n, 6)), entries
+    rule = (f, np.zeros(1), np.ones(1)) if sd is None else (sd, NODES, WEIGHTS)
+    executor.run(sum_levels, 0, chunks, y, used, f, *rule, levels.cuts(thresholds), levels.logistic, out)
     value, da, db, daa, dbb, dab = out.sum(axis=0).T
     # threshold j is the lower cut of level j + 2 and the upper one of level j + 1
     slope = db[1:-1] + da[2:]
@@ -468,10 +429,7 @@ def _log_proposal(here: Said, at: np.ndarray, to: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class ThresholdParameter(Parameter[ThresholdLaw]):
-    """The thresholds between ordered levels; where there are two levels none is learned.
-
-    Kernels take the cuts below and above the level of an entry in the places of y and theta.
-    """
+    """The thresholds between ordered levels; where there are two levels none is learned."""
 
     levels: Levels
     name = "thresholds"
@@ -486,7 +444,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         if not self.learned:
             return ParameterDraw(start)
         entries = LevelEntries(stats.y, stats.used, stats.f)
-        return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).thresholds)
+        return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).theta)
 
     def first_law(self, n: int = 0) -> ThresholdLaw:
         """Those that the levels start with, without uncertainty."""
@@ -495,26 +453,23 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
         """The lower and the upper cut."""
-        cuts = state.theta
         if place is not None:
-            return self.levels.between(y, cuts)
-        both = empty_near(y), empty_near(y)
-        for first in range(0, len(y), LINES):
-            at = slice(first, first + LINES)
-            both[0][at], both[1][at] = self.levels.between(y[at], cuts)
-        return both
+            return self.levels.between(y, state.theta)
+        lower, upper = empty_near(y), empty_near(y)
+        for at in (slice(first, first + LINES) for first in range(0, len(y), LINES)):
+            lower[at], upper[at] = self.levels.between(y[at], state.theta)
+        return lower, upper
 
     def shared(self, state: Any, theta: float, cuts: np.ndarray) -> tuple[float, np.ndarray]:
         return theta, self.levels.cuts(state.theta)
 
     def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
         """The law whose middle has moved a share of the way to that of the entries."""
-        used = stats.power if len(stats.power) else stats.used
-        entries = LevelEntries(stats.y, used, stats.f)
+        entries = LevelEntries(stats.y, stats.power if len(stats.power) else stats.used, stats.f)
         if stats.marginals is not None:
             m, v = stats.marginals(None)
-            entries = LevelEntries(stats.y, used, m, np.sqrt(v, out=v))
-        new = law_of_thresholds(self.levels, state.thresholds, entries, stats.executor)
+            entries = entries._replace(f=m, sd=np.sqrt(v, out=v))
+        new = law_of_thresholds(self.levels, state.theta, entries, stats.executor)
         return new if step is None else new._replace(mean=state.mean + step * (new.mean - state.mean))
 
     def draw(self, state: ParameterDraw, stats: EntryStats, key: DrawKey) -> tuple[ParameterDraw, EntryStats]:
@@ -525,7 +480,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         return ParameterDraw(draw_thresholds(self.levels, state.theta, entries, rng, stats.executor)), stats
 
     def bound(self, state: ThresholdLaw) -> float:
-        return prior_of_thresholds(self.levels, state.thresholds).value
+        return prior_of_thresholds(self.levels, state.theta).value
 
     def results(self, law: ThresholdLaw) -> dict[str, tuple[Any, ...]]:
         return {"thresholds": tuple(law)} if self.learned else {}

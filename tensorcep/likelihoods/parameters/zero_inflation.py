@@ -63,20 +63,11 @@ class Beta(NamedTuple):
 
 @dataclass(frozen=True)
 class ZeroInflation(Parameter[Beta]):
-    """The share of structural zeros, with a Beta prior.
-
-    Attributes
-    ----------
-    prior : tuple of float
-    start : float
-        Where it starts.
-    loglik : kernel or None
-        That of the other counts.
-    """
+    """The share of structural zeros, with a Beta prior."""
 
     prior: tuple[float, float] = (1.0, 1.0)
     start: float = 0.1
-    loglik: Any = None
+    loglik: Any = None  # the kernel of the other counts
     name = "zero_share"
     stage = DrawStage.PRESENCE
 
@@ -117,17 +108,14 @@ class ZeroInflation(Parameter[Beta]):
         return with_zeros(y, log_density, float(state.theta[0]))
 
     def weigh_expected(self, state: Beta, y: np.ndarray, moments: Pair, parts: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place.
-
-        To the constant is added what the indicators add to a lower bound: their entropy and their expected log
-        probability.
-        """
+        """Weigh what entries say by the probability, which is returned, that they are no structural zeros; in place."""
         weight, target, _, constant = parts
         log_share, log_rest = state.log_means
         log_mass = constant + target * moments[0] - 0.5 * weight * moments[1]
         present = np.where(y > 0.0, 1.0, expit(log_rest - log_share + log_mass))
         for part in parts:
             part *= present
+        # what the indicators add to a lower bound: their expected log probability and their entropy
         constant += present * log_rest + (1.0 - present) * log_share + entr(present) + entr(1.0 - present)
         return present
 

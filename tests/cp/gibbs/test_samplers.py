@@ -18,8 +18,8 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
 from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.parameters.base import NoisePrecision
 from tensorcep.likelihoods.parameters.dispersion import softplus
-from tensorcep.likelihoods.parameters.precision import NoisePrecision
 from tensorcep.priors.ard import ARDPrior
 from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import Prior, natural_prior
