@@ -147,6 +147,6 @@ class CPClassifier(BaseClasses):
         >>> bool((0 <= lower).all() and (lower < upper).all() and (upper <= 1).all())
         True
         """
-        f = predict.latent_interval(self._fitted, X, coverage)
+        f = predict.interval(self._fitted, X, coverage, of_latent=True)
         p, _ = self._fitted.likelihood_of_new.predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)

@@ -212,7 +212,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_interval(tensor, coverage=0.8).shape
         (120, 2)
         """
-        return predict.observation_interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
+        return predict.interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
 
     def score(
         self,

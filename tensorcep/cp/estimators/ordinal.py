@@ -173,7 +173,7 @@ class CPOrdinalClassifier(BaseClasses):
         >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
         (2, 2)
         """
-        return self._result.observation.decoded(predict.observation_interval(self._fitted, X, coverage))
+        return self._result.observation.decoded(predict.interval(self._fitted, X, coverage))
 
     def partial_fit(self, X: Cells, y: Values = None, **others: Any) -> Any:
         """Refuse: thresholds are learned from all entries together.

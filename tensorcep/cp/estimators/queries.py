@@ -80,7 +80,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         "How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws.",
     )
     weights_ = fact(
-        components.weights,
+        lambda fit: np.asarray(components.to_tensorly(fit).weights),
         "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
     )
     column_modes_ = fact(

@@ -28,7 +28,6 @@ from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.priors.base import ModeParameters
-from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.regression import FeaturesLaw, ready
 
@@ -139,22 +138,17 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
     for name in names:
-        tables[f"Largest weights of {name}"] = _largest(model, name, top["component"].tolist(), n_rows)
+        table, lines = components(model, name), []
+        for r in top["component"].tolist():
+            own = table[table["component"] == r]
+            own = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
+            if len(own):
+                each = zip(own[table.columns[0]], own["mean"], own["sd"], strict=True)
+                rows = ", ".join(f"{row} {m:+.2g} ± {s:.1g}" for row, m, s in each)
+                lines.append({"component": r, "part": own["part"].iloc[0], "rows": rows})
+        tables[f"Largest weights of {name}"] = pd.DataFrame(lines)
     tables = {title: table for title, table in tables.items() if len(table)}
     return Summary(f"{fit.observation.ESTIMATOR} of {sizes}", facts, tables)
-
-
-def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> pd.DataFrame:
-    """A row per component: its rows of the largest weights, with their standard deviations."""
-    table = components(model, mode)
-    name, lines = table.columns[0], []
-    for r in chosen:
-        own = table[table["component"] == r]
-        own = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
-        if len(own):
-            said = [f"{row} {m:+.2g} ± {s:.1g}" for row, m, s in zip(own[name], own["mean"], own["sd"], strict=True)]
-            lines.append({"component": r, "part": own["part"].iloc[0], "rows": ", ".join(said)})
-    return pd.DataFrame(lines)
 
 
 def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -169,11 +163,6 @@ def chain_draws(model: FittedModel, X: Any, what: str = "latent_draws") -> np.nd
     belief, rows = belief_at(model, X)
     f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
-
-
-def weights(fit: FitResult) -> np.ndarray:
-    """Sizes of the components whose modes have norm 1, (R,), the largest first."""
-    return np.asarray(to_tensorly(fit).weights)
 
 
 def n_components(fit: FitResult) -> int:
@@ -221,7 +210,16 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
         columns = free_columns(fit.interactions, len(fit.shape))[k]
         seen = np.isin(np.arange(len(own.described)), fit.layout.seen[k] - fit.layout.rows[k].start)
         rows = np.asarray(factors[k][:, : len(seen)][:, seen][:, :, columns], dtype=np.float64)
-        coef = _slopes_of_draws(own, seen, rows)
+        # a draw of the linear map for each draw of the rows
+        every = rows.reshape(-1, rows.shape[2])
+        scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
+        mean, rng, drawn = every.mean(axis=0), np.random.default_rng(0), []
+        law = FeaturesLaw(np.ones(len(scale), dtype=bool), mean, scale, 1.0, ready(own.some(seen), MEAN_ROWS))
+        now: Any = ModeParameters(mean, np.diag(scale**-2.0))
+        for s in [0] * FIRST + list(range(len(rows))):
+            now = law.draw(now, rows[s], rng)
+            drawn.append(now.slopes.coef)
+        coef = np.stack(drawn[FIRST:])
         F, D = coef.shape[1:]
         effects = {
             "mode": [names_of(fit.labels)[k]] * (F * D),
@@ -234,20 +232,6 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return table.iloc[order].reset_index(drop=True)
-
-
-def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """A draw of the linear map for each draw (S, n, D) of the rows with entries: (S, F, D)."""
-    every = rows.reshape(-1, rows.shape[2])
-    scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
-    mean, rng = every.mean(axis=0), np.random.default_rng(0)
-    law = FeaturesLaw(np.ones(len(scale), dtype=bool), mean, scale, 1.0, ready(design.some(seen), MEAN_ROWS))
-    now, found = ModeParameters(mean, np.diag(scale**-2.0)), []
-    for s in [0] * FIRST + list(range(len(rows))):
-        now = law.draw(now, rows[s], rng)
-        own: Any = now.slopes
-        found.append(own.coef)
-    return np.stack(found[FIRST:])
 
 
 DIMS_OF_DRAWS = ("chain", "draw")

@@ -13,6 +13,7 @@ own: theirs is taken over the draws.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +85,13 @@ def best_rows(belief: Components, ranked: Ranked, n: int, executor: Executor) ->
     best = np.empty((total, min(n, size)), dtype=np.int64)
     step = int(np.clip(BLOCK // size, 1, MOST_QUERIES))
     start, stop, column = ranked.left_out
-    targets = _targets(belief, ranked)
+    i, j = np.tril_indices(belief.mean.shape[2])
+    # what the candidates bring to the variance in every Gaussian, (2 P, n): S and m m', off-diagonals twice
+    targets, twice = [], np.where(i == j, 1.0, 2.0)
+    if belief.cov is not None and ranked.z:
+        for mean, cov in zip(belief.mean[:, ranked.candidates], belief.cov[:, ranked.candidates], strict=True):
+            pair = cov * twice, mean[:, i] * mean[:, j] * twice
+            targets.append(np.ascontiguousarray(np.concatenate(pair, axis=1).T))
     for first in range(0, total, step):
         queries = np.arange(first, min(total, first + step))
         scores = _scores(belief, ranked, queries, targets)
@@ -93,60 +100,34 @@ def best_rows(belief: Components, ranked: Ranked, n: int, executor: Executor) ->
     return best
 
 
-def _targets(belief: Components, ranked: Ranked) -> list[np.ndarray]:
-    """What the candidates bring to the variance in every Gaussian, (2 P, n) each: S and m m', off-diagonals twice."""
-    if belief.cov is None or not ranked.z:
-        return []
-    i, j = np.tril_indices(belief.mean.shape[2])
-    twice = np.where(i == j, 1.0, 2.0)
-    pairs = [
-        (cov[ranked.candidates] * twice, mean[ranked.candidates][:, i] * mean[ranked.candidates][:, j] * twice)
-        for mean, cov in zip(belief.mean, belief.cov, strict=True)
-    ]
-    return [np.ascontiguousarray(np.concatenate(pair, axis=1).T) for pair in pairs]
-
-
 def _scores(belief: Components, ranked: Ranked, queries: np.ndarray, targets: list[np.ndarray]) -> np.ndarray:
     """Scores (q, n) of the candidates: of the mean over components, and of what they say of its uncertainty."""
-    rows, C = ranked.rows_of(queries), belief.size
+    rows, C, R = ranked.rows_of(queries), belief.size, belief.mean.shape[2]
     mean = np.zeros((len(rows), ranked.candidates.stop - ranked.candidates.start))
-    if not ranked.z:
-        for c in range(C):
-            mean += _means(belief, c, rows) @ belief.mean[c, ranked.candidates].T
-        return mean
     spread, within = np.zeros_like(mean), np.zeros_like(mean)
-    for c in range(C):  # a running mean, so that nothing cancels
-        w = _means(belief, c, rows)
-        off = w @ belief.mean[c, ranked.candidates].T - mean
+    i, j = np.tril_indices(R)
+    for c in range(C):
+        w = reduce(np.multiply, (belief.mean[c, own] for own in rows.T), np.ones((len(rows), R)))
+        found = w @ belief.mean[c, ranked.candidates].T
+        if not ranked.z:
+            mean += found
+            continue
+        off = found - mean  # a running mean, so that nothing cancels
         mean += off / (c + 1)
         spread += off * off * (c / (c + 1))
-        if targets:
-            within += _spreads(belief, c, rows, w) @ targets[c]
+        if targets and belief.cov is not None:
+            D, product = np.zeros((len(rows), len(i))), np.ones((len(rows), len(i)))
+            for own in rows.T:
+                m, cov = belief.mean[c, own], belief.cov[c, own]
+                square = m[:, i] * m[:, j]
+                D = D * (cov + square) + product * cov
+                product *= square
+            within += np.concatenate([D + w[:, i] * w[:, j], D], axis=1) @ targets[c]
+    if not ranked.z:
+        return mean
     doubt = 0.0 if belief.cov is None or belief.doubt is None else float(belief.doubt.sum())
     sd = np.sqrt((within + spread + doubt) / C)
     return np.asarray(sd if np.isinf(ranked.z) else mean + ranked.z * sd)
-
-
-def _means(belief: Components, c: int, rows: np.ndarray) -> np.ndarray:
-    """Products of the means of the other modes, (q, R)."""
-    product = np.ones((len(rows), belief.mean.shape[2]))
-    for own in rows.T:
-        product *= belief.mean[c, own]
-    return product
-
-
-def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """D + w w' and D of the products of the other modes, packed, (q, 2 P)."""
-    if belief.cov is None:
-        raise TypeError("points have no spread")
-    i, j = np.tril_indices(belief.mean.shape[2])
-    D, product = np.zeros((len(rows), len(i))), np.ones((len(rows), len(i)))
-    for own in rows.T:
-        m = belief.mean[c, own]
-        square = m[:, i] * m[:, j]
-        D = D * (belief.cov[c, own] + square) + product * belief.cov[c, own]
-        product *= square
-    return np.concatenate([D + w[:, i] * w[:, j], D], axis=1)
 
 
 # How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
@@ -158,31 +139,6 @@ def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.
 
 # Draws of Gaussian rows from which the uncertainty of cosines is taken.
 DRAWS = 400
-
-
-def cosines(belief: Components, layout: RowLayout, mode: int, row: int) -> np.ndarray:
-    """Cosine of one packed row with every row of its mode, (n_k,): the mean over components, at their means."""
-    own, total = layout.rows[mode], np.zeros(layout.rows[mode].stop - layout.rows[mode].start)
-    for c in range(belief.size):
-        G, centre, columns = _metric(belief, c, layout, mode)
-        U = belief.mean[c, own][:, columns] - centre
-        total += _cosine(U, U[row - own.start], G)
-    return total / belief.size
-
-
-def drawn_cosines(
-    belief: Components, layout: RowLayout, mode: int, row: int, others: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Draws (S, m) of the cosines of one packed row with others (m,)."""
-    both, drawn = np.array([row, *others]), []
-    for c in range(belief.size):
-        G, centre, columns = _metric(belief, c, layout, mode)
-        if belief.cov is None:
-            draws = belief.mean[c, both][None].astype(np.float64)
-        else:
-            draws = draw_rows(belief.mean[c, both], belief.cov[c, both], -(-DRAWS // belief.size), rng)
-        drawn += [_cosine(U[1:], U[0], G) for U in draws[:, :, columns] - centre]
-    return np.stack(drawn)
 
 
 def _metric(belief: Components, c: int, layout: RowLayout, mode: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -372,11 +328,21 @@ def similar(
     if are_several(row):
         fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
     (own,) = rows_of(fit.labels, fit.shape, k, row)
-    first = layout.rows[k].start
-    each = cosines(belief, layout, k, first + int(own))
+    metrics = [_metric(belief, c, layout, k) for c in range(belief.size)]
+    each, rng = np.zeros(fit.shape[k]), check_random_state(random_state)
+    for mean, (G, centre, columns) in zip(belief.mean[:, layout.rows[k]], metrics, strict=True):
+        U = mean[:, columns] - centre
+        each += _cosine(U, U[own], G)
     each[own] = -np.inf
-    best = np.argsort(-each, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
-    draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
+    best = np.argsort(-each / belief.size, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
+    both, drawn = layout.rows[k].start + np.array([own, *best]), []
+    for c, (G, centre, columns) in enumerate(metrics):
+        if belief.cov is None:
+            rows = belief.mean[c, both][None].astype(np.float64)
+        else:
+            rows = draw_rows(belief.mean[c, both], belief.cov[c, both], -(-DRAWS // belief.size), rng)
+        drawn += [_cosine(U[1:], U[0], G) for U in rows[:, :, columns] - centre]
+    draws = np.stack(drawn)
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
     ranks = np.arange(1, len(best) + 1)
