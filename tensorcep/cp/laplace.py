@@ -73,24 +73,14 @@ def places_of_modes(K: int, R: int) -> list[Places]:
 
 
 class Rule(NamedTuple):
-    """How messages are computed; step, power, theta and gaussian as in the rule of CEP.
-
-    Attributes
-    ----------
-    loglik : int
-        Address of the likelihood's log-likelihood kernel.
-    marginal : bool
-        Curvature of the marginal of a row rather than of the row given the others (see `message`).
-    cuts : (L + 1,) float64
-        Where ordered levels are cut; nothing for other likelihoods.
-    """
+    """How messages are computed; step, power, theta, gaussian and cuts as in the rule of CEP."""
 
     step: float
     power: float
     theta: float
-    loglik: int
+    loglik: int  # address of the likelihood's log-likelihood kernel
     gaussian: bool
-    marginal: bool
+    marginal: bool  # curvature of the marginal of a row rather than of the row given the others (see `message`)
     cuts: np.ndarray
 
 

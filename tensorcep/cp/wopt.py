@@ -35,50 +35,28 @@ HUGE = 1e100
 
 
 class Penalty(NamedTuple):
-    """weight / 2 times the sum over rows u of (u - mean)' Lam (u - mean).
-
-    Attributes
-    ----------
-    mean : (n_rows, R) or (1, R)
-    Lam : (n_rows, P), (K, P) or (1, P), packed
-    diagonal : (n_rows, R) or (1, R), or None
-        All of Lam, where it says no more.
-    """
+    """weight / 2 times the sum over rows u of (u - mean)' Lam (u - mean)."""
 
     weight: float
-    mean: np.ndarray
-    Lam: np.ndarray
-    diagonal: np.ndarray | None = None
+    mean: np.ndarray  # (n_rows, R) or (1, R)
+    Lam: np.ndarray  # (n_rows, P), (K, P) or (1, P), packed
+    diagonal: np.ndarray | None = None  # (n_rows, R) or (1, R), all of Lam, where it says no more
 
 
 class WOPTState(NamedTuple):
-    """The factors (n_rows, R) and what the search needs.
+    """The factors and what the search needs."""
 
-    Attributes
-    ----------
-    factors, free : (n_rows, R)
-        Values, and which of them are sought: free columns of rows with entries.
-    units : tuple
-        What the search divides loss and factors, (n_rows, R) or a number, by, so that it takes the same way whatever
-        the units of the values are.
-    f : (n_blocks, LANES)
-        Latent values of the entries.
-    parameters, laws : tuple
-        What is learned of the likelihood, and the law of each, whose mean counts.
-    ended : bool
-        Whether the last sweep gained no more than what noise may.
-    """
-
-    factors: np.ndarray
-    free: np.ndarray
+    factors: np.ndarray  # (n_rows, R)
+    free: np.ndarray  # (n_rows, R), those that are sought: free columns of rows with entries
     by_row: EntriesByRow
     cells: PackedCells
     penalty: Penalty
+    # what the search divides loss and factors, (n_rows, R) or a number, by: it takes the same way in any units of y
     units: tuple[float, Any]
-    f: np.ndarray
-    parameters: tuple[Parameter[Any], ...]
-    laws: tuple[Any, ...]
-    ended: bool = False
+    f: np.ndarray  # (n_blocks, LANES), latent values of the entries
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
+    laws: tuple[Any, ...]  # of each, whose mean counts
+    ended: bool = False  # whether the last sweep gained no more than what noise may
 
 
 def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
