@@ -275,16 +275,14 @@ def observed_tails(
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
-        shape = parameter.shape_of(rows[part])
-        if shape is None:
-            each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
-            lower[part], upper[part] = (side.mean(axis=0) for side in each)
-            return
-        factors, log_weight = nodes_of(shape)
-        m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
-        share = np.exp(log_weight.reshape(m.shape)) / belief.size
+        shape, share = parameter.shape_of(rows[part]), None
+        if shape is not None:
+            factors, log_weight = nodes_of(shape)
+            m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
+            share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
-        lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
+        sides = (side.mean(axis=0) if share is None else (share * side).sum(axis=0) for side in each)
+        lower[part], upper[part] = sides
 
     _in_blocks(write, belief, len(rows), ALONE, COPIES * width_of(belief))
     return lower, upper
