@@ -125,10 +125,7 @@ def drop_projection(stored: StoredModel) -> None:
 
 
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
-    """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
-
-    `of_logs`: the rows say something of logarithms of counts.
-    """
+    """Refuse what has the right shapes and is no model; `of_logs`: the rows tell of logarithms of counts."""
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")

@@ -55,10 +55,7 @@ class RowLayout(NamedTuple):
 
 
 def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> RowLayout:
-    """The layout of a model whose column r belongs to the modes column_modes[r]; seen is (n_rows,) bool.
-
-    Columns of the same modes lie side by side.
-    """
+    """The layout of a model whose column r belongs to column_modes[r], equal ones side by side; seen (n_rows,) bool."""
     rows = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(offsets(shape)))
     blocks, first = [], 0
     for modes, own in itertools.groupby(column_modes):

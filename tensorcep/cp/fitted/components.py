@@ -62,12 +62,6 @@ def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
     return pd.DataFrame(each.reshape(len(each), -1), index=None if known is None else known.index, columns=labels)
 
 
-def _columns_by_size(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:
-    """The columns by their mean squares, the largest first, and these (R,)."""
-    squares = mean_squares(fit.aligned.mean, fit.layout)
-    return np.argsort(-squares, kind="stable"), squares
-
-
 def _part_name(fit: FitResult, r: int) -> str:
     modes, names = fit.column_modes[r], names_of(fit.labels)
     several = len(modes) == len(names) and len(modes) > 1
@@ -83,7 +77,8 @@ def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataF
     norms = np.stack([np.linalg.norm(found.mean[rows], axis=0) for rows in layout.rows])
     safe, name = np.where(norms > 0.0, norms, 1.0), names_of(fit.labels)[k]
     rows, parts = labels_at(fit.labels, k, np.arange(fit.shape[k])), []
-    for r in (int(r) for r in _columns_by_size(fit)[0] if k in of_columns[int(r)]):
+    order = np.argsort(-mean_squares(found.mean, layout), kind="stable")
+    for r in (int(r) for r in order if k in of_columns[int(r)]):
         mean = turn[r] * found.mean[own, r] / safe[k, r]
         sd = np.sqrt(found.variance[own, r]) / safe[k, r]
         weight = float(norms[list(of_columns[r]), r].prod())
@@ -96,8 +91,8 @@ def variance_explained(
     model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
 ) -> pd.DataFrame:
     """What each component explains, the largest first."""
-    fit, (order, squares) = model.fit, _columns_by_size(model.fit)
-    total = max(float(squares.sum()), np.finfo(float).tiny)
+    fit, squares = model.fit, mean_squares(model.fit.aligned.mean, model.fit.layout)
+    order, total = np.argsort(-squares, kind="stable"), max(float(squares.sum()), np.finfo(float).tiny)
     frame = pd.DataFrame({"component": order, "part": [_part_name(fit, int(r)) for r in order]})
     frame["share"] = squares[order] / total
     precision = noise_precision(fit)
@@ -173,7 +168,7 @@ def n_components(fit: FitResult) -> int:
 
 
 def lower_bound(fit: FitResult) -> float:
-    """Lower bound of the log evidence after the last sweep, for methods that compute one."""
+    """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
     bounds = fit.trace["lower_bound"]
     if "member" in fit.trace:  # of a mixture it is that of the best fit, which comes first
         bounds = bounds[fit.trace["member"] == 0]
@@ -238,10 +233,7 @@ DIMS_OF_DRAWS = ("chain", "draw")
 
 
 def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: Any, **given: Any) -> Any:
-    """Draws of the posterior, predictive ones at X, and the data y there, in the container of ArviZ.
-
-    A sampler's are all taken, chain by chain.
-    """
+    """Draws of the posterior, a sampler's all by chain, predictive ones at X, and the data y there, for ArviZ."""
     model.check_uncertain("to_arviz")
     if X is None and y is not None:
         fail_value("y must be None without X, the entries whose values it holds.")

@@ -60,10 +60,7 @@ class FittedRows(NamedTuple):
 def rows_of_posterior(
     posterior: Result, labels: tuple[Labels | None, ...], unseen_mean: np.ndarray, unseen_cov: np.ndarray
 ) -> FittedRows:
-    """Rows with this posterior, refused if that is not finite.
-
-    `unseen_mean` (K, R) and `unseen_cov` (K, R, R) are of a row without entries.
-    """
+    """Rows with this posterior, refused if not finite; `unseen_` mean (K, R) and cov (K, R, R) are without entries."""
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
     arrays = (array for array in (belief.mean, belief.cov) if array is not None)
     if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):

@@ -90,10 +90,7 @@ def given_at(
     extent: OfEach = None,
     part: slice = slice(None),
 ) -> Given:
-    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each, of a part of the cells.
-
-    Those with extents (n,) have these in it.
-    """
+    """Mean and variance of the latent value and the parameter, (C, n) each, of a part of cells, with extents (n,)."""
     m, v = latent_components(belief, rows[part])
     each = parameter.of(rows[part]) if parameter.factors is None else parameter.values * parameter.factors[:, None]
     theta = np.broadcast_to(each, m.shape)
@@ -116,10 +113,7 @@ def factors_of(shape: np.ndarray) -> np.ndarray:
 
 
 def with_factors(likelihood: Likelihood, given: Given, factors: np.ndarray, shape: np.ndarray) -> Given:
-    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
-
-    They are of the law of this shape (C, n).
-    """
+    """Mean, variance and parameter (L C, n), the latter times factors (L, C, n) of the law of this shape (C, n)."""
     m, v, theta = given
     n = m.shape[1]
     moved = (m + against(likelihood, factors, shape)).reshape(-1, n)

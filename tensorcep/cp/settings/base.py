@@ -53,11 +53,6 @@ class Size(NamedTuple):
         return sum(self.shape)
 
     @property
-    def sums(self) -> int:
-        """Numbers that a row's entries add up to: those, and a line for every pair of a free and a clamped column."""
-        return packed(self.Q) + self.Q * (self.R - self.Q)
-
-    @property
     def by_row(self) -> int:
         """Bytes per entry of the entries of every row, by their places (`tensorcep.cp.model.entries.EntriesByRow`)."""
         return 4 * len(self.shape) ** 2

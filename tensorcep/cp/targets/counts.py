@@ -49,17 +49,13 @@ WILD = 100.0
 
 
 class Overdispersion(NamedTuple):
-    """The score of overdispersion in standard errors, the r that explains it, and the share of structural zeros.
+    """How counts vary beyond Poisson ones."""
 
-    `blind` says whether there are counts of which the score cannot tell: their rows have little else. `spread` is the
-    variance as a share of that of Poisson counts where it is clearly less, else 1.
-    """
-
-    score: float
-    r: float
-    share: float = 0.0
-    blind: bool = False
-    spread: float = 1.0
+    score: float  # of overdispersion, in standard errors
+    r: float  # that explains it
+    share: float = 0.0  # of structural zeros
+    blind: bool = False  # whether there are counts of which the score cannot tell: their rows have little else
+    spread: float = 1.0  # the variance as a share of that of Poisson counts where it is clearly less, else 1
 
     @property
     def clear(self) -> bool:
