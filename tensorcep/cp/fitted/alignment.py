@@ -336,11 +336,8 @@ def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: f
 def _typical(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
     """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
     forms = [reference_from(draw, layout) for draw in draws]
-
-    def overlap(form: np.ndarray) -> float:
-        return float((congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout)).sum())
-
-    return max(forms, key=overlap)
+    likeness = [congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout) for form in forms]
+    return forms[int(np.argmax([of_draws.sum() for of_draws in likeness]))]
 
 
 def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: RowLayout) -> Aligned:

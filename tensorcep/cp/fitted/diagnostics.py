@@ -155,24 +155,21 @@ class Diagnostics(NamedTuple):
 
     def complaints(self, max_iter: int) -> list[str]:
         """What a user should know of a fit of at most so many sweeps, and do; nothing for a healthy fit."""
-        return [said for said in (self._complaint_of_chains(max_iter), self._complaint_of_score()) if said]
-
-    def _complaint_of_chains(self, max_iter: int) -> str:
+        said = []
         unlike = self.r_hat is not None and (self.above_1_1 or 0.0) > UNLIKE_CELLS
         if unlike and (self.disagreement or 0.0) > UNLIKE_VARIANCE:
-            return (
+            said.append(
                 f"the chains of {self.method} disagree: R-hat is above 1.1 at {self.above_1_1:.0%} of the cells, and "
                 f"{self.disagreement:.0%} of the variance of a new observation lies between them; increase max_iter="
                 f"{max_iter}, lower the rank, or take the mean of fits with several seeds."
             )
-        if self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
-            size = (
-                "too few to judge"
-                if self.effective_size is None
-                else f"as good as {self.effective_size:.1f} independent ones"
-            )
-            return f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}."
-        return ""
+        elif self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
+            size = "too few to judge"
+            if self.effective_size is not None:
+                size = f"as good as {self.effective_size:.1f} independent ones"
+            said.append(f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}.")
+        of_score = self._complaint_of_score()
+        return [*said, of_score] if of_score else said
 
     def _complaint_of_score(self) -> str:
         if self.score is None or self.constant_score is None or self.gain_error is None:

@@ -115,12 +115,6 @@ def overdispersion_of(
     return Overdispersion(score, r, 1.0 - float(present.mean()), blind, own / poisson if even else 1.0)
 
 
-def has_wild_count(y: np.ndarray) -> bool:
-    """Whether one count is far larger than all others together."""
-    largest, total = float(np.max(y, initial=0.0)), float(np.sum(y))
-    return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
-
-
 def with_dispersion(name: str, fixed: float | None) -> Likelihood:
     """The likelihood of this name, with its dispersion fixed if a number is given."""
     record = get_likelihood(name)
@@ -278,7 +272,7 @@ class CountTarget(Target):
                 UserWarning,
             )
         record = with_dispersion(name, fixed).starting_at(found.r)
-        if has_wild_count(y):
+        if self.is_wild(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
                 "decide the fit; check it, or leave it out.",
@@ -310,7 +304,9 @@ class CountTarget(Target):
         return Uneven(mode_of(labels, given)), {}
 
     def is_wild(self, values: np.ndarray) -> bool:
-        return has_wild_count(values)
+        """Whether one count is far larger than all others together."""
+        largest, total = float(np.max(values, initial=0.0)), float(np.sum(values))
+        return len(values) > 1 and largest > WILD * max(total - largest, 1.0)
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The log of the mean, or of the odds of success, half a count at least."""
