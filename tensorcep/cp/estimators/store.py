@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import diagonal, offsets
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record
 from tensorcep.core.persist.models import write_model as write_record
 from tensorcep.core.persist.records import RECORD, Sized, read_as
@@ -182,9 +182,9 @@ def _check_member(member: Posterior | Draws | PointEstimate, of_logs: bool) -> N
     if isinstance(member, Posterior):
         if member.mode_prior is not None:
             np.linalg.cholesky(member.mode_prior.precision)
-        diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
-        numbers, least = member.eta, float(np.abs(diagonal).min())
-        largest = float((np.abs(member.eta) / np.maximum(diagonal, 1.0 / LARGEST)).max(initial=0.0))
+        precision = member.Lam[:, diagonal(member.rank)]
+        numbers, least = member.eta, float(np.abs(precision).min())
+        largest = float((np.abs(member.eta) / np.maximum(precision, 1.0 / LARGEST)).max(initial=0.0))
         laws = (member.noise, member.dispersion, member.uneven, member.zeros)
         parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
     else:

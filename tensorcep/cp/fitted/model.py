@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.executor import threads_of
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.cp.fitted.alignment import (
     Aligned,
     RowLayout,
@@ -150,8 +150,7 @@ class FitResult:
             self.warn_of_unlike(found)
             return found
         if belief.cov is not None:
-            diagonal = np.cumsum(np.arange(1, rows.shape[2] + 1)) - 1
-            variance = belief.cov[0, : rows.shape[1], diagonal].T
+            variance = belief.cov[0, : rows.shape[1], diagonal(rows.shape[2])].T
         reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
         return Aligned(
             reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]), np.ones(1, dtype=bool)

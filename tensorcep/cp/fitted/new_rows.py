@@ -241,12 +241,6 @@ def updated(
     return Natural(prior.Lam + Z2, prior.eta + eta)
 
 
-def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> Natural:
-    """Natural parameters (1, P), (1, R) of a prior N(mean (R,), cov (R, R)) in the free columns."""
-    precision = np.linalg.inv(prior_cov[np.ix_(free, free)])
-    return Natural(pack(0.5 * (precision + precision.T))[None], (precision @ prior_mean[free])[None])
-
-
 def in_all(rows: Natural, free: np.ndarray, clamped: float = CLAMPED) -> Natural:
     """Rows in all columns; the others are clamped to 1, by a precision of 0 not at all."""
     R, f = len(free), np.flatnonzero(free)
@@ -464,7 +458,11 @@ def _new_entries(
 def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list[Any]:
     """The new rows in every component of the belief."""
     belief, likelihood, free, method = model.fit.belief, model.fit.likelihood, entries.free, model.fit.method
-    priors = (in_free(*prior_of_new(model, c, entries.mode), free) for c in range(belief.size))
+    priors = []  # in the free columns
+    for c in range(belief.size):
+        mean, cov = prior_of_new(model, c, entries.mode)
+        precision = np.linalg.inv(cov[np.ix_(free, free)])
+        priors.append(Natural(pack(0.5 * (precision + precision.T))[None], (precision @ mean[free])[None]))
     if belief.n_chains:
         seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
         says = np.zeros((2, len(entries.y)))
