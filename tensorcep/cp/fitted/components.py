@@ -11,16 +11,9 @@ from scipy.special import ndtri
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.reporting import Summary, arviz_container
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.predict import (
-    belief_at,
-    cells_at,
-    latent_components,
-    observations,
-    row_draws,
-    sample_posterior,
-)
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
@@ -101,7 +94,7 @@ def variance_explained(
     if X is None:
         return frame
     X, y = split_observed(names_of(fit.labels), X, y, modes, value)
-    rows = cells_at(model, X)
+    rows = predict.cells_at(model, X)
     y = check_values(fit.observation.coded(y), len(rows), name="y")
     free = free_columns(fit.interactions, len(fit.shape))
     means = np.concatenate([fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing
@@ -155,8 +148,8 @@ def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarra
 def chain_draws(model: FittedModel, X: Any, what: str = "latent_draws") -> np.ndarray:
     """The latent values of entries in all draws, (chains, draws, n)."""
     model.check_chains(what)
-    belief, rows = belief_at(model, X)
-    f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
+    belief, rows = predict.belief_at(model, X)
+    f, _ = predict.latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
 
 
@@ -198,7 +191,7 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
     fit, designs = model.fit, model.fit.features
     if not designs:
         raise AttributeError("feature_effects_ needs a fit with features, such as prior={'item': Features(X)}.")
-    factors, parts = sample_posterior(model, DRAWS, random_state=0), []
+    factors, parts = predict.sample_posterior(model, DRAWS, random_state=0), []
     for k, own in enumerate(designs):
         if own is None:
             continue
@@ -243,7 +236,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     rng, chains = check_random_state(random_state), max(1, fit.belief.n_chains)
     modes = column_names([None if labels is None else labels.name for labels in fit.labels], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
-    values, theta, f, rows = row_draws(model, n, cells, rng)
+    values, theta, f, rows = predict.row_draws(model, n, cells, rng)
 
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
@@ -264,7 +257,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
         posterior[name] = (dims, by_chain(drawn[:, 0] if theta.mode is None else drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
-        new = observations(model, f, rows, theta, rng, extent)
+        new = predict.observations(model, f, rows, theta, rng, extent)
         groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:

@@ -111,10 +111,7 @@ POWERS = (1.0, 0.5, 0.0)
 
 
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
-    """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
-
-    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
-    """
+    """The power that is given, "auto" or None, after its check; by default 1 beside what it cannot be used with."""
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
         return 1.0
