@@ -73,24 +73,14 @@ def places_of_modes(K: int, R: int) -> list[Places]:
 
 
 class Rule(NamedTuple):
-    """How messages are computed; step, power, theta and gaussian as in the rule of CEP.
-
-    Attributes
-    ----------
-    loglik : int
-        Address of the likelihood's log-likelihood kernel.
-    marginal : bool
-        Curvature of the marginal of a row rather than of the row given the others (see `message`).
-    cuts : (L + 1,) float64
-        Where ordered levels are cut; nothing for other likelihoods.
-    """
+    """How messages are computed; step, power, theta, gaussian and cuts as in the rule of CEP."""
 
     step: float
     power: float
     theta: float
-    loglik: int
+    loglik: int  # address of the likelihood's log-likelihood kernel
     gaussian: bool
-    marginal: bool
+    marginal: bool  # curvature of the marginal of a row rather than of the row given the others (see `message`)
     cuts: np.ndarray
 
 
@@ -239,17 +229,6 @@ def _climb(loglik, columns, K, R, w, at):
 
 
 @inlined
-def start_at_posterior(k, rows, mean, Lam, eta, w, at):
-    """Start row k at its posterior mean, where the mode is at a fixed point; dual = eta - Lam u of its own message."""
-    R = mean.shape[1]
-    gather(rows, mean, w, at.u + k * R)
-    copy(w, at.T, (Lam, 0), Lam.shape[0])
-    copy(w, at.dual + k * R, (eta, 0), R)
-    symmetric_times_vector(w, at.T, at.u + k * R, at.t, R)
-    subtract(w, at.dual + k * R, at.dual + k * R, at.t, R)
-
-
-@inlined
 def find_mode(loglik, columns, K, R, w, at):
     """From the rows u to their joint mode; z, v and V there, d1 and d2 of the log likelihood at f."""
     w[at.du : at.du + K * R] = 0.0
@@ -328,9 +307,14 @@ def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, s
         for b in range(entries.chunk_start[c], entries.chunk_start[c + 1]):
             load_values(b, False, entries, messages, noise, rule, w, at)
             for k in range(K):
-                index, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]
+                Lam, eta, u, dual = messages.Lam[b, k], messages.eta[b, k], at.u + k * R, at.dual + k * R
                 kept_moments(b, k, entries, rows, messages, kept, w, at)
-                start_at_posterior(k, index, rows.mean, Lam, eta, w, at)
+                # start at the posterior mean, where the mode is at a fixed point; dual = eta - Lam u of its own message
+                gather(entries.rows[b, k], rows.mean, w, u)
+                copy(w, at.T, (Lam, 0), Lam.shape[0])
+                copy(w, dual, (eta, 0), R)
+                symmetric_times_vector(w, at.T, u, at.t, R)
+                subtract(w, dual, dual, at.t, R)
             find_mode(rule.loglik, columns, K, R, w, at)
             for k in range(modes[0], modes[1]):
                 index, Lam, eta = entries.rows[b, k], messages.Lam[b, k], messages.eta[b, k]

@@ -50,7 +50,9 @@ def why_unable(
     if name in able and not others_needed:
         return None
     given = f" with {listed({one: getattr(method, one) for one in others_needed})}" if others_needed else ""
-    others = ", ".join(_enabled(one, capability) for one in able if one != name)
+    # others by their names, or by settings where the usual ones lack it
+    usual = [(one, SETTINGS[one](), lacking(SETTINGS[one](), capability)) for one in able if one != name]
+    others = ", ".join(repr(record.set_params(**needed) if needed else one) for one, record, needed in usual)
     ways = [listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
     return f"method {name!r}{given} {cannot}; use {', or '.join(filter(None, ways))}"
 
@@ -65,13 +67,6 @@ def refuse_unable(method: str | Settings, capability: str, cannot: str, *rest: A
 def listed(values: dict[str, Any]) -> str:
     """Settings as they are written in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
-
-
-def _enabled(name: str, capability: str) -> str:
-    """How to ask for a method that has a capability: by its name, or by settings where the usual ones lack it."""
-    usual = SETTINGS[name]()
-    needed = lacking(usual, capability)
-    return repr(usual.set_params(**needed) if needed else name)
 
 
 def proposes_rows(name: str, likelihood: Likelihood) -> bool:

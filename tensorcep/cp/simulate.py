@@ -114,7 +114,10 @@ def simulate_cp(
     means = check_per_mode("prior_mean", prior_mean, len(shape))
     sds = check_per_mode("prior_sd", prior_sd, len(shape), low=0.0)
     if latent_sd is not None:
-        scale = _scale_to(check_range("latent_sd", latent_sd, 0.0, include_low=False), means, sds, rank)
+        latent_sd = check_range("latent_sd", latent_sd, 0.0, include_low=False)
+        # a product of independent numbers has variance prod(m^2 + s^2) - prod(m^2); terms of the sum are independent
+        variance = rank * (np.prod(means**2 + sds**2) - np.prod(means**2))
+        scale = float((latent_sd**2 / variance) ** (0.5 / len(means)))
         means, sds = means * scale, sds * scale
     intercept = check_range("intercept", intercept)
 
@@ -126,10 +129,3 @@ def simulate_cp(
     values = record.sample(rng, latent, np.full(n_entries, theta))
     tensor = SparseTensor.from_coo(coords, values, shape=shape)
     return CPSimulation(tensor, latent, factors, intercept, Prior(list(means), list(1.0 / sds**2)), theta)
-
-
-def _scale_to(latent_sd: float, means: np.ndarray, sds: np.ndarray, rank: int) -> float:
-    """The factor on every mode's mean and sd that gives the latent value this sd."""
-    # a product of independent numbers has variance prod(m^2 + s^2) - prod(m^2); the terms of the sum are independent
-    variance = rank * (np.prod(means**2 + sds**2) - np.prod(means**2))
-    return float((latent_sd**2 / variance) ** (0.5 / len(means)))

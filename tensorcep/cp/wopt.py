@@ -35,57 +35,48 @@ HUGE = 1e100
 
 
 class Penalty(NamedTuple):
-    """weight / 2 times the sum over rows u of (u - mean)' Lam (u - mean).
-
-    Attributes
-    ----------
-    mean : (n_rows, R) or (1, R)
-    Lam : (n_rows, P), (K, P) or (1, P), packed
-    diagonal : (n_rows, R) or (1, R), or None
-        All of Lam, where it says no more.
-    """
+    """weight / 2 times the sum over rows u of (u - mean)' Lam (u - mean)."""
 
     weight: float
-    mean: np.ndarray
-    Lam: np.ndarray
-    diagonal: np.ndarray | None = None
+    mean: np.ndarray  # (n_rows, R) or (1, R)
+    Lam: np.ndarray  # (n_rows, P), (K, P) or (1, P), packed
+    diagonal: np.ndarray | None = None  # (n_rows, R) or (1, R), all of Lam, where it says no more
 
 
 class WOPTState(NamedTuple):
-    """The factors (n_rows, R) and what the search needs.
+    """The factors and what the search needs."""
 
-    Attributes
-    ----------
-    factors, free : (n_rows, R)
-        Values, and which of them are sought: free columns of rows with entries.
-    units : tuple
-        What the search divides loss and factors, (n_rows, R) or a number, by, so that it takes the same way whatever
-        the units of the values are.
-    f : (n_blocks, LANES)
-        Latent values of the entries.
-    parameters, laws : tuple
-        What is learned of the likelihood, and the law of each, whose mean counts.
-    ended : bool
-        Whether the last sweep gained no more than what noise may.
-    """
-
-    factors: np.ndarray
-    free: np.ndarray
+    factors: np.ndarray  # (n_rows, R)
+    free: np.ndarray  # (n_rows, R), those that are sought: free columns of rows with entries
     by_row: EntriesByRow
     cells: PackedCells
     penalty: Penalty
+    # what the search divides loss and factors, (n_rows, R) or a number, by: it takes the same way in any units of y
     units: tuple[float, Any]
-    f: np.ndarray
-    parameters: tuple[Parameter[Any], ...]
-    laws: tuple[Any, ...]
-    ended: bool = False
+    f: np.ndarray  # (n_blocks, LANES), latent values of the entries
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
+    laws: tuple[Any, ...]  # of each, whose mean counts
+    ended: bool = False  # whether the last sweep gained no more than what noise may
 
 
 def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     """The starting means; rows without entries stay at the prior's."""
     rows = rows_at_prior(problem)
     refresh_rows(rows, 0, len(rows.good), executor)
-    penalty = _penalty(problem, options, rows.mean.copy())
+    units: tuple[float, Any] = 1.0, 1.0  # variance of real values, deviations of the prior; with a ridge in numbers 1
+    if isinstance(options.ridge, str):
+        y, weights = (part[problem.entries.weight > 0] for part in (problem.entries.y, problem.weights))
+        noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(np.cov(y, aweights=weights, ddof=0))
+        noise *= 1.0 if isinstance(options.prior_weight, str) else float(options.prior_weight)
+        matrix = unpack(problem.prior.Lam, problem.rank)
+        diagonal = np.einsum("nii->ni", matrix)
+        is_full = np.count_nonzero(matrix) > np.count_nonzero(diagonal)
+        each = None if is_full else per_row(diagonal, problem.shape)
+        penalty = Penalty(noise, rows.mean.copy(), problem.prior.Lam, each)
+        if problem.noise_prior is not None and noise > 0.0:
+            units = noise, per_row(diagonal**-0.5, problem.shape)
+    else:
+        penalty = Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
     free = np.repeat(seen_rows(problem)[:, None], problem.rank, axis=1)
     factors = rows.mean
     if problem.start is not None:
@@ -99,10 +90,6 @@ def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
     laws = tuple(one.first_law() for one in parameters)
     if problem.noise_prior is not None:
         laws = _laws(parameters, laws, problem, f, executor)
-    units: tuple[float, Any] = 1.0, 1.0  # variance of real values, deviations of the prior; with a ridge in numbers 1
-    if isinstance(options.ridge, str) and problem.noise_prior is not None and penalty.weight > 0.0:
-        deviation = np.einsum("nii->ni", unpack(penalty.Lam, problem.rank)) ** -0.5
-        units = penalty.weight, per_row(deviation, problem.shape)
     by_row, cells = entries_by_row(problem.entries), cells_of(problem.entries, problem.rank)
     return WOPTState(factors, free, by_row, cells, penalty, units, f, parameters, laws)
 
@@ -125,19 +112,6 @@ def _laws(
     return tuple(
         one.expect(law, squares if one.is_precision else stats) for one, law in zip(parameters, laws, strict=True)
     )
-
-
-def _penalty(problem: Problem, options: wopt.WOPT, prior_mean: np.ndarray) -> Penalty:
-    if not isinstance(options.ridge, str):
-        return Penalty(float(options.ridge), np.zeros((1, problem.rank)), pack(np.eye(problem.rank)[None]))
-    y, weights = (part[problem.entries.weight > 0] for part in (problem.entries.y, problem.weights))
-    noise = 1.0 if problem.noise_prior is None or y.size == 0 else float(np.cov(y, aweights=weights, ddof=0))
-    noise *= 1.0 if isinstance(options.prior_weight, str) else float(options.prior_weight)
-    matrix = unpack(problem.prior.Lam, problem.rank)
-    diagonal = np.einsum("nii->ni", matrix)
-    if np.count_nonzero(matrix) > np.count_nonzero(diagonal):
-        return Penalty(noise, prior_mean, problem.prior.Lam)
-    return Penalty(noise, prior_mean, problem.prior.Lam, per_row(diagonal, problem.shape))
 
 
 def loss_and_gradient(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 
 from tensorcep.core.checks import Seed
 from tensorcep.core.reporting import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
@@ -21,6 +22,7 @@ from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
+from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.cp.workers.checkpoint import fit_on_workers
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values, is_of
 from tensorcep.priors.fixed import Prior
@@ -199,4 +201,8 @@ class BaseClasses(ClassifierMixin, BaseCP):  # type: ignore[misc]
         True
         """
         cells, labels, weight, _ = predict.scored_entries(self._fitted, X, y, sample_weight, modes, value)
-        return predict.share_predicted(self.predict(cells), labels, weight)
+        found = self.predict(cells)
+        check_none_missing(labels)
+        if found.dtype.kind == "f" and labels.dtype.kind in "biuf" and labels.shape == found.shape:
+            labels, found = labels == found, np.ones(len(labels), dtype=bool)  # of fractions scikit-learn takes none
+        return float(accuracy_score(labels, found, sample_weight=weight))

@@ -10,7 +10,6 @@ from tensorcep.cp.estimators.base import BaseClasses
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
-from tensorcep.cp.fitted.predict import latent, observed_logpdf
 from tensorcep.cp.targets.labels import LabelTarget
 from tensorcep.entries.tables import Cells
 
@@ -125,13 +124,13 @@ class CPClassifier(BaseClasses):
         if self.zero_rate_ < 1.0:
             likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.belief_at(self._fitted, X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
-            one, zero = (observed_logpdf(likelihood, belief, rows, y) for y in labels)
+            one, zero = (predict.observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
         belief, rows = predict.belief_at(self._fitted, X)
         if not belief.points:
             belief = belief._replace(doubt=None)  # which probabilities do not have
         with self._fitted.threads() as executor:
-            mean, variance = latent(belief, rows, executor)
+            mean, variance = predict.latent(belief, rows, executor)
         slope = np.pi / 8.0 if self._result.likelihood.f_is_log_odds else 1.0
         return mean / np.sqrt(1.0 + slope * variance)
 
@@ -147,6 +146,6 @@ class CPClassifier(BaseClasses):
         >>> bool((0 <= lower).all() and (lower < upper).all() and (upper <= 1).all())
         True
         """
-        f = predict.latent_interval(self._fitted, X, coverage)
+        f = predict.interval(self._fitted, X, coverage, of_latent=True)
         p, _ = self._fitted.likelihood_of_new.predict(f.ravel(), np.zeros(f.size), np.ones(f.size))
         return p.reshape(f.shape)

@@ -14,7 +14,6 @@ from tensorcep.cp.estimators.base import BaseCP
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
-from tensorcep.cp.fitted.predict import observed_moments
 from tensorcep.cp.targets.counts import CountTarget
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values
 from tensorcep.likelihoods.binomial import deviance
@@ -212,7 +211,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> model.predict_interval(tensor, coverage=0.8).shape
         (120, 2)
         """
-        return predict.observation_interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
+        return predict.interval(self._fitted, X, coverage, exposure=exposure, n_trials=n_trials)
 
     def score(
         self,
@@ -241,7 +240,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         extent = {"exposure": exposure, "n_trials": n_trials}
         X, counts, weight, extents = predict.scored_entries(self._fitted, X, y, sample_weight, modes, value, **extent)
         likelihood = self._result.likelihood
-        expected = observed_moments(likelihood, *predict.belief_at(self._fitted, X), extent=extents)[0]
+        expected = predict.observed_moments(likelihood, *predict.belief_at(self._fitted, X), extent=extents)[0]
         if likelihood.extent == "exposure":
             return float(d2_tweedie_score(counts, expected, sample_weight=weight, power=1))
         n = np.ones(len(counts)) if extents is None else extents

@@ -12,7 +12,6 @@ from tensorcep.cp.estimators.base import BaseClasses
 from tensorcep.cp.estimators.docs import document
 from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
-from tensorcep.cp.fitted.predict import observed_levels
 from tensorcep.cp.targets.levels import LevelTarget
 from tensorcep.entries.tables import Cells, Values
 
@@ -114,7 +113,7 @@ class CPOrdinalClassifier(BaseClasses):
         """
         belief, rows = self._result.belief, predict.cells_at(self._fitted, X)
         with self._fitted.threads() as executor:
-            return observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
+            return predict.observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
 
     def predict(self, X: Cells, by: str = "mode") -> np.ndarray:
         """The most probable level of each entry, (n,); by="mean" its expected value, where levels are numbers.
@@ -173,7 +172,7 @@ class CPOrdinalClassifier(BaseClasses):
         >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
         (2, 2)
         """
-        return self._result.observation.decoded(predict.observation_interval(self._fitted, X, coverage))
+        return self._result.observation.decoded(predict.interval(self._fitted, X, coverage))
 
     def partial_fit(self, X: Cells, y: Values = None, **others: Any) -> Any:
         """Refuse: thresholds are learned from all entries together.

@@ -25,9 +25,9 @@ from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
 T = TypeVar("T")
 
 
-def fact(of: Callable[[FitResult], T], doc: str) -> T:
+def fact(of: Callable[[FitResult], T], doc: str = "") -> T:
     """What the result of a fit tells, as an attribute of estimators: a property, for types that of its value."""
-    attribute: Any = property(lambda model: of(model._result), doc=doc)
+    attribute: Any = property(lambda model: of(model._result), doc=doc or of.__doc__)
     return attribute
 
 
@@ -80,7 +80,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         "How alike the aligned draws' components are, (R,): the mean cosine with their reference; 1 without draws.",
     )
     weights_ = fact(
-        components.weights,
+        lambda fit: np.asarray(components.to_tensorly(fit).weights),
         "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
     )
     column_modes_ = fact(
@@ -90,14 +90,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         lambda fit: fit.relevance,
         "Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance.",
     )
-    n_components_ = fact(
-        components.n_components,
-        "Number of components that are not switched off; main effects, which are no components, do not count.",
-    )
-    lower_bound_ = fact(
-        components.lower_bound,
-        "Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute.",
-    )
+    n_components_ = fact(components.n_components)
+    lower_bound_ = fact(components.lower_bound)
 
     @property
     def diagnostics_(self) -> Diagnostics | None:

@@ -189,4 +189,4 @@ class CPRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         >>> bool((lower < upper).all())
         True
         """
-        return predict.observation_interval(self._fitted, X, coverage)
+        return predict.interval(self._fitted, X, coverage)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.packing import offsets
+from tensorcep.core.packing import diagonal, offsets
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record
 from tensorcep.core.persist.models import write_model as write_record
 from tensorcep.core.persist.records import RECORD, Sized, read_as
@@ -88,7 +88,12 @@ def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: d
 
 def read_result(stored: StoredModel, observation: type[Observation]) -> FitResult:
     """The result that `write_model` wrote; one of `core.persist.models.UNREADABLE` if something is missing or wrong."""
-    _tell_of_thresholds(stored)
+    theta = stored.arrays.get("posterior.theta")
+    if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
+        posterior = stored.header["fitted"][
+            "posterior"
+        ]  # for a time files of some did not say that they hold thresholds
+        posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
     fitted: FittedCP = fitted_record(stored, FittedCP)
     labels, facts = fitted.labels.labels(), fitted.own
     names = (*(f"{name}_" for name in DECIDED), "forgotten_", *observation.FACTS)
@@ -119,27 +124,21 @@ def drop_projection(stored: StoredModel) -> None:
         )
 
 
-def _tell_of_thresholds(stored: StoredModel) -> None:
-    """Say of draws of ordered levels that their theta holds thresholds: for a time files of some did not."""
-    theta = stored.arrays.get("posterior.theta")
-    if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
-        posterior = stored.header["fitted"]["posterior"]
-        posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
-
-
 def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: bool) -> None:
-    """Refuse what has the right shapes and is no model: labels of other rows, matrices that are no covariances.
-
-    `of_logs`: the rows say something of logarithms of counts.
-    """
+    """Refuse what has the right shapes and is no model; `of_logs`: the rows tell of logarithms of counts."""
     for k, (found, n) in enumerate(zip(labels, fitted.posterior.shape, strict=True)):
         if found is not None and len(found) != n:
             raise ValueError(f"mode {k} has {len(found)} labels for {n} rows")
     if fitted.cells is not None and not ((fitted.cells >= 0) & (fitted.cells < fitted.posterior.shape)).all():
         raise ValueError("it names cells outside its shape")
-    if fitted.stream is not None:
-        _check_held(fitted.stream)
     shape, told = fitted.posterior.shape, fitted.stream
+    if told is not None:  # kernels take the entries that it holds as they are
+        sample = None if told.reservoir is None else told.reservoir.sample
+        for held in (told.kept, told.watched, sample):
+            if held is not None and not ((held.coords >= 0) & (held.coords < told.state.sizes)).all():
+                raise ValueError("its stream holds entries outside its shape")
+        if any(held and not 0 <= held.fitted <= len(held.values) for held in (told.kept, told.watched)):
+            raise ValueError("its stream holds fewer entries than it has fitted")
     sites = fitted.posterior.sites if isinstance(fitted.posterior, Posterior) else ()
     for site, n in zip(sites, shape, strict=bool(sites)):
         if site is not None and not ((site.place >= 0) & (site.place < n)).all():
@@ -178,24 +177,14 @@ def _check_sense(fitted: FittedCP, labels: tuple[Labels | None, ...], of_logs: b
         raise ValueError(f"there is no method {method!r}")
 
 
-def _check_held(stream: StoredStream) -> None:
-    """Refuse entries that a stream holds and that are none of its cells: kernels take them as they are."""
-    sample = None if stream.reservoir is None else stream.reservoir.sample
-    for held in (stream.kept, stream.watched, sample):
-        if held is not None and not ((held.coords >= 0) & (held.coords < stream.state.sizes)).all():
-            raise ValueError("its stream holds entries outside its shape")
-    if any(held and not 0 <= held.fitted <= len(held.values) for held in (stream.kept, stream.watched)):
-        raise ValueError("its stream holds fewer entries than it has fitted")
-
-
 def _check_member(member: Posterior | Draws | PointEstimate, of_logs: bool) -> None:
     """Refuse rows that predictions would not bear, and laws that are none."""
     if isinstance(member, Posterior):
         if member.mode_prior is not None:
             np.linalg.cholesky(member.mode_prior.precision)
-        diagonal = member.Lam[:, np.cumsum(np.arange(1, member.rank + 1)) - 1]
-        numbers, least = member.eta, float(np.abs(diagonal).min())
-        largest = float((np.abs(member.eta) / np.maximum(diagonal, 1.0 / LARGEST)).max(initial=0.0))
+        precision = member.Lam[:, diagonal(member.rank)]
+        numbers, least = member.eta, float(np.abs(precision).min())
+        largest = float((np.abs(member.eta) / np.maximum(precision, 1.0 / LARGEST)).max(initial=0.0))
         laws = (member.noise, member.dispersion, member.uneven, member.zeros)
         parts = [getattr(law, name, None) for law in laws for name in ("a", "b", "mean", "shape")]
     else:

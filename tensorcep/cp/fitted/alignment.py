@@ -13,7 +13,7 @@ Schoenemann (1966), Psychometrika 31, p. 1.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -49,12 +49,13 @@ class RowLayout(NamedTuple):
         """Copies of those with entries, divided by the root of their number: sums of squares are mean squares."""
         return [rows[..., self.seen[k], block.columns] / np.sqrt(len(self.seen[k])) for k in block.modes]
 
+    def of_columns(self, of: Callable[[int], float]) -> np.ndarray:
+        """What `of` says of the number of modes that a column belongs to, (R,)."""
+        return np.concatenate([np.full(b.columns.stop - b.columns.start, of(len(b.modes))) for b in self.blocks])
+
 
 def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> RowLayout:
-    """The layout of a model whose column r belongs to the modes column_modes[r]; seen is (n_rows,) bool.
-
-    Columns of the same modes lie side by side.
-    """
+    """The layout of a model whose column r belongs to column_modes[r], equal ones side by side; seen (n_rows,) bool."""
     rows = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(offsets(shape)))
     blocks, first = [], 0
     for modes, own in itertools.groupby(column_modes):
@@ -133,7 +134,17 @@ def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
         _give_constants(draws, layout)
     for block in layout.blocks:
         if len(block.modes) == 2:
-            _to_singular_vectors(draws, layout, block)
+            # with U = Q R, V = P S and R S' = A d B' the vectors, times roots of values, are U (S' B / sqrt(d)) and
+            # V (R' A / sqrt(d))
+            left, right = (np.asarray(np.linalg.qr(part, mode="r")) for part in layout.seen_parts(draws, block))
+            A, d, Bt = np.linalg.svd(left @ transposed(right), full_matrices=False)
+            there = d > NO_RANK * np.maximum(d[..., :1], TINY)
+            inverse = np.where(there, 1.0 / np.sqrt(np.where(there, d, 1.0)), 0.0)[..., None, :]
+            turns = transposed(right) @ transposed(Bt) * inverse, transposed(left) @ A * inverse
+            for part, turn in zip(layout.parts(draws, block), turns, strict=True):
+                turned = part @ turn
+                part[...] = 0.0
+                part[..., : turned.shape[-1]] = turned
         elif len(block.modes) > 2:
             scales = _scales(layout.seen_parts(draws, block))
             for part, scale in zip(layout.parts(draws, block), scales, strict=True):
@@ -190,22 +201,6 @@ def shared_scales(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
     for block in layout.blocks:
         result[list(block.modes), block.columns] = _scales(layout.seen_parts(rows, block))
     return result
-
-
-def _to_singular_vectors(draws: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
-    """Turn the sides of a matrix U V' into its singular vectors, each times the root of its singular value.
-
-    With U = Q R, V = P S and R S' = A d B' these are U (S' B / sqrt(d)) and V (R' A / sqrt(d)).
-    """
-    left, right = (np.asarray(np.linalg.qr(part, mode="r")) for part in layout.seen_parts(draws, block))
-    A, d, Bt = np.linalg.svd(left @ transposed(right), full_matrices=False)
-    there = d > NO_RANK * np.maximum(d[..., :1], TINY)
-    inverse = np.where(there, 1.0 / np.sqrt(np.where(there, d, 1.0)), 0.0)[..., None, :]
-    turns = transposed(right) @ transposed(Bt) * inverse, transposed(left) @ A * inverse
-    for part, turn in zip(layout.parts(draws, block), turns, strict=True):
-        turned = part @ turn
-        part[...] = 0.0
-        part[..., : turned.shape[-1]] = turned
 
 
 # Numbers of the draws that are aligned at a time.
@@ -286,20 +281,11 @@ class Aligned(NamedTuple):
 
     def unlike(self, layout: RowLayout) -> np.ndarray:
         """Components that differ from draw to draw if all that is shared by modes does so on average, worst first."""
-        fair, weight = _expected(layout, FAIR), relevance(self.mean, layout, self.variance) * _shared(layout)
+        fair = layout.of_columns(lambda n: FAIR**n)
+        weight = relevance(self.mean, layout, self.variance) * layout.of_columns(lambda n: n > 1)
         if weight @ (fair - self.congruence) < NOTICED:
             return np.zeros(0, dtype=int)
         return np.argsort(weight * (self.congruence - fair), kind="stable")
-
-
-def _shared(layout: RowLayout) -> np.ndarray:
-    """Whether a component is shared by several modes, (R,)."""
-    return np.concatenate([np.full(b.columns.stop - b.columns.start, len(b.modes) > 1) for b in layout.blocks])
-
-
-def _expected(layout: RowLayout, cosine: float) -> np.ndarray:
-    """The cosines of components that have this one in every mode, (R,)."""
-    return np.concatenate([np.full(b.columns.stop - b.columns.start, cosine ** len(b.modes)) for b in layout.blocks])
 
 
 def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
@@ -311,7 +297,10 @@ def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     """
     spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
     typical = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
-    cells = _some_cells(layout)
+    # rows of cells at random, the same in every call, of rows with entries if there are
+    rng = np.random.default_rng(0)
+    among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
+    cells = [rng.choice(rows, CELLS) for rows in among]
     said = np.concatenate([_latent(part, cells) for part in _chunks(draws)])
     mean, variance = said.mean(axis=0), max(float(said.var(axis=0).mean()), TINY)
     groups: list[Aligned] = []
@@ -328,13 +317,6 @@ def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     return min(groups, key=lambda group: group.apart)._replace(alike=float(groups[0].like.mean()))
 
 
-def _some_cells(layout: RowLayout) -> list[np.ndarray]:
-    """Packed rows (n,) in every mode of cells at random, the same in every call, of rows with entries if there are."""
-    rng = np.random.default_rng(0)
-    among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
-    return [rng.choice(rows, CELLS) for rows in among]
-
-
 def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
     """Sums over the columns of the products over the modes of draws (n, n_rows, R) at some cells, (n, n_cells)."""
     return np.asarray(reduce(np.multiply, (draws[:, rows] for rows in cells)).sum(axis=2))
@@ -345,20 +327,17 @@ def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: f
 
     Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
     """
-    weight = relevance(reference, layout) * _shared(layout)
+    weight = relevance(reference, layout) * layout.of_columns(lambda n: n > 1)
     found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
-    like: np.ndarray = np.concatenate(found) @ weight > _expected(layout, cosine) @ weight - NOTICED
+    like: np.ndarray = np.concatenate(found) @ weight > layout.of_columns(lambda n: cosine**n) @ weight - NOTICED
     return like if like.sum() > 1 else np.ones_like(like)
 
 
 def _typical(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
     """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
     forms = [reference_from(draw, layout) for draw in draws]
-
-    def overlap(form: np.ndarray) -> float:
-        return float((congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout)).sum())
-
-    return max(forms, key=overlap)
+    likeness = [congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout) for form in forms]
+    return forms[int(np.argmax([of_draws.sum() for of_draws in likeness]))]
 
 
 def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: RowLayout) -> Aligned:

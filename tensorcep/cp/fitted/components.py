@@ -11,16 +11,9 @@ from scipy.special import ndtri
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
 from tensorcep.core.reporting import Summary, arviz_container
+from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.predict import (
-    belief_at,
-    cells_at,
-    latent_components,
-    observations,
-    row_draws,
-    sample_posterior,
-)
 from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
@@ -28,7 +21,6 @@ from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.priors.base import ModeParameters
-from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.regression import FeaturesLaw, ready
 
@@ -63,12 +55,6 @@ def factor_diagnostics(model: FittedModel, mode: Any) -> pd.DataFrame:
     return pd.DataFrame(each.reshape(len(each), -1), index=None if known is None else known.index, columns=labels)
 
 
-def _columns_by_size(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:
-    """The columns by their mean squares, the largest first, and these (R,)."""
-    squares = mean_squares(fit.aligned.mean, fit.layout)
-    return np.argsort(-squares, kind="stable"), squares
-
-
 def _part_name(fit: FitResult, r: int) -> str:
     modes, names = fit.column_modes[r], names_of(fit.labels)
     several = len(modes) == len(names) and len(modes) > 1
@@ -84,7 +70,8 @@ def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataF
     norms = np.stack([np.linalg.norm(found.mean[rows], axis=0) for rows in layout.rows])
     safe, name = np.where(norms > 0.0, norms, 1.0), names_of(fit.labels)[k]
     rows, parts = labels_at(fit.labels, k, np.arange(fit.shape[k])), []
-    for r in (int(r) for r in _columns_by_size(fit)[0] if k in of_columns[int(r)]):
+    order = np.argsort(-mean_squares(found.mean, layout), kind="stable")
+    for r in (int(r) for r in order if k in of_columns[int(r)]):
         mean = turn[r] * found.mean[own, r] / safe[k, r]
         sd = np.sqrt(found.variance[own, r]) / safe[k, r]
         weight = float(norms[list(of_columns[r]), r].prod())
@@ -97,8 +84,8 @@ def variance_explained(
     model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
 ) -> pd.DataFrame:
     """What each component explains, the largest first."""
-    fit, (order, squares) = model.fit, _columns_by_size(model.fit)
-    total = max(float(squares.sum()), np.finfo(float).tiny)
+    fit, squares = model.fit, mean_squares(model.fit.aligned.mean, model.fit.layout)
+    order, total = np.argsort(-squares, kind="stable"), max(float(squares.sum()), np.finfo(float).tiny)
     frame = pd.DataFrame({"component": order, "part": [_part_name(fit, int(r)) for r in order]})
     frame["share"] = squares[order] / total
     precision = noise_precision(fit)
@@ -107,7 +94,7 @@ def variance_explained(
     if X is None:
         return frame
     X, y = split_observed(names_of(fit.labels), X, y, modes, value)
-    rows = cells_at(model, X)
+    rows = predict.cells_at(model, X)
     y = check_values(fit.observation.coded(y), len(rows), name="y")
     free = free_columns(fit.interactions, len(fit.shape))
     means = np.concatenate([fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing
@@ -139,22 +126,17 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
     for name in names:
-        tables[f"Largest weights of {name}"] = _largest(model, name, top["component"].tolist(), n_rows)
+        table, lines = components(model, name), []
+        for r in top["component"].tolist():
+            own = table[table["component"] == r]
+            own = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
+            if len(own):
+                each = zip(own[table.columns[0]], own["mean"], own["sd"], strict=True)
+                rows = ", ".join(f"{row} {m:+.2g} ± {s:.1g}" for row, m, s in each)
+                lines.append({"component": r, "part": own["part"].iloc[0], "rows": rows})
+        tables[f"Largest weights of {name}"] = pd.DataFrame(lines)
     tables = {title: table for title, table in tables.items() if len(table)}
     return Summary(f"{fit.observation.ESTIMATOR} of {sizes}", facts, tables)
-
-
-def _largest(model: FittedModel, mode: Any, chosen: list[int], n_rows: int) -> pd.DataFrame:
-    """A row per component: its rows of the largest weights, with their standard deviations."""
-    table = components(model, mode)
-    name, lines = table.columns[0], []
-    for r in chosen:
-        own = table[table["component"] == r]
-        own = own.iloc[np.argsort(-own["mean"].abs().to_numpy(), kind="stable")[:n_rows]]
-        if len(own):
-            said = [f"{row} {m:+.2g} ± {s:.1g}" for row, m, s in zip(own[name], own["mean"], own["sd"], strict=True)]
-            lines.append({"component": r, "part": own["part"].iloc[0], "rows": ", ".join(said)})
-    return pd.DataFrame(lines)
 
 
 def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -166,14 +148,9 @@ def chain_diagnostics(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarra
 def chain_draws(model: FittedModel, X: Any, what: str = "latent_draws") -> np.ndarray:
     """The latent values of entries in all draws, (chains, draws, n)."""
     model.check_chains(what)
-    belief, rows = belief_at(model, X)
-    f, _ = latent_components(belief, rows)  # a pair without entries at its mean given those with some
+    belief, rows = predict.belief_at(model, X)
+    f, _ = predict.latent_components(belief, rows)  # a pair without entries at its mean given those with some
     return f.reshape(belief.n_chains, -1, len(rows)) + model.fit.observation.origin
-
-
-def weights(fit: FitResult) -> np.ndarray:
-    """Sizes of the components whose modes have norm 1, (R,), the largest first."""
-    return np.asarray(to_tensorly(fit).weights)
 
 
 def n_components(fit: FitResult) -> int:
@@ -184,7 +161,7 @@ def n_components(fit: FitResult) -> int:
 
 
 def lower_bound(fit: FitResult) -> float:
-    """Lower bound of the log evidence after the last sweep, for methods that compute one."""
+    """Lower bound of the log evidence after the last sweep; only methods that compute one have the attribute."""
     bounds = fit.trace["lower_bound"]
     if "member" in fit.trace:  # of a mixture it is that of the best fit, which comes first
         bounds = bounds[fit.trace["member"] == 0]
@@ -214,14 +191,23 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
     fit, designs = model.fit, model.fit.features
     if not designs:
         raise AttributeError("feature_effects_ needs a fit with features, such as prior={'item': Features(X)}.")
-    factors, parts = sample_posterior(model, DRAWS, random_state=0), []
+    factors, parts = predict.sample_posterior(model, DRAWS, random_state=0), []
     for k, own in enumerate(designs):
         if own is None:
             continue
         columns = free_columns(fit.interactions, len(fit.shape))[k]
         seen = np.isin(np.arange(len(own.described)), fit.layout.seen[k] - fit.layout.rows[k].start)
         rows = np.asarray(factors[k][:, : len(seen)][:, seen][:, :, columns], dtype=np.float64)
-        coef = _slopes_of_draws(own, seen, rows)
+        # a draw of the linear map for each draw of the rows
+        every = rows.reshape(-1, rows.shape[2])
+        scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
+        mean, rng, drawn = every.mean(axis=0), np.random.default_rng(0), []
+        law = FeaturesLaw(np.ones(len(scale), dtype=bool), mean, scale, 1.0, ready(own.some(seen), MEAN_ROWS))
+        now: Any = ModeParameters(mean, np.diag(scale**-2.0))
+        for s in [0] * FIRST + list(range(len(rows))):
+            now = law.draw(now, rows[s], rng)
+            drawn.append(now.slopes.coef)
+        coef = np.stack(drawn[FIRST:])
         F, D = coef.shape[1:]
         effects = {
             "mode": [names_of(fit.labels)[k]] * (F * D),
@@ -236,28 +222,11 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
     return table.iloc[order].reset_index(drop=True)
 
 
-def _slopes_of_draws(design: Design, seen: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """A draw of the linear map for each draw (S, n, D) of the rows with entries: (S, F, D)."""
-    every = rows.reshape(-1, rows.shape[2])
-    scale = np.maximum(every.std(axis=0), LEAST_SCALE * max(float(every.std(axis=0).max()), 1e-300))
-    mean, rng = every.mean(axis=0), np.random.default_rng(0)
-    law = FeaturesLaw(np.ones(len(scale), dtype=bool), mean, scale, 1.0, ready(design.some(seen), MEAN_ROWS))
-    now, found = ModeParameters(mean, np.diag(scale**-2.0)), []
-    for s in [0] * FIRST + list(range(len(rows))):
-        now = law.draw(now, rows[s], rng)
-        own: Any = now.slopes
-        found.append(own.coef)
-    return np.stack(found[FIRST:])
-
-
 DIMS_OF_DRAWS = ("chain", "draw")
 
 
 def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: Any, **given: Any) -> Any:
-    """Draws of the posterior, predictive ones at X, and the data y there, in the container of ArviZ.
-
-    A sampler's are all taken, chain by chain.
-    """
+    """Draws of the posterior, a sampler's all by chain, predictive ones at X, and the data y there, for ArviZ."""
     model.check_uncertain("to_arviz")
     if X is None and y is not None:
         fail_value("y must be None without X, the entries whose values it holds.")
@@ -267,7 +236,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     rng, chains = check_random_state(random_state), max(1, fit.belief.n_chains)
     modes = column_names([None if labels is None else labels.name for labels in fit.labels], "component")
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
-    values, theta, f, rows = row_draws(model, n, cells, rng)
+    values, theta, f, rows = predict.row_draws(model, n, cells, rng)
 
     def by_chain(draws: np.ndarray) -> np.ndarray:
         return draws.reshape(chains, -1, *draws.shape[1:])
@@ -288,7 +257,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
         posterior[name] = (dims, by_chain(drawn[:, 0] if theta.mode is None else drawn))
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
-        new = observations(model, f, rows, theta, rng, extent)
+        new = predict.observations(model, f, rows, theta, rng, extent)
         groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:

@@ -13,7 +13,6 @@ ALIKE, UNLIKE_CELLS, UNLIKE_VARIANCE = 1.1, 0.1, 0.1
 # So few independent draws leave an error in predictions of a third of the posterior's standard deviation.
 FEWEST_DRAWS = 10.0
 
-TOO_NARROW = "too narrow: much of the latent values is unknown, and the method takes the modes for independent"
 NOISE_SOURCES = {
     "held-out": "from held-out entries",
     "sampled": "sampled",
@@ -129,65 +128,48 @@ class Diagnostics(NamedTuple):
         ending = "of every chain" if self.n_chains else "converged" if self.converged else "not converged"
         if self.weights and not self.n_chains:
             ending = "of chains that then counted for nothing"
-        lines = {
-            "sweeps": f"{self.n_iter} {ending} ({self.method})",
-            "chains": self._chains(),
-            "weights": ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items()),
-            "score": self._score(),
-            "noise": self._noise(),
-            "intervals": self._intervals(),
-        }
-        return {name: text for name, text in lines.items() if text}
-
-    def _chains(self) -> str:
-        if self.r_hat is None or self.above_1_01 is None or self.above_1_1 is None:
-            return ""
-        shares = f"{self.above_1_01:.0%} of the cells above 1.01, {self.above_1_1:.0%} above 1.1"
-        sizes = f"{self.effective_size:.0f} independent draws, at least {self.least_effective_size:.0f}"
-        return f"R-hat at most {self.r_hat:.2f}, {shares}; as good as {sizes}"
-
-    def _score(self) -> str:
-        if self.score is None or self.constant_score is None:
-            return ""
-        what = f"{self.n_held_out} held-out entries" if self.n_held_out else "training entries"
-        scores = f"{self.score:.4g}, a constant {self.constant_score:.4g} (mean log score of {what})"
-        return scores if self.explained is None else f"{scores}; {self.explained:.0%} of their variance explained"
-
-    def _noise(self) -> str:
-        if self.noise_sd is None:
-            return ""
-        error = "" if self.noise_sd_error is None else f" +- {self.noise_sd_error:.2g}"
-        half = "" if self.noise_half is None else f", not normal: half of it is within {self.noise_half:.2g}"
-        return f"standard deviation {self.noise_sd:.4g}{error}, {NOISE_SOURCES[str(self.noise_source)]}{half}"
-
-    def _intervals(self) -> str:
-        if not self.narrow or self.widened is None:
-            return TOO_NARROW if self.narrow else ""
-        return (
-            f"latent variances times {self.widened:.2g}, by {self.n_widened_by} entries left out: much of the latent "
-            "values is unknown, and the method takes the modes for independent"
-        )
+        lines = {"sweeps": f"{self.n_iter} {ending} ({self.method})"}
+        if None not in (self.r_hat, self.above_1_01, self.above_1_1):
+            shares = f"{self.above_1_01:.0%} of the cells above 1.01, {self.above_1_1:.0%} above 1.1"
+            sizes = f"{self.effective_size:.0f} independent draws, at least {self.least_effective_size:.0f}"
+            lines["chains"] = f"R-hat at most {self.r_hat:.2f}, {shares}; as good as {sizes}"
+        if self.weights:
+            lines["weights"] = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
+        if None not in (self.score, self.constant_score):
+            what = f"{self.n_held_out} held-out entries" if self.n_held_out else "training entries"
+            lines["score"] = f"{self.score:.4g}, a constant {self.constant_score:.4g} (mean log score of {what})"
+            if self.explained is not None:
+                lines["score"] += f"; {self.explained:.0%} of their variance explained"
+        if self.noise_sd is not None:
+            error = "" if self.noise_sd_error is None else f" +- {self.noise_sd_error:.2g}"
+            half = "" if self.noise_half is None else f", not normal: half of it is within {self.noise_half:.2g}"
+            source = NOISE_SOURCES[str(self.noise_source)]
+            lines["noise"] = f"standard deviation {self.noise_sd:.4g}{error}, {source}{half}"
+        if self.narrow:
+            why = "much of the latent values is unknown, and the method takes the modes for independent"
+            lines["intervals"] = f"too narrow: {why}"
+            if self.widened is not None:
+                of = f"latent variances times {self.widened:.2g}, by {self.n_widened_by} entries left out"
+                lines["intervals"] = f"{of}: {why}"
+        return lines
 
     def complaints(self, max_iter: int) -> list[str]:
         """What a user should know of a fit of at most so many sweeps, and do; nothing for a healthy fit."""
-        return [said for said in (self._complaint_of_chains(max_iter), self._complaint_of_score()) if said]
-
-    def _complaint_of_chains(self, max_iter: int) -> str:
+        said = []
         unlike = self.r_hat is not None and (self.above_1_1 or 0.0) > UNLIKE_CELLS
         if unlike and (self.disagreement or 0.0) > UNLIKE_VARIANCE:
-            return (
+            said.append(
                 f"the chains of {self.method} disagree: R-hat is above 1.1 at {self.above_1_1:.0%} of the cells, and "
                 f"{self.disagreement:.0%} of the variance of a new observation lies between them; increase max_iter="
                 f"{max_iter}, lower the rank, or take the mean of fits with several seeds."
             )
-        if self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
-            size = (
-                "too few to judge"
-                if self.effective_size is None
-                else f"as good as {self.effective_size:.1f} independent ones"
-            )
-            return f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}."
-        return ""
+        elif self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
+            size = "too few to judge"
+            if self.effective_size is not None:
+                size = f"as good as {self.effective_size:.1f} independent ones"
+            said.append(f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}.")
+        of_score = self._complaint_of_score()
+        return [*said, of_score] if of_score else said
 
     def _complaint_of_score(self) -> str:
         if self.score is None or self.constant_score is None or self.gain_error is None:

@@ -45,7 +45,10 @@ def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
     coords, seen = coords.copy(), fit.posterior.seen
     for k, clock in enumerate(fit.series):
         unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
-        if clock is None or isinstance(clock, Net) or not len(unknown) or not _has_law(fit, k):
+        if clock is None or isinstance(clock, Net) or not len(unknown):
+            continue
+        laws = _laws(fit, k, clock)
+        if laws is None:
             continue
         # labels that have none are at nan
         known = fit.labels[k] is not None
@@ -55,42 +58,40 @@ def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
         distinct, which = np.unique(times, return_inverse=True)
         later[unknown, k] = belief.mean.shape[1] + which.ravel()
         coords[unknown, k] = int(np.argmax(seen[slice(*offsets(shape)[k : k + 2])]))
-        belief = _extended(belief, fit, k, clock, distinct, joint)
+        belief = _extended(belief, fit, k, clock, laws, distinct, joint)
         if belief.deviations is not None:
             along = belief.deviations.modes[1] == k
             belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
     return Placed(belief, coords, later)
 
 
-def _has_law(fit: FitResult, k: int) -> bool:
-    """Whether the fit learned how the rows of mode k depend on each other."""
+def _laws(fit: FitResult, k: int, clock: Clock) -> Any:
+    """What the fit learned of how the rows of mode k depend on each other: of all draws, or a list by member."""
     result = fit.posterior
     if isinstance(result, Draws):
-        return result.drifts is not None
-    members = result.members if isinstance(result, Mixture) else (result,)
-    priors = [getattr(member, "mode_prior", None) for member in members]
-    return all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
-
-
-def _extended(belief: Components, fit: FitResult, k: int, clock: Clock, times: np.ndarray, joint: bool) -> Components:
-    """The belief with the rows of mode k at these times."""
-    result, own = fit.posterior, slice(*offsets(fit.posterior.shape)[k : k + 2])
-    if isinstance(result, Draws):
+        if result.drifts is None:
+            return None
         first, lines = sum(n_lines(one) for one in fit.series[:k] if one is not None), np.asarray(result.drifts)
-        of_draws = laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
-        rows = belief.mean[:, own]
+        return laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
+    members = result.members if isinstance(result, Mixture) else (result,)
+    priors: list[Any] = [getattr(member, "mode_prior", None) for member in members]
+    learned = all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
+    return [laws_of_mode(prior, k) for prior in priors] if learned else None
+
+
+def _extended(
+    belief: Components, fit: FitResult, k: int, clock: Clock, laws: Any, times: np.ndarray, joint: bool
+) -> Components:
+    """The belief with the rows of mode k at these times."""
+    own, cov = slice(*offsets(fit.posterior.shape)[k : k + 2]), belief.cov
+    rows = belief.mean[:, own]
+    if cov is None:
         # the noise of a time is always the same
         keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
         size = (len(rows), rows.shape[2])
         noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
-        drawn = draw_at(clock, clock.times, rows, of_draws, times, noise, joint).astype(belief.mean.dtype)
+        drawn = draw_at(clock, clock.times, rows, laws, times, noise, joint).astype(belief.mean.dtype)
         return belief._replace(mean=np.concatenate([belief.mean, drawn], axis=1))
-    members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
-    found, before = [], belief.cov
-    if before is None:
-        raise TypeError("a posterior has covariances.")
-    for c, member in enumerate(members):
-        laws = laws_of_mode(member.mode_prior, k)
-        found.append(moments_at(clock, clock.times, belief.mean[c, own], before[c, own], laws, times))
-    mean, cov = (np.stack(part) for part in zip(*found, strict=True))
-    return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([before, cov], axis=1))
+    found = [moments_at(clock, clock.times, *one, times) for one in zip(rows, cov[:, own], laws, strict=True)]
+    mean, new_cov = (np.stack(part) for part in zip(*found, strict=True))
+    return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([cov, new_cov], axis=1))

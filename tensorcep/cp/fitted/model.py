@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.executor import threads_of
-from tensorcep.core.packing import pack, unpack
+from tensorcep.core.packing import diagonal, pack, unpack
 from tensorcep.cp.fitted.alignment import (
     Aligned,
     RowLayout,
@@ -60,10 +60,7 @@ class FittedRows(NamedTuple):
 def rows_of_posterior(
     posterior: Result, labels: tuple[Labels | None, ...], unseen_mean: np.ndarray, unseen_cov: np.ndarray
 ) -> FittedRows:
-    """Rows with this posterior, refused if that is not finite.
-
-    `unseen_mean` (K, R) and `unseen_cov` (K, R, R) are of a row without entries.
-    """
+    """Rows with this posterior, refused if not finite; `unseen_` mean (K, R) and cov (K, R, R) are without entries."""
     belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
     arrays = (array for array in (belief.mean, belief.cov) if array is not None)
     if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):
@@ -153,8 +150,7 @@ class FitResult:
             self.warn_of_unlike(found)
             return found
         if belief.cov is not None:
-            diagonal = np.cumsum(np.arange(1, rows.shape[2] + 1)) - 1
-            variance = belief.cov[0, : rows.shape[1], diagonal].T
+            variance = belief.cov[0, : rows.shape[1], diagonal(rows.shape[2])].T
         reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
         return Aligned(
             reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]), np.ones(1, dtype=bool)

@@ -74,10 +74,10 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
     if isinstance(result, Posterior):
         return _posterior(result, mode, end, parts[0])
     n = len(parts[0])
-    seen = _append_rows(result.seen, np.ones(n, dtype=bool), end)
+    seen = np.insert(result.seen, end, np.ones(n, dtype=bool), axis=0)
     changed: dict[str, Any] = {"shape": _longer(result.shape, mode, n), "seen": seen}
     if isinstance(result, PointEstimate):
-        return result._replace(rows=_append_rows(result.rows, parts[0], end), **changed)
+        return result._replace(rows=np.insert(result.rows, end, parts[0], axis=0), **changed)
     new = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
     theta = result.theta
     if theta is not None and result.theta_mode == mode:
@@ -93,20 +93,15 @@ def _posterior(member: Posterior, mode: int, end: int, new: Any) -> Posterior:
         dispersion = dispersion.of_new(n)
     return member._replace(
         shape=_longer(member.shape, mode, n),
-        Lam=_append_rows(member.Lam, new.Lam, end),
-        eta=_append_rows(member.eta, new.eta, end),
-        seen=_append_rows(member.seen, np.ones(n, dtype=bool), end),
+        Lam=np.insert(member.Lam, end, new.Lam, axis=0),
+        eta=np.insert(member.eta, end, new.eta, axis=0),
+        seen=np.insert(member.seen, end, np.ones(n, dtype=bool), axis=0),
         dispersion=dispersion,
     )
 
 
 def _longer(shape: tuple[int, ...], mode: int, n: int) -> tuple[int, ...]:
     return tuple(size + n * (k == mode) for k, size in enumerate(shape))
-
-
-def _append_rows(rows: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
-    """Rows with new ones before row `end`."""
-    return np.concatenate([rows[:end], new, rows[end:]])
 
 
 class NewEntries(NamedTuple):
@@ -244,12 +239,6 @@ def updated(
         eta = z[:, f] - full[:, f][:, :, ~free].sum(axis=2)
         Z2 = pack(full[:, f[:, None], f[None, :]])
     return Natural(prior.Lam + Z2, prior.eta + eta)
-
-
-def in_free(prior_mean: np.ndarray, prior_cov: np.ndarray, free: np.ndarray) -> Natural:
-    """Natural parameters (1, P), (1, R) of a prior N(mean (R,), cov (R, R)) in the free columns."""
-    precision = np.linalg.inv(prior_cov[np.ix_(free, free)])
-    return Natural(pack(0.5 * (precision + precision.T))[None], (precision @ prior_mean[free])[None])
 
 
 def in_all(rows: Natural, free: np.ndarray, clamped: float = CLAMPED) -> Natural:
@@ -424,7 +413,7 @@ def transform(
         # in the columns of `factors_`: of draws as these are aligned
         n, R, end = entries.size, fit.posterior.rank, fit.layout.rows[k].stop
         if belief.n_chains:
-            seen = _append_rows(fit.posterior.seen, np.zeros(n, dtype=bool), end)
+            seen = np.insert(fit.posterior.seen, end, np.zeros(n, dtype=bool), axis=0)
             layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
             mean, cov = moments_beside(belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
         elif isinstance(fit.posterior, PointEstimate):
@@ -469,7 +458,11 @@ def _new_entries(
 def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list[Any]:
     """The new rows in every component of the belief."""
     belief, likelihood, free, method = model.fit.belief, model.fit.likelihood, entries.free, model.fit.method
-    priors = (in_free(*prior_of_new(model, c, entries.mode), free) for c in range(belief.size))
+    priors = []  # in the free columns
+    for c in range(belief.size):
+        mean, cov = prior_of_new(model, c, entries.mode)
+        precision = np.linalg.inv(cov[np.ix_(free, free)])
+        priors.append(Natural(pack(0.5 * (precision + precision.T))[None], (precision @ mean[free])[None]))
     if belief.n_chains:
         seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
         says = np.zeros((2, len(entries.y)))
@@ -484,10 +477,7 @@ def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list
 
 
 def prior_of_new(model: FittedModel, c: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (R,) and covariance (R, R) of a new row of mode k in component c.
-
-    Of draws with a learned prior it is one drawn given the rows of that draw.
-    """
+    """Mean (R,) and covariance (R, R) of a new row of mode k in component c, of draws drawn given their rows."""
     fit, belief, total = model.fit, model.fit.belief, sum(model.fit.shape)
     if belief.cov is not None:
         return belief.mean[c, total + k], unpack(belief.cov[c, total + k], belief.mean.shape[2])
@@ -552,10 +542,7 @@ def _moved(cells: np.ndarray, k: int, by: int) -> np.ndarray:
 
 
 def _digest(result: Result) -> str:
-    """What tells the rows of a result from those of others, and is the same when it is read from a file.
-
-    Of draws the first and the last are enough.
-    """
+    """What tells the rows of a result from others', from a file, too; of draws the first and the last are enough."""
     found = hashlib.blake2b(repr([int(n) for n in result.shape]).encode(), digest_size=16)
     members: tuple[Any, ...] = result.members if isinstance(result, Mixture) else (result,)
     for member in members:

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
-from sklearn.metrics import accuracy_score
 
 from tensorcep.core.checks import (
     check_fraction,
@@ -27,6 +26,7 @@ from tensorcep.core.checks import (
     warn_user,
 )
 from tensorcep.core.executor import ALONE, Executor
+from tensorcep.core.fitted import Predictive
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
@@ -34,7 +34,6 @@ from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
 from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
-from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
 from tensorcep.kernels.products import moments_over
@@ -91,10 +90,7 @@ def given_at(
     extent: OfEach = None,
     part: slice = slice(None),
 ) -> Given:
-    """Mean and variance of the latent value and the likelihood's parameter, (C, n) each, of a part of the cells.
-
-    Those with extents (n,) have these in it.
-    """
+    """Mean and variance of the latent value and the parameter, (C, n) each, of a part of cells, with extents (n,)."""
     m, v = latent_components(belief, rows[part])
     each = parameter.of(rows[part]) if parameter.factors is None else parameter.values * parameter.factors[:, None]
     theta = np.broadcast_to(each, m.shape)
@@ -117,10 +113,7 @@ def factors_of(shape: np.ndarray) -> np.ndarray:
 
 
 def with_factors(likelihood: Likelihood, given: Given, factors: np.ndarray, shape: np.ndarray) -> Given:
-    """Mean, variance and parameter (L C, n) where L factors (L, C, n) multiply the parameter of each component.
-
-    They are of the law of this shape (C, n).
-    """
+    """Mean, variance and parameter (L C, n), the latter times factors (L, C, n) of the law of this shape (C, n)."""
     m, v, theta = given
     n = m.shape[1]
     moved = (m + against(likelihood, factors, shape)).reshape(-1, n)
@@ -182,7 +175,12 @@ def latent_quantiles(
             return
         spread = variance.any(axis=0)
         if not spread.all():
-            out[part][~spread] = _quantiles_of_points(mean[:, ~spread], np.asarray(levels))
+            # linear between neighbours; numpy sorts some hundred numbers in a quarter of the time of parting them
+            place = np.asarray(levels) * (len(mean) - 1)
+            below = np.floor(place).astype(np.int64)
+            ordered = np.sort(np.ascontiguousarray(mean[:, ~spread].T), axis=1)
+            low, high = ordered[:, below], ordered[:, np.minimum(below + 1, len(mean) - 1)]
+            out[part][~spread] = low + (place - below) * (high - low)
         if spread.any():
             noiseless = np.broadcast_to(np.inf, mean[:, spread].shape)
             each = (mixture_quantile(float(q), mean[:, spread], variance[:, spread], noiseless) for q in levels)
@@ -190,19 +188,6 @@ def latent_quantiles(
 
     _in_blocks(write, belief, len(rows), executor)
     return out
-
-
-def _quantiles_of_points(f: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """The quantiles (n, Q) of points f (S, n), linear between neighbours.
-
-    numpy sorts a few hundred numbers in a quarter of the time that it takes to part them.
-    """
-    place = levels * (len(f) - 1)
-    below = np.floor(place).astype(np.int64)
-    above = np.minimum(below + 1, len(f) - 1)
-    ordered = np.sort(np.ascontiguousarray(f.T), axis=1)
-    low, high = ordered[:, below], ordered[:, above]
-    return np.asarray(low + (place - below) * (high - low))
 
 
 def observed_moments(
@@ -284,16 +269,14 @@ def observed_tails(
 
     def write(part: slice) -> None:
         m, v, t = given_at(likelihood, parameter, belief, rows, extent, part)
-        shape = parameter.shape_of(rows[part])
-        if shape is None:
-            each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
-            lower[part], upper[part] = (side.mean(axis=0) for side in each)
-            return
-        factors, log_weight = nodes_of(shape)
-        m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
-        share = np.exp(log_weight.reshape(m.shape)) / belief.size
+        shape, share = parameter.shape_of(rows[part]), None
+        if shape is not None:
+            factors, log_weight = nodes_of(shape)
+            m, v, t = with_factors(likelihood, (m, v, t), factors, shape)
+            share = np.exp(log_weight.reshape(m.shape)) / belief.size
         each = _each(likelihood.tails, np.broadcast_to(y[part], m.shape), m, v, t)
-        lower[part], upper[part] = ((share * side).sum(axis=0) for side in each)
+        sides = (side.mean(axis=0) if share is None else (share * side).sum(axis=0) for side in each)
+        lower[part], upper[part] = sides
 
     _in_blocks(write, belief, len(rows), ALONE, COPIES * width_of(belief))
     return lower, upper
@@ -482,20 +465,14 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
     return (mean, np.sqrt(variance)) if return_std else mean
 
 
-def latent_interval(model: FittedModel, X: Any, coverage: float) -> np.ndarray:
-    """Central posterior interval of the latent value of each entry, (n, 2)."""
-    model.check_uncertain("predict_interval")
-    (belief, rows), tail = belief_at(model, X), 0.5 * (1.0 - check_fraction("coverage", coverage))
-    with model.threads() as executor:
-        return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
-
-
-def observation_interval(model: FittedModel, X: Any, coverage: float, **extent: Any) -> np.ndarray:
-    """Central interval of a new observation of each entry, (n, 2)."""
+def interval(model: FittedModel, X: Any, coverage: float, of_latent: bool = False, **extent: Any) -> np.ndarray:
+    """Central interval of a new observation of each entry, or of its latent value, (n, 2)."""
     model.check_uncertain("predict_interval")
     (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
     tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), model.likelihood_of_new
     with model.threads() as executor:
+        if of_latent:
+            return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
         return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
 
 
@@ -520,8 +497,8 @@ def log_score(
     return np.asarray(density + likelihood.log_slopes(values))
 
 
-class EntryPredictive:
-    """The laws of new observations at entries (`tensorcep.core.fitted.Predictive`)."""
+class EntryPredictive(Predictive):
+    """The laws of new observations at entries."""
 
     def __init__(self, model: FittedModel, X: Any):
         self._model, self._X = model, X
@@ -532,31 +509,25 @@ class EntryPredictive:
 
     @property
     def mean(self) -> np.ndarray:
-        """Means (n,); of labels 0 and 1 the probability of 1."""
         return self._moments[0]
 
     @property
     def sd(self) -> np.ndarray:
-        """Standard deviations, (n,)."""
         self._model.check_uncertain("sd")
         return np.sqrt(self._moments[1])
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are intervals of observations: not of labels, nor of point estimates."""
         return self._model.has_uncertainty and self._model.fit.likelihood.observes != "labels"
 
     def interval(self, coverage: float) -> np.ndarray:
-        """Central intervals, (n, 2)."""
-        return observation_interval(self._model, self._X, coverage)
+        return interval(self._model, self._X, coverage)
 
     def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
-        """Whether the central interval holds each observation, (n,) bool."""
         lower, upper = self.interval(coverage).T
         return (lower <= y) & (y <= upper)
 
     def log_score(self, y: np.ndarray) -> np.ndarray:
-        """Log density or probability of observations, (n,)."""
         return log_score(self._model, self._X, y)
 
 
@@ -650,11 +621,3 @@ def scored_entries(
             UserWarning,
         )
     return X, np.asarray(check_unmasked(y, "y")), check_unmasked(sample_weight, "sample_weight"), extents
-
-
-def share_predicted(predicted: np.ndarray, y: np.ndarray, sample_weight: Any) -> float:
-    """The share of labels y that are predicted; labels may be fractions, unlike scikit-learn's."""
-    check_none_missing(y)
-    if predicted.dtype.kind == "f" and y.dtype.kind in "biuf" and y.shape == predicted.shape:
-        y, predicted = y == predicted, np.ones(len(y), dtype=bool)
-    return float(accuracy_score(y, predicted, sample_weight=sample_weight))

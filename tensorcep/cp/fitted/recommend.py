@@ -12,7 +12,9 @@ own: theirs is taken over the draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,96 +59,70 @@ BLOCK = 1 << 22
 MOST_QUERIES = 1 << 12
 
 
-class Ranked(NamedTuple):
-    """What to rank, for which combinations: every one of `others` is a query."""
+def best_rows(
+    belief: Components,
+    candidates: slice,
+    others: Sequence[np.ndarray],
+    left_out: tuple[np.ndarray, np.ndarray, np.ndarray],
+    z: float,
+    n: int,
+    executor: Executor,
+) -> np.ndarray:
+    """The n best of the packed rows `candidates` for every query, (n_queries, n); -1 where there are no more.
 
-    candidates: slice  # packed rows of the mode that is ranked
-    others: tuple[np.ndarray, ...]  # packed rows (n_k,) of each other mode, in the order of the modes
-    # start, stop, column: query q has no use for column[start[q]:stop[q]], counted from the first candidate
-    left_out: tuple[np.ndarray, np.ndarray, np.ndarray]
-    z: float  # a row's score is its mean plus so many standard deviations; if infinite, its standard deviation
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Rows of each other mode."""
-        return tuple(len(rows) for rows in self.others)
-
-    def rows_of(self, queries: np.ndarray) -> np.ndarray:
-        """Packed rows (q, K - 1) of the other modes."""
-        at = np.unravel_index(queries, self.sizes) if self.sizes else ()
-        columns = [rows[i] for rows, i in zip(self.others, at, strict=True)]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(queries), 0), dtype=np.int64)
-
-
-def best_rows(belief: Components, ranked: Ranked, n: int, executor: Executor) -> np.ndarray:
-    """The n best candidates of every query, (n_queries, n), counted from the first one; -1 where there are no more."""
-    total, size = int(np.prod(ranked.sizes)), ranked.candidates.stop - ranked.candidates.start
+    Every combination of the packed rows `others` (n_k,) of each other mode is a query. `left_out` is start, stop and
+    column: query q has no use for column[start[q]:stop[q]], counted as results are from the first candidate. A row's
+    score is its mean plus z standard deviations; if z is infinite, its standard deviation.
+    """
+    sizes, size = [len(rows) for rows in others], candidates.stop - candidates.start
+    total = math.prod(sizes)
     best = np.empty((total, min(n, size)), dtype=np.int64)
     step = int(np.clip(BLOCK // size, 1, MOST_QUERIES))
-    start, stop, column = ranked.left_out
-    targets = _targets(belief, ranked)
+    start, stop, column = left_out
+    i, j = np.tril_indices(belief.mean.shape[2])
+    # what the candidates bring to the variance in every Gaussian, (2 P, n): S and m m', off-diagonals twice
+    targets, twice = [], np.where(i == j, 1.0, 2.0)
+    if belief.cov is not None and z:
+        for mean, cov in zip(belief.mean[:, candidates], belief.cov[:, candidates], strict=True):
+            pair = cov * twice, mean[:, i] * mean[:, j] * twice
+            targets.append(np.ascontiguousarray(np.concatenate(pair, axis=1).T))
     for first in range(0, total, step):
         queries = np.arange(first, min(total, first + step))
-        scores = _scores(belief, ranked, queries, targets)
+        rows = np.stack([own[at] for own, at in zip(others, np.unravel_index(queries, sizes), strict=True)], axis=1)
+        scores = _scores(belief, candidates, rows, z, targets)
         own = best[queries[0] : queries[-1] + 1]
         executor.run(best_of_rows, 0, len(own), scores, start[queries], stop[queries], column, own)
     return best
 
 
-def _targets(belief: Components, ranked: Ranked) -> list[np.ndarray]:
-    """What the candidates bring to the variance in every Gaussian, (2 P, n) each: S and m m', off-diagonals twice."""
-    if belief.cov is None or not ranked.z:
-        return []
-    i, j = np.tril_indices(belief.mean.shape[2])
-    twice = np.where(i == j, 1.0, 2.0)
-    pairs = [
-        (cov[ranked.candidates] * twice, mean[ranked.candidates][:, i] * mean[ranked.candidates][:, j] * twice)
-        for mean, cov in zip(belief.mean, belief.cov, strict=True)
-    ]
-    return [np.ascontiguousarray(np.concatenate(pair, axis=1).T) for pair in pairs]
-
-
-def _scores(belief: Components, ranked: Ranked, queries: np.ndarray, targets: list[np.ndarray]) -> np.ndarray:
+def _scores(belief: Components, candidates: slice, rows: np.ndarray, z: float, targets: list[np.ndarray]) -> np.ndarray:
     """Scores (q, n) of the candidates: of the mean over components, and of what they say of its uncertainty."""
-    rows, C = ranked.rows_of(queries), belief.size
-    mean = np.zeros((len(rows), ranked.candidates.stop - ranked.candidates.start))
-    if not ranked.z:
-        for c in range(C):
-            mean += _means(belief, c, rows) @ belief.mean[c, ranked.candidates].T
-        return mean
+    C, R = belief.size, belief.mean.shape[2]
+    mean = np.zeros((len(rows), candidates.stop - candidates.start))
     spread, within = np.zeros_like(mean), np.zeros_like(mean)
-    for c in range(C):  # a running mean, so that nothing cancels
-        w = _means(belief, c, rows)
-        off = w @ belief.mean[c, ranked.candidates].T - mean
+    i, j = np.tril_indices(R)
+    for c in range(C):
+        w = reduce(np.multiply, (belief.mean[c, own] for own in rows.T), np.ones((len(rows), R)))
+        found = w @ belief.mean[c, candidates].T
+        if not z:
+            mean += found
+            continue
+        off = found - mean  # a running mean, so that nothing cancels
         mean += off / (c + 1)
         spread += off * off * (c / (c + 1))
-        if targets:
-            within += _spreads(belief, c, rows, w) @ targets[c]
+        if targets and belief.cov is not None:
+            D, product = np.zeros((len(rows), len(i))), np.ones((len(rows), len(i)))
+            for own in rows.T:
+                m, cov = belief.mean[c, own], belief.cov[c, own]
+                square = m[:, i] * m[:, j]
+                D = D * (cov + square) + product * cov
+                product *= square
+            within += np.concatenate([D + w[:, i] * w[:, j], D], axis=1) @ targets[c]
+    if not z:
+        return mean
     doubt = 0.0 if belief.cov is None or belief.doubt is None else float(belief.doubt.sum())
     sd = np.sqrt((within + spread + doubt) / C)
-    return np.asarray(sd if np.isinf(ranked.z) else mean + ranked.z * sd)
-
-
-def _means(belief: Components, c: int, rows: np.ndarray) -> np.ndarray:
-    """Products of the means of the other modes, (q, R)."""
-    product = np.ones((len(rows), belief.mean.shape[2]))
-    for own in rows.T:
-        product *= belief.mean[c, own]
-    return product
-
-
-def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """D + w w' and D of the products of the other modes, packed, (q, 2 P)."""
-    if belief.cov is None:
-        raise TypeError("points have no spread")
-    i, j = np.tril_indices(belief.mean.shape[2])
-    D, product = np.zeros((len(rows), len(i))), np.ones((len(rows), len(i)))
-    for own in rows.T:
-        m = belief.mean[c, own]
-        square = m[:, i] * m[:, j]
-        D = D * (belief.cov[c, own] + square) + product * belief.cov[c, own]
-        product *= square
-    return np.concatenate([D + w[:, i] * w[:, j], D], axis=1)
+    return np.asarray(sd if np.isinf(z) else mean + z * sd)
 
 
 # How alike two rows of a mode are: the cosine of what they say of all combinations of the other modes.
@@ -158,31 +134,6 @@ def _spreads(belief: Components, c: int, rows: np.ndarray, w: np.ndarray) -> np.
 
 # Draws of Gaussian rows from which the uncertainty of cosines is taken.
 DRAWS = 400
-
-
-def cosines(belief: Components, layout: RowLayout, mode: int, row: int) -> np.ndarray:
-    """Cosine of one packed row with every row of its mode, (n_k,): the mean over components, at their means."""
-    own, total = layout.rows[mode], np.zeros(layout.rows[mode].stop - layout.rows[mode].start)
-    for c in range(belief.size):
-        G, centre, columns = _metric(belief, c, layout, mode)
-        U = belief.mean[c, own][:, columns] - centre
-        total += _cosine(U, U[row - own.start], G)
-    return total / belief.size
-
-
-def drawn_cosines(
-    belief: Components, layout: RowLayout, mode: int, row: int, others: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Draws (S, m) of the cosines of one packed row with others (m,)."""
-    both, drawn = np.array([row, *others]), []
-    for c in range(belief.size):
-        G, centre, columns = _metric(belief, c, layout, mode)
-        if belief.cov is None:
-            draws = belief.mean[c, both][None].astype(np.float64)
-        else:
-            draws = draw_rows(belief.mean[c, both], belief.cov[c, both], -(-DRAWS // belief.size), rng)
-        drawn += [_cosine(U[1:], U[0], G) for U in draws[:, :, columns] - centre]
-    return np.stack(drawn)
 
 
 def _metric(belief: Components, c: int, layout: RowLayout, mode: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -245,18 +196,17 @@ def recommend(
     chosen = _combinations(model, k, by_mode(fit.labels, given))
     left_out = _left_out(fit, exclude, k, chosen)
     z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
-    others = tuple(own for j, own in enumerate(chosen.packed) if j != k)
-    ranked, used = Ranked(fit.layout.rows[k], others, left_out, z), chosen.belief
+    others, used = [own for j, own in enumerate(chosen.packed) if j != k], chosen.belief
     if by == "thompson":
         used = Components(draw(used, fit.likelihood, 1, check_random_state(random_state))[0])
     with model.threads() as executor:
-        best = best_rows(used, ranked, n, executor)
+        best = best_rows(used, fit.layout.rows[k], others, left_out, z, n, executor)
     query, place = np.nonzero(best >= 0)
-    rows = np.insert(ranked.rows_of(query), k, best[query, place] + ranked.candidates.start, axis=1)
+    where: list[Any] = list(np.unravel_index(query, [len(own) for own in others]))
+    where.insert(k, best[query, place])
+    rows = np.stack([own[at] for own, at in zip(chosen.packed, where, strict=True)], axis=1)
     known = knowledge(model.likelihood_of_new, chosen.belief, rows, coverage)
     known = known if model.has_uncertainty else {"mean": known["mean"]}
-    where = list(np.unravel_index(query, ranked.sizes)) if ranked.sizes else []
-    where.insert(k, best[query, place])
     named = zip(names_of(fit.labels), chosen.shown, where, strict=True)
     return pd.DataFrame({**{name: shown.take(at) for name, shown, at in named}, "rank": place + 1, **known})
 
@@ -312,10 +262,7 @@ def _lines_of(fit: FitResult, listed: dict[int, list[Any]]) -> Any:
 
 
 def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `Ranked` has as left_out: the candidates that each combination of rows of the other modes leaves out.
-
-    Modes that the cells do not have are of no account.
-    """
+    """What `best_rows` has as left_out, for each combination of rows; modes that the cells do not have do not count."""
     rows, shape, fixed = chosen.rows, fit.shape, chosen.fixed
     modes, cells = list(range(len(shape))), np.zeros((0, len(shape)), dtype=np.int64)
     if isinstance(exclude, str):
@@ -339,7 +286,7 @@ def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[n
     others = [j for j in range(len(shape)) if j != k]
     sizes = [len(rows[j]) for j in others]
     queries, keys = np.zeros(int(np.prod(sizes)), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
-    at = np.unravel_index(np.arange(len(queries)), sizes) if sizes else ()
+    at = np.unravel_index(np.arange(len(queries)), sizes)
     for j in compared:
         # A row that the model does not know, -1, has no cells.
         queries = queries * (shape[j] + 1) + rows[j][at[others.index(j)]] + 1
@@ -372,11 +319,21 @@ def similar(
     if are_several(row):
         fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
     (own,) = rows_of(fit.labels, fit.shape, k, row)
-    first = layout.rows[k].start
-    each = cosines(belief, layout, k, first + int(own))
+    metrics = [_metric(belief, c, layout, k) for c in range(belief.size)]
+    each, rng = np.zeros(fit.shape[k]), check_random_state(random_state)
+    for mean, (G, centre, columns) in zip(belief.mean[:, layout.rows[k]], metrics, strict=True):
+        U = mean[:, columns] - centre
+        each += _cosine(U, U[own], G)
     each[own] = -np.inf
-    best = np.argsort(-each, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
-    draws = drawn_cosines(belief, layout, k, first + int(own), first + best, check_random_state(random_state))
+    best = np.argsort(-each / belief.size, kind="stable")[: min(CANDIDATES * n, len(each) - 1)]
+    both, drawn = layout.rows[k].start + np.array([own, *best]), []
+    for c, (G, centre, columns) in enumerate(metrics):
+        if belief.cov is None:
+            rows = belief.mean[c, both][None].astype(np.float64)
+        else:
+            rows = draw_rows(belief.mean[c, both], belief.cov[c, both], -(-DRAWS // belief.size), rng)
+        drawn += [_cosine(U[1:], U[0], G) for U in rows[:, :, columns] - centre]
+    draws = np.stack(drawn)
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
     ranks = np.arange(1, len(best) + 1)

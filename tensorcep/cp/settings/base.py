@@ -36,42 +36,21 @@ def check_starts(n_starts: Any, n_ensemble: Any) -> None:
 
 
 class Size(NamedTuple):
-    """The size of a fit.
-
-    Attributes
-    ----------
-    n_entries : int
-    shape : tuple of int
-    Q, R : int
-        Columns that are free in a mode, and all of them.
-    cp : int
-        Columns that belong to all modes.
-    beside : int
-        Bytes of what goes before, and of what is there whatever is fitted, where these are counted.
-    limit : float
-        Bytes that the user allows.
-    n_stored : int
-        Entries on scratch, of which memory holds `n_entries`; 0 where there are none.
-    """
+    """The size of a fit."""
 
     n_entries: int
     shape: tuple[int, ...]
-    Q: int
-    R: int
-    cp: int
-    beside: int = 0
-    limit: float = float("inf")
-    n_stored: int = 0
+    Q: int  # columns that are free in a mode
+    R: int  # all columns
+    cp: int  # those that belong to all modes
+    beside: int = 0  # bytes of what goes before, and of what is there whatever is fitted, where these are counted
+    limit: float = float("inf")  # bytes that the user allows
+    n_stored: int = 0  # entries on scratch, of which memory holds `n_entries`; 0 where there are none
 
     @property
     def n_rows(self) -> int:
         """Rows of all modes."""
         return sum(self.shape)
-
-    @property
-    def sums(self) -> int:
-        """Numbers that a row's entries add up to: those, and a line for every pair of a free and a clamped column."""
-        return packed(self.Q) + self.Q * (self.R - self.Q)
 
     @property
     def by_row(self) -> int:

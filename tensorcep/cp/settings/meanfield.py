@@ -51,7 +51,8 @@ class VMP(Settings):
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         # per row Lam, cov and second moments, sums over entries, and vectors; beside those, factors of such sums in the
         # order of a mode's elements, or the posterior in all columns
-        n, P, W = size.n_rows, packed(size.Q), size.sums
+        # a row's sums have a line for every pair of a free and a clamped column
+        n, P, W = size.n_rows, packed(size.Q), packed(size.Q) + size.Q * (size.R - size.Q)
         state = 8 * n * (3 * P + W + 6 * size.Q + 2 * size.R)
         beside = size.posterior + max(8 * (n - min(size.shape)) * (W + size.R), size.posterior)
         starts = min(2, self.n_starts)

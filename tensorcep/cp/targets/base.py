@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from tensorcep.core.arrays import mean_square
-from tensorcep.core.checks import fail_value, warn_user
+from tensorcep.core.checks import fail_value
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
@@ -301,16 +301,3 @@ def deciding(values: np.ndarray, counts: bool) -> np.ndarray:
         return none
     out = outweighing(apart, 1.0, OUTWEIGHS) if counts else outweighing((apart / apart.max()) ** 2, times=OUTWEIGHS)
     return out if out.sum() <= ERRORS * len(values) else none
-
-
-def warn_of_deciding(y: np.ndarray) -> None:
-    """Warn of real values (N,) of a fit that outweigh all others."""
-    out = deciding(y, counts=False)
-    if out.any():
-        farthest, n = y[np.argmax(np.abs(y - np.median(y)))], int(out.sum())
-        which = "a value" if n == 1 else f"{n} values"
-        warn_user(
-            f"{which} of {len(y)} ({farthest:g} is the farthest) outweigh all others together and can decide the fit, "
-            "most of all one by a named method; check them, or leave them out.",
-            UserWarning,
-        )

@@ -49,17 +49,13 @@ WILD = 100.0
 
 
 class Overdispersion(NamedTuple):
-    """The score of overdispersion in standard errors, the r that explains it, and the share of structural zeros.
+    """How counts vary beyond Poisson ones."""
 
-    `blind` says whether there are counts of which the score cannot tell: their rows have little else. `spread` is the
-    variance as a share of that of Poisson counts where it is clearly less, else 1.
-    """
-
-    score: float
-    r: float
-    share: float = 0.0
-    blind: bool = False
-    spread: float = 1.0
+    score: float  # of overdispersion, in standard errors
+    r: float  # that explains it
+    share: float = 0.0  # of structural zeros
+    blind: bool = False  # whether there are counts of which the score cannot tell: their rows have little else
+    spread: float = 1.0  # the variance as a share of that of Poisson counts where it is clearly less, else 1
 
     @property
     def clear(self) -> bool:
@@ -112,40 +108,11 @@ def overdispersion_of(
     excess, least = (float((present * (own - y)).sum()) for own in (errors / (1.0 - leverage), errors))
     r = square / least if least > 0.0 else STARTS_OF_DISPERSION[1]
     blind = bool(np.any((y > FEW) & (leverage >= MOST_LEVERAGE)))
-    share = 1.0 - float(present.mean())
     score, r = excess / np.sqrt(2.0 * square), float(np.clip(r, *STARTS_OF_DISPERSION))
-    return Overdispersion(score, r, share, blind, _spread(y, mu, present, leverage))
-
-
-def _spread(y: np.ndarray, mu: np.ndarray, present: np.ndarray, leverage: np.ndarray) -> float:
-    """Variance of counts as a share of that of Poisson ones where their score says that it is less, else 1."""
     weight = present * (leverage < HALF)
-    own, poisson = float(weight @ ((y - mu) ** 2 / (1.0 - leverage))), float(weight @ mu)
-    clear = float(weight @ y) - own > CLEAR * np.sqrt(2.0 * float(weight @ mu**2))
-    return own / poisson if clear else 1.0
-
-
-def has_wild_count(y: np.ndarray) -> bool:
-    """Whether one count is far larger than all others together."""
-    largest, total = float(np.max(y, initial=0.0)), float(np.sum(y))
-    return len(y) > 1 and largest > WILD * max(total - largest, 1.0)
-
-
-def warn_of_even_counts(y: np.ndarray, found: Overdispersion) -> None:
-    """Warn of counts that vary much less than any law of counts here lets them."""
-    if found.spread >= EVEN:
-        return
-    if np.max(y) <= 1.0:
-        what = "CPClassifier is made for counts of 0 and 1"
-    elif np.min(y) >= 1.0 and np.mean(y) < TRUNCATED:
-        what = "if cells that are not given hold zeros, add some (with_zeros)"
-    else:
-        what = "CPRegressor learns how much they vary; of counts out of a known number take likelihood='binomial'"
-    warn_user(
-        f"the counts vary less than Poisson ones: their variance about what their rows say is {found.spread:.2g} of "
-        f"the mean, and intervals will be too wide; {what}.",
-        UserWarning,
-    )
+    own, poisson = float(weight @ (errors / (1.0 - leverage))), float(weight @ mu)
+    even = float(weight @ y) - own > CLEAR * np.sqrt(2.0 * float(weight @ mu**2))
+    return Overdispersion(score, r, 1.0 - float(present.mean()), blind, own / poisson if even else 1.0)
 
 
 def with_dispersion(name: str, fixed: float | None) -> Likelihood:
@@ -305,13 +272,23 @@ class CountTarget(Target):
                 UserWarning,
             )
         record = with_dispersion(name, fixed).starting_at(found.r)
-        if has_wild_count(y):
+        if self.is_wild(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
                 "decide the fit; check it, or leave it out.",
                 UserWarning,
             )
-        warn_of_even_counts(y, found)
+        if found.spread < EVEN:
+            what = "CPRegressor learns how much they vary; of counts out of a known number take likelihood='binomial'"
+            if np.max(y) <= 1.0:
+                what = "CPClassifier is made for counts of 0 and 1"
+            elif np.min(y) >= 1.0 and np.mean(y) < TRUNCATED:
+                what = "if cells that are not given hold zeros, add some (with_zeros)"
+            warn_user(
+                "the counts vary less than Poisson ones: their variance about what their rows say is "
+                f"{found.spread:.2g} of the mean, and intervals will be too wide; {what}.",
+                UserWarning,
+            )
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
 
@@ -327,7 +304,9 @@ class CountTarget(Target):
         return Uneven(mode_of(labels, given)), {}
 
     def is_wild(self, values: np.ndarray) -> bool:
-        return has_wild_count(values)
+        """Whether one count is far larger than all others together."""
+        largest, total = float(np.max(values, initial=0.0)), float(np.sum(values))
+        return len(values) > 1 and largest > WILD * max(total - largest, 1.0)
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The log of the mean, or of the odds of success, half a count at least."""

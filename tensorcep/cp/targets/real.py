@@ -18,7 +18,7 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, warn_of_deciding
+from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, deciding
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power
 from tensorcep.likelihoods.tobit import LOWER, TOBIT, UPPER, censored_at
@@ -111,22 +111,13 @@ POWERS = (1.0, 0.5, 0.0)
 
 
 def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, stored: bool = False) -> Any:
-    """The power that is given, "auto", or None by default, after its check beside what it cannot be used with.
-
-    These are a limit that is given, noise that differs, a stream and scratch; by default it is 1 beside them.
-    """
+    """The power that is given, "auto" or None, after its check; by default 1 beside what it cannot be used with."""
     found = None if power is None else word_or_range("power", power, ("auto",), 0.0, 1.0)
     if found == 1.0:
         return 1.0
-    beside = None
-    if limit not in ("auto", None):
-        beside = "a limit"
-    elif noise != "one":
-        beside = f"noise={noise!r}"
-    elif streaming:
-        beside = "partial_fit or stream"
-    elif stored and found in ("auto", None):
-        beside = "scratch="
+    others = {"a limit": limit not in ("auto", None), f"noise={noise!r}": noise != "one"}
+    others |= {"partial_fit or stream": streaming, "scratch=": stored and found in ("auto", None)}
+    beside = next((name for name, is_there in others.items() if is_there), None)
     if beside is None:
         return found
     if found is not None:
@@ -250,7 +241,15 @@ class RealTarget(Target):
         open_to = power if centred or power is not None else 1.0
         powers = powers_to_try(open_to, y, weight) if limit is None else (1.0,)
         if powers == (1.0,) and not isinstance(coords, StoredColumns):  # of logarithms few values are far away
-            warn_of_deciding(y)
+            out = deciding(y, counts=False)
+            if out.any():
+                farthest, n = y[np.argmax(np.abs(y - np.median(y)))], int(out.sum())
+                warn_user(
+                    f"{'a value' if n == 1 else f'{n} values'} of {len(y)} ({farthest:g} is the farthest) outweigh all "
+                    "others together and can decide the fit, most of all one by a named method; check them, or leave "
+                    "them out.",
+                    UserWarning,
+                )
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
         if powers != (1.0,):
