@@ -32,7 +32,7 @@ from tensorcep.cp.cep.update import (
     products_with_clamped,
     second_order_message,
 )
-from tensorcep.cp.messages.cavities import ProductSlots, product_slots
+from tensorcep.cp.messages.cavities import product_slots
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
@@ -49,30 +49,14 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
-    first_step = 0.5 if problem.noise_prior is None or options.schedule == "parallel" else 1.0
-    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
-    return first_state(
-        problem,
-        executor,
-        columns=columns,
-        rule=_rule(problem, options, side, columns),
-        slots=partial(cep_slots, C=columns.offset.shape[2]),
-        pace=Pace(first_step if options.damping == "adaptive" else 1.0 - float(options.damping)),
-        dtype=options.dtype,
-        precision=options.message_precision,
-        noise_message=options.message_noise,
-        stored=stored,
-        keeps_cavities=stored and options.schedule == "modewise" and options.moments == "cavity",
-    )
-
-
-def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
     gaussian, slots, clamped = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1)), 0
+    first_step = 1.0 if gaussian and options.schedule != "parallel" else 0.5
+    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
     message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
     if columns.z.size:
         of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
         clamped = address_of(products_with_clamped, of_columns)
-    return Rule(
+    rule = Rule(
         step=1.0,
         power=1.0,
         theta=np.nan,
@@ -88,6 +72,19 @@ def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductS
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
         cuts=np.zeros(0),
     )
+    return first_state(
+        problem,
+        executor,
+        columns=columns,
+        rule=rule,
+        slots=partial(cep_slots, C=columns.offset.shape[2]),
+        pace=Pace(first_step if options.damping == "adaptive" else 1.0 - float(options.damping)),
+        dtype=options.dtype,
+        precision=options.message_precision,
+        noise_message=options.message_noise,
+        stored=stored,
+        keeps_cavities=stored and options.schedule == "modewise" and options.moments == "cavity",
+    )
 
 
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
@@ -99,11 +96,6 @@ def step(state: MessageState, problem: Problem, options: passing.CEP, executor: 
         return sweep(state, problem, options, executor, work, averaged_rows)
     moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
     return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
-
-
-def trial_sweeps(options: passing.CEP) -> int:
-    """Sweeps before the ones that count: annealed ones, and first-order ones when the second order is to follow."""
-    return max(options.anneal, options.warm_up if options.order == 2 else 0)
 
 
 CEP = Method(
@@ -129,7 +121,8 @@ CEP = Method(
         passes_messages=True,
         knows_sparse_rows=True,
     ),
-    trial_sweeps=trial_sweeps,
+    # those before the ones that count: annealed ones, and first-order ones when the second order is to follow
+    trial_sweeps=lambda options: max(options.anneal, options.warm_up if options.order == 2 else 0),
     resume=resume,
     of_entries=lambda state: state.own.sums,
 )

@@ -145,25 +145,15 @@ AVERAGED_PASS = Pass(
 
 
 class Factors(NamedTuple):
-    """Numbers of all rows whose products over the modes are moments of the latent value, and the average messages.
+    """Numbers of all rows whose products over the modes are moments of the latent value, and the average messages."""
 
-    Attributes
-    ----------
-    second : (n_rows, T * W) float64
-        For each of T modes that get messages: of the rows of the other modes the factors of the elements of z z',
-        packed, of z c and of c c', W in all; of the rows of the mode itself the factors that make E[f^2] their sum.
-    mean : (n_rows, T * (R + C)) float64
-        The same of z and of the C columns that are clamped in the mode, and of E[f].
-    good : (n_rows,) float64
-        1 where the row's cavity is a Gaussian.
-    Lam, eta : (n_rows, P) and (n_rows, R) float64
-        The average message of every row.
-    """
-
+    # (n_rows, T * W) float64, for each of T modes that get messages: of the rows of the other modes the factors of the
+    # elements of z z', packed, of z c and of c c', W in all; of the rows of the mode itself those that make E[f^2]
+    # their sum.
     second: np.ndarray
-    mean: np.ndarray
-    good: np.ndarray
-    Lam: np.ndarray
+    mean: np.ndarray  # (n_rows, T * (R + C)) float64: the same of z and of the C columns clamped in it, and of E[f]
+    good: np.ndarray  # (n_rows,) float64: 1 where the row's cavity is a Gaussian
+    Lam: np.ndarray  # (n_rows, P) and (n_rows, R) float64: the average message of every row
     eta: np.ndarray
 
 

@@ -34,7 +34,6 @@ from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration.holdout import (
     Beside,
     ChainsDrawn,
-    HeldOut,
     chains_of,
     hold_out,
     learn_from_held,
@@ -44,6 +43,7 @@ from tensorcep.cp.calibration.holdout import (
 )
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
+    NO_ENTRIES,
     GibbsState,
     RowFit,
     collect,
@@ -52,13 +52,12 @@ from tensorcep.cp.gibbs.chains import (
     keep,
     latent_of_chain,
     start_chains,
-    without_lists,
 )
-from tensorcep.cp.gibbs.metropolis import Judge, first_around, judge_of, match_sites
+from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
-from tensorcep.cp.model.rows import augmentation_in_use, train_score
+from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.slots import LANES
@@ -84,8 +83,14 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     `kind` names the augmentation of the likelihood that is used.
     """
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
-    auxiliary, spread = augmentation.auxiliary, _spread(problem)
-    parameters, held = parameters_of(problem, options, drawn=auxiliary), _held_out(problem, options, spread)
+    auxiliary, n, weight = augmentation.auxiliary, len(problem.entries.permutation), weights_of_entries(problem)
+    y = problem.entries.y.ravel()[:n]
+    # the variance of the data; of data that do not vary a thousandth of their mean square, or 1
+    spread = max(variance(y, weight), 1e-3 * mean_square(y, weight)) or 1.0 if y.size else 1.0
+    parameters = parameters_of(problem, options, drawn=auxiliary)
+    stacked = options.n_chains > 1 and options.weights == "stacked"
+    wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
+    held = hold_out(problem, options.n_chains, spread) if wanted and options.burn_in > 0 else None
     state = start_chains(problem, options, augmentation, parameters, held, executor)
     C, f = options.n_chains, state.own.f
     if auxiliary or any(parameter.weighs for parameter in parameters):
@@ -97,22 +102,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         stats = _entry_stats(state, f[c], problem, executor)
         draws.append(tuple(parameter.first_draw(spread, stats) for parameter in parameters))
     told = not auxiliary and state.learns_precision and options.noise == "held-out"
-    around = first_around(f, options.burn_in) if augmentation.matched else None
+    around = Around(f.copy(), np.zeros_like(f), options.burn_in) if augmentation.matched else None
     state = state.put(f=f, around=around, told_noise=told and held is not None and held.tells_noise)
     return state._replace(parameters=tuple(draws))
-
-
-def _held_out(problem: Problem, options: Any, noise: float) -> HeldOut | None:
-    """The entries that the burn-in leaves out, if it is to leave some out, and the noise to start with."""
-    stacked = options.n_chains > 1 and options.weights == "stacked"
-    wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
-    return hold_out(problem, options.n_chains, noise) if wanted and options.burn_in > 0 else None
-
-
-def _spread(problem: Problem) -> float:
-    """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
-    y, weight = problem.entries.y.ravel()[: len(problem.entries.permutation)], weights_of_entries(problem)
-    return max(variance(y, weight), 1e-3 * mean_square(y, weight)) or 1.0 if y.size else 1.0
 
 
 def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: Executor, c: int = 0) -> EntryStats:
@@ -243,7 +235,11 @@ def draw_sites(
         part *= used
     if around is not None:
         around.look(c, f, state.sweeps)
-        match_sites((around.mean[c], around.variance[c]), setup.augmentation, (y, theta), problem, sites, executor)
+        mean = around.mean[c]
+        given, unused = (y, mean, mean * mean + around.variance[c], theta), (np.empty_like(mean), np.empty_like(mean))
+        per_entry(given, (*sites, *unused), setup.augmentation.expected, problem, executor)
+        for part in sites if problem.power is not None else ():
+            part *= problem.power
     else:
         key = DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
         record = (y, used if hides else problem.weights, f, theta_of_sites, key, *sites)
@@ -320,7 +316,7 @@ GIBBS = Method(
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
     resume=resume,
-    ended=without_lists,
+    ended=lambda state: None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES)),
 )
 PG_GIBBS = replace(
     GIBBS,

@@ -10,19 +10,18 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 from __future__ import annotations
 
 import itertools
-from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import on_scratch, room_of
+from tensorcep.core.arrays import room_of
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import empty_latent
-from tensorcep.cp.model.memmap import StoredTargets, in_pieces, value_offset
+from tensorcep.cp.model.memmap import StoredTargets, in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
@@ -40,21 +39,12 @@ NOTHING = np.zeros(0)
 
 
 class ModeColumns(NamedTuple):
-    """Columns of the factors in one mode.
+    """Columns of the factors in one mode."""
 
-    Attributes
-    ----------
-    free : (Q,) int64
-        Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
-    order : (W,) int64
-        How sources of `draw_rows` are laid out: free ones, those that are clamped to 1, and -1 up to a whole tile.
-    clamped : (W,) float64
-        1 for these, 0 for others; nothing where none is clamped.
-    """
-
-    free: np.ndarray
+    free: np.ndarray  # (Q,) int64: those that are drawn; Q is the same in all modes, and -1 a column of zeros
+    # (W,) int64: how sources of `draw_rows` are laid out: free ones, those clamped to 1, and -1 up to a whole tile
     order: np.ndarray
-    clamped: np.ndarray
+    clamped: np.ndarray  # (W,) float64: 1 for these, 0 for others; nothing where none is clamped
 
 
 def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
@@ -68,12 +58,6 @@ def columns_of_mode(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     order = np.concatenate([free, rest, np.full(padded(used) - used, -1)])
     place = np.arange(len(order))
     return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
-
-
-def free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
-    """The free columns of rows (n, R), (n, Q)."""
-    used = columns.free >= 0
-    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
 
 
 class Slots(NamedTuple):
@@ -91,52 +75,27 @@ class Slots(NamedTuple):
     size: int
 
 
-@cache
-def slots_for(R: int) -> Slots:
-    """Slots of the lane array for R free columns."""
-    P = R * (R + 1) // 2
-    return layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
-
-
 class RowDrawRoom(NamedTuple):
-    """Work space of one thread.
+    """Work space of one thread."""
 
-    Attributes
-    ----------
-    lanes : (slots, LANES)
-    z, weighted : (CHUNK, W)
-        Products of the other modes' rows, and the same times the entry's weight.
-    rest : (CHUNK,)
-        Targets less weight times c.
-    gram : (LANES, S + 1, S)
-        Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
-    squares : (LANES,)
-        Sums of the squares of the rest, each divided by its weight.
-    prior_row : (LANES,) int32
-    stream : (4,) uint64
-    """
-
-    lanes: np.ndarray
-    z: np.ndarray
-    weighted: np.ndarray
-    rest: np.ndarray
+    lanes: np.ndarray  # (slots, LANES)
+    z: np.ndarray  # (CHUNK, W), products of the other modes' rows
+    weighted: np.ndarray  # the same times the entry's weight
+    rest: np.ndarray  # (CHUNK,), targets less weight times c
+    # (LANES, S + 1, S), sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of rest z
     gram: np.ndarray
-    squares: np.ndarray
-    prior_row: np.ndarray
-    stream: np.ndarray
+    squares: np.ndarray  # (LANES,), sums of the squares of the rest, each divided by its weight
+    prior_row: np.ndarray  # (LANES,) int32
+    stream: np.ndarray  # (4,) uint64
 
 
 def room_for(R: int, columns: ModeColumns) -> tuple[RowDrawRoom, Slots]:
     """Work space for R free columns of a mode, and where things lie in it."""
-    W, S, at = len(columns.order), padded(R), slots_for(R)
+    W, S, P = len(columns.order), padded(R), R * (R + 1) // 2
+    at = layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
     rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int32)
     return RowDrawRoom(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
-
-
-def rooms_of(R: int, columns: tuple[ModeColumns, ...]) -> tuple[Rooms, ...]:
-    """Work space for every mode, which one sweep after the other takes."""
-    return tuple(Rooms(partial(room_for, R, mine)) for mine in columns)
 
 
 @inlined
@@ -288,24 +247,40 @@ def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
             fit[offset + group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
 
 
+def draw_parts(
+    first, last, cuts, offset, by_row, source, columns, base, weight, target, Lam, eta, tau, key, fit, factors, *room
+):
+    """Draw the rows cuts[first]:cuts[last], whose prior has natural parameters Lam and eta: see `draw_rows`."""
+    a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
+    law = (Lam, eta, tau, key, fit, factors)
+    if isinstance(target, StoredTargets):
+        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
+    else:
+        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
+
+
+# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
+ROW_DRAWS = Pass(
+    draw_parts,
+    over="rows",
+    reads=("source",),
+    lines=("Lam", "eta"),
+    gives=("fit",),
+    changes=("factors",),
+    later=True,
+)
+
+
 # What the entries say of their latent values, in the order in which the rows of a mode read it. Read in the order of
 # the lanes, every number of an entry would cost as much as a row of another mode.
 
 
 class DrawnSites(NamedTuple):
-    """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight)).
+    """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight))."""
 
-    Attributes
-    ----------
-    weight, target : (n,) float64
-        In the lanes, room for those of one chain.
-    ordered : (2, N) float64
-        Room for the same in the order of the rows of one mode.
-    """
-
-    weight: np.ndarray
-    target: np.ndarray
-    ordered: np.ndarray
+    weight: np.ndarray  # (n,) float64, in the lanes, room for those of one chain
+    target: np.ndarray  # the same
+    ordered: np.ndarray  # (2, N) float64, room for the same in the order of the rows of one mode
 
 
 NO_SITES = DrawnSites(NOTHING, NOTHING, np.zeros((2, 0)))
@@ -320,12 +295,6 @@ def weighted_sites(problem: Problem) -> DrawnSites:
         weight[:], target[:] = 1.0, 0.0
         return DrawnSites(weight, target, room)
     return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
-
-
-def values_in_order(by_row: EntriesByRow, problem: Problem) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
-    """As `in_order` of values that are the targets, which are in the order of the rows of every mode."""
-    stored = on_scratch(by_row.value)
-    return StoredTargets(by_row.value, value_offset(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
 
 
 def in_order(
@@ -346,16 +315,7 @@ def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.
 
 
 @block_kernel
-def _weigh(
-    first: int,
-    last: int,
-    own: np.ndarray,
-    others: np.ndarray,
-    j: int,
-    value: np.ndarray,
-    weight: np.ndarray,
-    target: np.ndarray,
-) -> None:
+def _weigh(first, last, own, others, j, value, weight, target):
     """Weights and targets of the entries first:last from the precisions `own` of the packed rows others[:, j]."""
     for n in range(first, last):
         w = own[others[n, j]]

@@ -199,25 +199,13 @@ SCALING = Pass(scale_chunks, over="chunks", keeps="messages")
 
 
 class ProductSlots(NamedTuple):
-    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free.
+    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free."""
 
-    Attributes
-    ----------
-    z : (K, K - 1, Q)
-    Z2 : (K, K - 1, P)
-    offset : (K, K - 1, C)
-        Columns clamped in mode k: c is the sum of their products.
-    cross : (K, K - 1, Q * C)
-        E[z_q z_c] of free and clamped columns.
-    square : (K, K - 1, C * C)
-        E[z_c z_d] of clamped columns.
-    """
-
-    z: np.ndarray
-    Z2: np.ndarray
-    offset: np.ndarray
-    cross: np.ndarray
-    square: np.ndarray
+    z: np.ndarray  # (K, K - 1, Q)
+    Z2: np.ndarray  # (K, K - 1, P)
+    offset: np.ndarray  # (K, K - 1, C): columns clamped in mode k; c is the sum of their products
+    cross: np.ndarray  # (K, K - 1, Q * C): E[z_q z_c] of free and clamped columns
+    square: np.ndarray  # (K, K - 1, C * C): E[z_c z_d] of clamped columns
 
 
 def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, int], list[Places]]) -> ProductSlots:

@@ -57,61 +57,41 @@ from tensorcep.priors.solvers.chain import Marginals
 
 # Blocks of entries on scratch that are counted at a time.
 BLOCKS = 1 << 12
-FirstMessage = tuple[float, float, float]  # its precision, and the (a, b) of that to the noise
 
 
 class Messages(NamedTuple):
-    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
+    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64."""
 
-    Attributes
-    ----------
-    Lam : (n_blocks, K, P, LANES)
-    eta : (n_blocks, K, R, LANES)
-    a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
+    Lam: np.ndarray  # (n_blocks, K, P, LANES)
+    eta: np.ndarray  # (n_blocks, K, R, LANES)
+    a: np.ndarray  # (n_blocks, LANES) float64: additive messages to the Gamma posterior of the noise precision
+    b: np.ndarray  # both (0, 0) when the likelihood has none
 
 
 class MessageSums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+    """Sums of messages per chunk, and to each row the number of messages, one from each of its entries."""
 
-    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    noise: np.ndarray
-    skipped: np.ndarray
-    counts: np.ndarray
+    Lam: np.ndarray  # (C, n_rows, P)
+    eta: np.ndarray  # (C, n_rows, R)
+    noise: np.ndarray  # (C, 2)
+    skipped: np.ndarray  # (C,) updates
+    counts: np.ndarray  # (n_rows,)
 
 
-def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> FirstMessage:
-    """What every entry sends first, which says nothing yet."""
-    if problem.noise_prior is None:
-        return precision, 0.0, 0.0
-    y, weights = problem.entries.y, problem.weights
-    mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
-    return precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny)))
-
-
-def total_of(each: float, problem: Problem) -> float:
-    """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
-    weights = problem.weights
-    part = np.minimum(weights, 1.0, out=empty_near(weights))
-    part *= each
-    part *= np.maximum(weights, 1.0, out=empty_near(weights))
-    return float(part.sum())
-
-
-def sent_first(problem: Problem, first: FirstMessage, dtype: str, stored: bool, executor: Executor) -> Messages:
-    """The first messages, with no blocks unless they are stored here."""
-    (n_blocks, K, _), R = problem.entries.rows.shape, problem.rank
-    n_blocks = 0 if executor.keeps_state or not stored else n_blocks
+def first_messages(
+    problem: Problem,
+    precision: float,
+    noise_message: tuple[float, float] | None,
+    dtype: str,
+    stored: bool,
+    executor: Executor,
+) -> tuple[Messages, list[float]]:
+    """What every entry sends first, which says nothing yet: no blocks unless stored here, and its sums to the noise."""
+    (n_blocks, K, _), R, y, weights = problem.entries.rows.shape, problem.rank, problem.entries.y, problem.weights
+    n_blocks, to_each = 0 if executor.keeps_state or not stored else n_blocks, (0.0, 0.0)
+    if problem.noise_prior is not None:
+        mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
+        to_each = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
     to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
     messages = Messages(
         Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
@@ -121,12 +101,18 @@ def sent_first(problem: Problem, first: FirstMessage, dtype: str, stored: bool, 
     )
     if stored:
         entries = problem.weighted_entries
-        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
-    return messages
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, (precision, *to_each), messages)
+    sums = []
+    for each in to_each:  # an entry of weight n > 1 counts as n
+        part = np.minimum(weights, 1.0, out=empty_near(weights))
+        part *= each
+        part *= np.maximum(weights, 1.0, out=empty_near(weights))
+        sums.append(float(part.sum()))
+    return messages, sums
 
 
-def send_first(first: int, last: int, entries: Entries, what: FirstMessage, messages: Messages) -> None:
-    """Have the entries of the chunks first:last send their first messages, in place."""
+def send_first(first: int, last: int, entries: Entries, what: tuple[float, float, float], messages: Messages) -> None:
+    """Have the entries of the chunks first:last send `what`: its precision, and the (a, b) of that to the noise."""
     own = slice(entries.chunk_start[first], entries.chunk_start[last])
     part = np.minimum(entries.weight[own], 1.0)
     precision, a, b = what
@@ -169,26 +155,11 @@ class Cavities(NamedTuple):
     """Moments of the rows of every entry without its own message, kept from one pass to the next.
 
     A pass changes the rows of one mode: without these it would compute the moments of all the others again.
-
-    Attributes
-    ----------
-    moments : (n_blocks, K, P + R + 1, LANES) float64
-        Covariance, mean, and whether there are such; no blocks where none are kept.
-    fresh : (K,) float64
-        1 for modes whose moments are those of the present rows and messages.
     """
 
+    # (n_blocks, K, P + R + 1, LANES) float64: covariance, mean, whether there are such; no blocks where none are kept
     moments: np.ndarray
-    fresh: np.ndarray
-
-    def after(self, modes: tuple[int, int]) -> None:
-        """A pass has read the moments of all modes, and then changed the rows of these."""
-        self.fresh[:] = 1.0
-        self.fresh[modes[0] : modes[1]] = 0.0
-
-    def drop(self) -> None:
-        """All rows have changed."""
-        self.fresh[:] = 0.0
+    fresh: np.ndarray  # (K,) float64: 1 for modes whose moments are those of the present rows and messages
 
 
 class Pace(NamedTuple):
@@ -200,52 +171,26 @@ class Pace(NamedTuple):
 
 
 class MessagePrior(NamedTuple):
-    """What is known of the prior of the rows.
+    """What is known of the prior of the rows."""
 
-    Attributes
-    ----------
-    now : Conditional
-        What the prior of the problem says of the rows at present.
-    max_variance : float
-        The largest variance that a row may have.
-    joint : tuple of Links, Bonds or None
-        Of each mode the prior of its rows together, where they are coupled and it has been learned.
-    marginals : tuple of Marginals or None
-        The moments that such rows had last.
-    """
-
-    now: Conditional
-    max_variance: float
-    joint: tuple[Joint | None, ...]
-    marginals: tuple[Marginals | None, ...]
+    now: Conditional  # what the prior of the problem says of the rows at present
+    max_variance: float  # that a row may have
+    joint: tuple[Joint | None, ...]  # of modes with coupled rows the prior of all together, once it has been learned
+    marginals: tuple[Marginals | None, ...]  # the moments that such rows had last
 
 
 class Exchange(NamedTuple):
-    """What passes between entries and rows.
+    """What passes between entries and rows."""
 
-    Attributes
-    ----------
-    prior : RowPrior
-        That of the problem in the free columns.
-    parameters : tuple of Parameter
-        What is learned of the likelihood.
-    rule : NamedTuple
-        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
-    rooms : Rooms
-        Work arrays of the kernel.
-    f : (n_blocks, LANES)
-        Latent values of the entries at the rows' means.
-    """
-
-    prior: RowPrior
-    parameters: tuple[Parameter[Any], ...]
+    prior: RowPrior  # that of the problem in the free columns
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
     messages: Messages
     sums: MessageSums
     cavities: Cavities
     columns: ProductSlots
-    rule: Any
-    rooms: Rooms
-    f: np.ndarray
+    rule: Any  # how the method's kernel computes messages: step, power, theta, gaussian, cuts, and what it alone needs
+    rooms: Rooms  # work arrays of the kernel
+    f: np.ndarray  # (n_blocks, LANES), latent values of the entries at the rows' means
     pace: Pace
 
     def remade(self) -> tuple[str, ...]:
@@ -304,9 +249,8 @@ def first_state(
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
     in_free = with_seen_rows(free_problem(problem))
-    first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
-    messages = sent_first(in_free, first, dtype, stored, executor)
-    rows = rows_at_prior(in_free)
+    sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
+    messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
     (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
     keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
     if precision:
@@ -335,7 +279,7 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in first[1:])),
+        parameters=with_noise_messages(parameters, laws, *to_noise),
         own=exchange,
         sweeps=0,
     )
@@ -353,22 +297,13 @@ def with_noise_messages(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
-
-
-def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
-    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+    mean = mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+    return latent_of_entries(problem.entries, mean, executor)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """A state that comes from a file, with the latent values of its rows."""
     return state.put(f=latent_values(state.rows.mean, problem, executor))
-
-
-def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
-    """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
-    mean = _of_all_columns(state.rows.mean, problem)
-    return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
@@ -443,7 +378,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     now = hyper.now
     if now.modes is None or not isinstance(prior, LearnedPrior):
         return state, 0
-    state.own.cavities.drop()
+    state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
     modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
@@ -539,7 +474,8 @@ def sweep(
         record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
         own.rooms.start()
         executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
-        own.cavities.after(modes)
+        own.cavities.fresh[:] = 1.0  # the moments of all modes have been read; now the rows of these change
+        own.cavities.fresh[modes[0] : modes[1]] = 0.0
         unsend(state.messages, problem)
         state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
@@ -549,7 +485,8 @@ def sweep(
         shrunk += more
     state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
-    change = move_to_rows(state, problem, executor) / step
+    mean = state.rows.mean if problem.free is None else all_means(state.rows.mean, problem.free, problem.shape)
+    change = move_latent(state.own.f, problem.entries, mean, executor, problem.power) / step
     theta, cuts = shared_arguments(parameters, state.parameters)
     of_all = not by_row and not len(cuts)
     y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
