@@ -25,26 +25,15 @@ from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
 
 
 class ExpectedSites(NamedTuple):
-    """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes.
+    """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes."""
 
-    Attributes
-    ----------
-    f : array
-        E[f].
-    square : array
-        E[f^2]; no blocks where nothing depends on it.
-    weight, target, spread, constant : arrays
-        See `Augmentation.expected`.
-    present : array
-        Of counts with structural zeros, the probability that the entry is none; no blocks for others.
-    """
-
-    f: np.ndarray
-    square: np.ndarray
-    weight: np.ndarray
+    f: np.ndarray  # E[f]
+    square: np.ndarray  # E[f^2]; no blocks where nothing depends on it
+    weight: np.ndarray  # these four: see `Augmentation.expected`
     target: np.ndarray
     spread: np.ndarray
     constant: np.ndarray
+    # of counts with structural zeros, the probability that the entry is none; no blocks for others
     present: np.ndarray = np.zeros((0, LANES))
 
     def remade(self) -> tuple[str, ...]:
@@ -92,12 +81,6 @@ def update_sites(
     for parameter, law in zip(parameters, laws, strict=True):
         for part in results[:3] if parameter.uneven else ():
             part *= law.mean
-
-
-def targets_of_rows(sites: ExpectedSites, problem: Problem) -> np.ndarray:
-    """Targets of what the rows add to what is known of the latent values."""
-    known = problem.entries.known
-    return sites.target - sites.weight * known if len(known) else sites.target
 
 
 def total_weight(problem: Problem) -> float:
