@@ -26,6 +26,7 @@ from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_row
 from tensorcep.cp.cep.update import (
     CEP_PASS,
     Rule,
+    Slots,
     cep_slots,
     likelihood_message,
     places_of_modes,
@@ -39,6 +40,8 @@ from tensorcep.cp.settings import messages as passing
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
 NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
+SLOTS = types.NamedUniTuple(NUMBER, len(Slots._fields), Slots)
+MESSAGE = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, SLOTS)
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -49,12 +52,11 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
-    gaussian, slots, clamped = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1)), 0
+    gaussian, clamped = problem.noise_prior is not None, 0
     first_step = 1.0 if gaussian and options.schedule != "parallel" else 0.5
     columns = product_slots(problem.free, len(problem.shape), places_of_modes)
-    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
     if columns.z.size:
-        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
+        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, SLOTS)
         clamped = address_of(products_with_clamped, of_columns)
     rule = Rule(
         step=1.0,
@@ -65,8 +67,8 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else address_of(likelihood_message, message),
-        second=address_of(second_order_message, message) if options.order == 2 else 0,
+        first=0 if gaussian else address_of(likelihood_message, MESSAGE),
+        second=address_of(second_order_message, MESSAGE) if options.order == 2 else 0,
         clamped=clamped,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
@@ -89,13 +91,15 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
 
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
-    state = state.put(rule=state.own.rule._replace(order=order))
+    order, work = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order, CEP_PASS
+    if order != state.own.rule.order:
+        state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
         work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
         return sweep(state, problem, options, executor, work, averaged_rows)
-    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
-    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
+    if state.own.rule.from_posterior:
+        work = work._replace(reads=(*work.reads, "rows.mean", "rows.cov"))
+    return sweep(state, problem, options, executor, work)
 
 
 CEP = Method(

@@ -88,10 +88,15 @@ def first_messages(
 ) -> tuple[Messages, list[float]]:
     """What every entry sends first, which says nothing yet: no blocks unless stored here, and its sums to the noise."""
     (n_blocks, K, _), R, y, weights = problem.entries.rows.shape, problem.rank, problem.entries.y, problem.weights
-    n_blocks, to_each = 0 if executor.keeps_state or not stored else n_blocks, (0.0, 0.0)
+    n_blocks, to_each, sums = 0 if executor.keeps_state or not stored else n_blocks, (0.0, 0.0), [0.0, 0.0]
     if problem.noise_prior is not None:
         mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
         to_each = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
+        for i, each in enumerate(to_each):  # an entry of weight n > 1 counts as n
+            part = np.minimum(weights, 1.0, out=empty_near(weights))
+            part *= each
+            part *= np.maximum(weights, 1.0, out=empty_near(weights))
+            sums[i] = float(part.sum())
     to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
     messages = Messages(
         Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
@@ -102,12 +107,6 @@ def first_messages(
     if stored:
         entries = problem.weighted_entries
         executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, (precision, *to_each), messages)
-    sums = []
-    for each in to_each:  # an entry of weight n > 1 counts as n
-        part = np.minimum(weights, 1.0, out=empty_near(weights))
-        part *= each
-        part *= np.maximum(weights, 1.0, out=empty_near(weights))
-        sums.append(float(part.sum()))
     return messages, sums
 
 
@@ -497,8 +496,9 @@ def sweep(
         shrunk=shrunk,
         train_score=train_score(problem, state.f, each, y),
     )
-    pace = adapted(state.own.pace, change, skipped) if options.damping == "adaptive" else state.own.pace
-    return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
+    if options.damping == "adaptive":
+        state = state.put(pace=adapted(state.own.pace, change, skipped))
+    return state._replace(sweeps=state.sweeps + 1), info
 
 
 def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:

@@ -46,26 +46,17 @@ LEAST_FALL = 0.5
 
 
 class BatchProblem(NamedTuple):
-    """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
-
-    Attributes
-    ----------
-    used : tuple of (m,) int64
-        The rows of each mode that the batch touches, in ascending order. Where rows deviate pairs are one more mode of
-        the problem, which has one more column (`deviations`), and these pairs are the last of `used`.
-    rows, coords : (N, K) int64
-        The packed rows of its entries in the problem, and their rows in the stream.
-    y, extent : (N,) float64, (N,) float64 or None
-        Values as the likelihood has them, and exposures or numbers of trials.
-    """
+    """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior."""
 
     problem: Problem
+    # (m,) int64, the rows of each mode that the batch touches, in ascending order. Where rows deviate, pairs are one
+    # more mode of the problem, which has one more column (`deviations`), and these pairs are the last.
     used: tuple[np.ndarray, ...]
-    rows: np.ndarray
+    rows: np.ndarray  # (N, K) int64, the packed rows of its entries in the problem
     time: float
-    coords: np.ndarray
-    y: np.ndarray
-    extent: np.ndarray | None = None
+    coords: np.ndarray  # (N, K) int64, their rows in the stream
+    y: np.ndarray  # (N,) float64, values as the likelihood has them
+    extent: np.ndarray | None = None  # (N,) float64, exposures or numbers of trials
 
 
 def batch_of(
@@ -86,7 +77,8 @@ def batch_of(
     power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
     """
     columns, pairs, weight = list(coords.T), state.pairs, keep ** max(0.0, time - state.time)
-    columns += [] if pairs is None else [pairs.places(len(state.clock_of_pairs.times), coords)]
+    if pairs is not None:
+        columns.append(pairs.places(len(state.clock_of_pairs.times), coords))
     used, local = zip(*(np.unique(column, return_inverse=True) for column in columns), strict=True)
     shape = tuple(len(rows) for rows in used)
     parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
@@ -110,13 +102,6 @@ def batch_of(
     problem = problem if power is None else with_powers(problem, power)
     rows = local_coords + offsets(shape)[:-1]
     return BatchProblem(problem, used, rows, time, coords, y, extent)
-
-
-def belief_before(state: StreamState, batch: BatchProblem) -> Components:
-    """What is known of the rows of a batch before it is learned, at its time."""
-    known, prior = batch.problem, batch.problem.prior
-    rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
-    return Posterior(*rows, known.noise_prior, none, state.dispersion).components()
 
 
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:

@@ -70,17 +70,14 @@ class BatchEngine(NamedTuple):
 
 
 class BatchPlan(NamedTuple):
-    """What learning one more batch takes: the stream before it, the state with room for the rows that the batch brings.
-
-    `added` are, per mode with labels, the rows of those that are new.
-    """
+    """What learning one more batch takes: the stream before it, and the state with room for the rows that it brings."""
 
     spec: FitSpec
     fit: FitResult
     arrival: Batch
     stream: Stream
     state: StreamState
-    added: tuple[dict[Any, int] | None, ...]
+    added: tuple[dict[Any, int] | None, ...]  # per mode with labels, the rows of those that are new
     batch: BatchProblem
     visit: Revisit | None
     engine: BatchEngine
@@ -98,17 +95,13 @@ class BatchPlan(NamedTuple):
 
 
 class LearnedBatch(NamedTuple):
-    """What a batch, with the prior that its rows had, led to.
-
-    `told` and `too_much` are its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`);
-    `posterior` and `reservoir` as far as the batch is learned, and as revisited entries leave them.
-    """
+    """What a batch, with the prior that its rows had, led to."""
 
     run: Run
-    told: Posterior
+    told: Posterior  # with the noise as sure as the entries make it (`adf.with_sure_noise`)
     too_much: np.ndarray
     batch: BatchProblem
-    posterior: Posterior
+    posterior: Posterior  # this and the reservoir: as far as the batch is learned, and as revisited entries leave them
     reservoir: Reservoir | None = None
 
 
@@ -133,10 +126,8 @@ def learn_arrival(
         if watch is not None:
             watch(anomaly_scores(arrival))
     else:
-        if must_be_summed_up(fit):
-            fit = gaussian_fit(fit, spec.max_iter)
-        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
-        scores |= more
+        fit = gaussian_fit(fit, spec.max_iter) if must_be_summed_up(fit) else fit
+        scores, learned = _learn_next(spec, fit, arrival, watch, about, commit)
     seconds = clock.perf_counter() - begin_seconds
     return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
 
@@ -163,7 +154,9 @@ def _learn_next(
     coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
     plan = plan_batch(spec, fit, arrival)
     batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    belief, likelihood = adf.belief_before(plan.state, batch), batch.problem.likelihood
+    known, likelihood, prior = batch.problem, batch.problem.likelihood, batch.problem.prior
+    rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
+    belief = Posterior(*rows, known.noise_prior, none, plan.state.dispersion).components()
     before = adf.predictions(batch, belief, batch.rows)
     if watch is not None:
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
@@ -205,7 +198,14 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+
+    def prior_of_new(k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        rank, mean, cov = stream.state.rank, fit.unseen_mean[k], fit.unseen_cov[k]
+        if stream.uniform:
+            mean = np.sqrt(cov[0, 0]) * uniform_means(stream.seed, k, first, last, rank)
+        return natural_prior(Prior([mean], [np.linalg.inv(cov)]), (last - first,), rank)
+
+    state = with_rows(stream.state, coords.max(axis=0) + 1, prior_of_new)
     state = forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
@@ -226,14 +226,6 @@ def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
     settings = settings_for(spec.method, method.name)
     numbers = with_numbers(settings, likelihood.name, fit.prior == "learned", max_iter)
     return BatchEngine(method, numbers, options, adf.may_be_bold(settings))
-
-
-def _prior_of_new(fit: FitResult, stream: Stream, k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the prior of the rows first:last of mode k."""
-    rank, mean, cov = stream.state.rank, fit.unseen_mean[k], fit.unseen_cov[k]
-    if stream.uniform:
-        mean = np.sqrt(cov[0, 0]) * uniform_means(stream.seed, k, first, last, rank)
-    return natural_prior(Prior([mean], [np.linalg.inv(cov)]), (last - first,), rank)
 
 
 def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.ndarray:
@@ -311,9 +303,12 @@ def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
     learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
-    found, step = learned, 1.0
+    found, step, values = learned, 1.0, plan.arrival.values
     for _ in range(MAX_HALVINGS):
-        if not _is_worse(plan, before, found):
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
+            rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
+        if float(rise.sum()) <= 1.0:  # squared errors, each by its predicted variance, rose by less than an entry's
             return found
         step *= 0.5
         found = part_of_the_way(plan, learned, step)
@@ -355,15 +350,6 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
         noise = GammaNoise(*(old + step * (new - old) for old, new in zip(known, noise, strict=True)))
     posterior = reached._replace(Lam=Lam, eta=eta, noise=noise, dispersion=plan.state.dispersion)
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
-
-
-def _is_worse(plan: BatchPlan, before: Predicted, found: LearnedBatch) -> bool:
-    """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
-    values = plan.arrival.values
-    with np.errstate(over="ignore", invalid="ignore"):
-        after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
-        rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
-    return not float(rise.sum()) <= 1.0
 
 
 @contextlib.contextmanager

@@ -250,30 +250,18 @@ def modes_of(chains: Sequence[Chain | None], mean: np.ndarray, cov: np.ndarray) 
 
 
 class PairRows(NamedTuple):
-    """What is known of the pairs so far, in the order of their rows and times.
+    """What is known of the pairs so far, in the order of their rows and times."""
 
-    Attributes
-    ----------
-    modes : (int, int)
-        The mode whose rows deviate, and the one that is a series; `row` and `along` are rows of both.
-    Lam, eta, told_Lam, told_eta : (p,) float64
-        Natural parameters of the posterior, and of them what the entries say.
-    width, weight : float
-        The standard deviation that was expected, and how many times as much as by default that counts.
-    precision, length : float
-        Of the process.
-    """
-
-    modes: tuple[int, int]
-    row: Annotated[np.ndarray, Sized("p", "i")]
-    along: Annotated[np.ndarray, Sized("p", "i")]
-    Lam: Annotated[np.ndarray, Sized("p")]
+    modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
+    row: Annotated[np.ndarray, Sized("p", "i")]  # of the first of the modes
+    along: Annotated[np.ndarray, Sized("p", "i")]  # of the second
+    Lam: Annotated[np.ndarray, Sized("p")]  # natural parameters of the posterior
     eta: Annotated[np.ndarray, Sized("p")]
-    told_Lam: Annotated[np.ndarray, Sized("p")]
+    told_Lam: Annotated[np.ndarray, Sized("p")]  # of these what the entries say
     told_eta: Annotated[np.ndarray, Sized("p")]
-    width: float
-    weight: float
-    precision: float
+    width: float  # the standard deviation that was expected
+    weight: float  # how many times as much as by default that counts
+    precision: float  # these two: of the process
     length: float
 
     @property

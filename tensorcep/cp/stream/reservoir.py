@@ -184,29 +184,15 @@ def with_new(
 
 
 class Revisit(NamedTuple):
-    """A batch that revisits entries.
+    """A batch that revisits entries."""
 
-    Attributes
-    ----------
-    batch : BatchProblem
-        The `n` new entries first, then the revisited ones, whose messages the prior does not hold.
-    held : (m,) int64
-        Where the reservoir holds the revisited entries.
-    reservoir : Reservoir
-        The reservoir before the batch, at the time of the batch.
-    limit : (n_rows, R) float64
-        Largest variance that a row of the batch may get when messages are taken out.
-    keep, noise_forgets
-        What remains of a row's information after one unit of time, and whether the noise is forgotten, too.
-    """
-
-    batch: BatchProblem
+    batch: BatchProblem  # the `n` new entries first, then the revisited ones, whose messages the prior does not hold
     n: int
-    held: np.ndarray
-    reservoir: Reservoir
-    limit: np.ndarray
-    keep: float
-    noise_forgets: bool
+    held: np.ndarray  # (m,) int64, where the reservoir holds the revisited entries
+    reservoir: Reservoir  # before the batch, at the time of the batch
+    limit: np.ndarray  # (n_rows, R), largest variance that a row of the batch may get when messages are taken out
+    keep: float  # what remains of a row's information after one unit of time
+    noise_forgets: bool  # whether the noise is forgotten, too
     seed: int
     capacity: int
 
@@ -274,7 +260,16 @@ def after_revisit(
         again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
     chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
     if made.keep < 1.0 and len(lanes):
-        posterior, chosen = _discounted(posterior, chosen, made)
+        lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
+        while True:  # but for what a row cannot do without
+            part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
+            Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
+            needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
+            if not needed.any():
+                break
+            lost = np.where(needed, 0.0, lost)
+        chosen = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
+        posterior = posterior._replace(Lam=Lam, eta=eta, noise=noise_without(posterior.noise, part))
     reservoir = made.reservoir._replace(sample=made.reservoir.sample.with_placed(chosen, made.held))
     new = batch.coords[:n], batch.y[:n], batch.time
     return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
@@ -285,20 +280,6 @@ def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | N
     problem, lost = made.batch.problem, made.reservoir.sample.at(made.held).scaled(-1.0, -1.0)
     lines = subtracted(problem.prior.Lam, problem.prior.eta, made.rows, lost)
     return *lines, noise_without(problem.noise_prior, lost)
-
-
-def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Posterior, Sample]:
-    """Take what the age of messages takes of them out of the posterior, but for those that a row cannot do without."""
-    lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
-    while True:
-        part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
-        Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
-        needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
-        if not needed.any():
-            break
-        lost = np.where(needed, 0.0, lost)
-    left = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
-    return posterior._replace(Lam=Lam, eta=eta, noise=noise_without(posterior.noise, part)), left
 
 
 def noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
