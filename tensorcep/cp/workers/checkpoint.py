@@ -30,13 +30,14 @@ from tensorcep.cp.methods import listed, proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
-from tensorcep.cp.workers.partitions import parts_for
 from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
 from tensorcep.entries.tables import UNSAID, frame_of_dask, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
 # Sweeps between two states that are stored; blocks of entries hashed at a time.
 EVERY, BLOCKS = 5, 1 << 16
+# Modes are cut into ranges of about so many entries, a power of two of them, by the number of entries alone.
+ENTRIES_OF_PART, FEWEST_PARTS, MOST_PARTS = 1 << 21, 4, 1 << 10
 
 
 # A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
@@ -147,7 +148,8 @@ class ClusterHost:
         if self._here:
             return StoredRun(state, [], [])
         self._n_runs, self._n_draws, self._method = self._n_runs + 1, 0, method.name
-        executor.begin(problem, self._n_parts or parts_for(len(problem.entries.permutation)))
+        wanted = min(MOST_PARTS, max(FEWEST_PARTS, len(problem.entries.permutation) // ENTRIES_OF_PART))
+        executor.begin(problem, self._n_parts or 1 << (wanted - 1).bit_length())
         path = self._path("run")
         if path is None or not kept or not path.is_file():
             return StoredRun(state, [], [])
@@ -254,7 +256,12 @@ def fit_on_workers(
 
     A table of Dask is read by the workers. How the fit is spread: see `tensorcep.distributed.fit`.
     """
-    cluster = Cluster(_active_client() if client is None else client, timeout)
+    if client is None:
+        try:
+            client = dask_module("a fit on workers").get_client()
+        except ValueError:
+            fail_value("there is no active Dask client; make one, or give client=.")
+    cluster = Cluster(client, timeout)
     every = check_int("every", every)
     n_parts = None if n_parts is None else check_int("n_parts", n_parts)
     with _folders(checkpoint) as (parts, runs):
@@ -272,14 +279,6 @@ def fit_on_workers(
             model.fit(X, y, **rest)
         host.end()
         return model
-
-
-def _active_client() -> Any:
-    """The client of Dask that is active."""
-    try:
-        return dask_module("a fit on workers").get_client()
-    except ValueError:
-        fail_value("there is no active Dask client; make one, or give client=.")
 
 
 @contextlib.contextmanager

@@ -20,12 +20,8 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.core.persist.archive import atomic_write
-from tensorcep.kernels.slots import LANES
 
 Item = TypeVar("Item")
-
-# A range has about so many entries, and each mode so many ranges, if it is not said.
-ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
 
 
 class RowPartition(NamedTuple):
@@ -47,22 +43,6 @@ class ChunkPart(NamedTuple):
     weight: np.ndarray
     known: np.ndarray
     theta: np.ndarray
-
-
-def parts_for(n_entries: int) -> int:
-    """Ranges of each mode: a power of two, from the number of entries alone."""
-    wanted = min(MOST, max(FEWEST, n_entries // ENTRIES))
-    return 1 << (wanted - 1).bit_length()
-
-
-def cuts_of(start: np.ndarray, n_parts: int) -> np.ndarray:
-    """Rows at which a mode is cut into at most so many ranges of about as many entries, at whole groups of LANES.
-
-    Rows of a group share a random stream.
-    """
-    n, places = len(start) - 1, start[0] + np.arange(1, n_parts) * (start[-1] - start[0]) // n_parts
-    inner = -(-np.searchsorted(start, places) // LANES) * LANES
-    return np.unique(np.concatenate([[0], np.minimum(inner, n), [n]]))
 
 
 def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:

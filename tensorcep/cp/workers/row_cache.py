@@ -28,41 +28,31 @@ ROWS_AT_A_TIME = 64 * LANES
 
 
 class Source(NamedTuple):
-    """Rows of a kind, by the names of those of every mode (None where they are not read), as a kernel reads them.
-
-    `orders` are the places of their numbers in each mode, None where these are in order. What is put in order for an
-    argument (`what`) is kept until it is for another.
-    """
+    """Rows of a kind, by the names of those of every mode (None where they are not read), as a kernel reads them."""
 
     kind: str
     names: tuple[str | None, ...]
-    what: str = ""
-    orders: tuple[np.ndarray | None, ...] | None = None
+    what: str = ""  # the argument for which they are put in order: what is, is kept until it is for another
+    orders: tuple[np.ndarray | None, ...] | None = None  # the places of numbers in each mode, None: in order
 
 
 class Block(NamedTuple):
-    """What is given of the rows of a mode: their kind, the mode, their name, and the shape of a row.
-
-    `of` and `by` are those of `RowSource`.
-    """
+    """What is given of the rows of a mode: their kind, the mode, their name, and the shape of a row."""
 
     kind: str
     mode: int
     name: str
     shape: tuple[int, ...]
-    of: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()  # these two are those of `RowSource`
     by: Callable[..., None] | None = None
 
 
 class Piece(NamedTuple):
-    """Rows of a mode from `first` on: arrays with a line for each, or where these are, by name; "" are the rows.
-
-    Of `told` the client alone has need.
-    """
+    """Rows of a mode from `first` on: arrays with a line for each, or where these are, by name; "" are the rows."""
 
     first: int
     arrays: dict[str, Payload]
-    told: dict[str, Payload]
+    told: dict[str, Payload]  # the client alone needs them
 
     @property
     def n(self) -> int:
@@ -90,15 +80,12 @@ def pieces(n: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 class RowInputs(NamedTuple):
-    """What tasks read of rows, the first packed row of every mode, and what is given of them, in this order.
-
-    Files that are `gone` nobody needs any more; the task removes them, which takes about as long as to read them.
-    """
+    """What tasks read of rows, the first packed row of every mode, and what is given of them, in this order."""
 
     sources: tuple[Source, ...]
     first: tuple[int, ...]
     blocks: tuple[Block, ...]
-    gone: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()  # files that nobody needs any more; to remove them takes about as long as to read them
 
 
 class _Rows:

@@ -229,11 +229,15 @@ def pass_over_chunks(
     memory: SiteMemory | None,
 ) -> list[ChunkReport]:
     """The sums of some chunks; without memory nothing is kept."""
-    scratch, found = work.scratch(), []
+    scratch, found, none = work.scratch(), [], np.zeros(0, dtype=np.int32)
+    first = np.array(inputs.first, dtype=np.int64)
     with store.reading(inputs, blocks) as read:
         for n, chunk in enumerate(chunks):
             record = work.arguments(dict(zip(work.of.reads, read, strict=True)))
-            record["entries"] = entries = _entries_in(chunk, inputs.first)
+            part = open_part(chunk.path, ChunkPart)
+            bounds = np.array([0, len(part.rows)], dtype=np.int64)  # as one chunk
+            said = part.rows, part.y, part.weight, bounds, none, first, part.known, part.theta
+            record["entries"] = entries = Entries(*said)
             if memory is not None:
                 record[work.of.keeps] = memory.take(chunk.number, places[n], entries)
             work.of.kernel(0, 1, *record.values(), *scratch)
@@ -246,12 +250,3 @@ def pass_over_chunks(
                 versions = memory.write(chunk.number, places[n], record[work.of.keeps], work.of.modes)
             found.append(ChunkReport(sums, versions))
     return found
-
-
-def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
-    """The entries of a chunk, as one chunk."""
-    part = open_part(chunk.path, ChunkPart)
-    bounds, none = np.array([0, len(part.rows)], dtype=np.int64), np.zeros(0, dtype=np.int32)
-    return Entries(
-        part.rows, part.y, part.weight, bounds, none, np.array(first, dtype=np.int64), part.known, part.theta
-    )
