@@ -90,10 +90,7 @@ def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):
 def averaged_chunks(
     first, last, modes, entries, columns, others, cavity, average, messages, kept, sums, noise, rule, w, at
 ):
-    """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``.
-
-    ``others`` are the rows that give the other modes' moments; cavity and average as in `averaged_rows`.
-    """
+    """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``."""
     K, R = entries.rows.shape[1], cavity.eta.shape[1]
     P, structured = R * (R + 1) // 2, columns.z.shape[2] > 0
     for c in range(first, last):
@@ -240,10 +237,7 @@ def _add(x, z, factor, pull, Lam, eta):
 
 @block_kernel
 def closed_chunks(first, last, modes, entries, columns, factors, messages, kept, sums, noise, rule, w, at):
-    """Messages in closed form to the modes ``modes[0]:modes[1]`` of the chunks first:last, added up in ``sums``.
-
-    An entry with a cavity that is no Gaussian sends the average message instead.
-    """
+    """Messages in closed form to the modes ``modes[0]:modes[1]`` of the chunks first:last, added up in ``sums``."""
     K, R, T = entries.rows.shape[1], sums.eta.shape[2], modes[1] - modes[0]
     W, M = factors.second.shape[1] // T, factors.mean.shape[1] // T
     flat = w.reshape(w.size)
@@ -273,7 +267,7 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
                     if w[at.ok, lane] > 0.0:
                         factor = weight * rule.power * w[at.theta, lane]
                         _add(x, z, factor, factor * w[at.y, lane], Lam, eta)
-                    else:
+                    else:  # a cavity that is no Gaussian: the average message
                         skipped += 1
                         for p in range(len(Lam)):
                             Lam[p] += weight * factors.Lam[row, p]

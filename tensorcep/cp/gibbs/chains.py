@@ -213,10 +213,7 @@ def start_chains(
 
 
 def first_rows(small: Problem, columns: tuple[ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
-    """The rows of every chain, (C, n_rows, rank): the start of a problem in the free columns, then draws of its prior.
-
-    Clamped columns are 1.
-    """
+    """The rows of every chain, (C, n_rows, rank): the start of a problem in free columns, or draws of its prior."""
     prior, shape, factors = small.prior, small.shape, np.empty((n_chains, sum(small.shape), rank))
     for c in range(n_chains):
         start = small.start if c == 0 else None
@@ -260,10 +257,7 @@ def draw_factors(
     executor: Executor,
     judge: Judge | None = None,
 ) -> RowFit:
-    """Draw the rows of every mode in turn, those of a mode whose rows have a precision last; a `judge` turns some down.
-
-    The precision multiplies the weights of the entries.
-    """
+    """Draw the rows of every mode in turn, those of a mode with a precision each last; a `judge` turns some down."""
     setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
     first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
@@ -313,10 +307,7 @@ def draw_factors(
 
 
 def draw_priors(state: GibbsState) -> GibbsState:
-    """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
-
-    Rows without entries are left out and drawn after it, from it.
-    """
+    """Draw the rows' prior of every chain, where it is learned, given rows with entries; others are drawn from it."""
     small, law, priors = state.setup.small, state.setup.small.prior, []
     for c, prior in enumerate(state.hyper):
         if prior.modes is None or not isinstance(law, LearnedPrior):
@@ -357,10 +348,8 @@ def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> Gib
 
 
 def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
-    """A draw of one more row of every mode from the present prior of each chain, (C, K, R).
-
-    Moments over all draws would not do: signs and order of the components differ from chain to chain.
-    """
+    """A draw of one more row of every mode from the present prior of each chain, (C, K, R)."""
+    # moments over all draws would not do: signs and order of the components differ from chain to chain
     rows = np.ones((len(state.hyper), len(problem.shape), problem.rank))
     for c, prior in enumerate(state.hyper):
         rng = generator(problem.seed, RandomStream.UNKNOWN_ROWS, state.sweeps, c)

@@ -78,10 +78,7 @@ NO_FIT = RowFit(np.zeros(0), np.zeros(0, dtype=np.int64))
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
-    """Every chain at its start, a precision at that of the data, any other parameter at its own start.
-
-    `kind` names the augmentation of the likelihood that is used.
-    """
+    """Every chain at its start, a precision at that of the data; `kind` names the likelihood's augmentation."""
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
     auxiliary, n, weight = augmentation.auxiliary, len(problem.entries.permutation), weights_of_entries(problem)
     y = problem.entries.y.ravel()[:n]
@@ -259,26 +256,20 @@ def draw_sites(
 def with_weights(
     state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0
 ) -> GibbsState:
-    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
-
-    `before` is what the fits beside them count unless the entries left out say otherwise.
-    """
-    held: Any = state.held
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
+    held: Any = state.held  # `before` is what fits beside count unless entries left out say otherwise
     shapes = noise_at(state.setup.parameters, state.parameters, held.place).shape
     held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:
-    """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned.
-
-    A noise precision from entries left out is that beside all draws.
-    """
+    """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned."""
     held = state.held
     draws = collect(state, problem, None if held is None else held.shares)._replace(**told_of_theta(problem.likelihood))
     if held is None:
         return draws
-    if state.own.told_noise:
+    if state.own.told_noise:  # a precision from entries left out is that beside all draws
         theta, uneven = np.asarray(draws.theta) / held.noise_ratio, draws.uneven
         uneven = None if uneven is None else uneven / [held.noise_ratio, 1.0]
         draws = draws._replace(theta=theta, uneven=uneven)

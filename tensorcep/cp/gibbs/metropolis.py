@@ -74,20 +74,14 @@ class ChainEntries(NamedTuple):
 
 
 class Judge(NamedTuple):
-    """Who decides which new rows of a chain are taken: by what entries say, and their likelihood.
-
-    `climbs`: whether a part of the way is gone to a row that is turned down, if it says more of the entries.
-    """
+    """Who decides which new rows of a chain are taken: by what entries say, and their likelihood."""
 
     told: ChainEntries
     likelihood: Likelihood
-    climbs: bool
+    climbs: bool  # whether a part of the way is gone to a row that is turned down, if it says more of the entries
 
     def decide(self, data: tuple[Any, ...], key: Any, old: np.ndarray, factors: np.ndarray, executor: Executor) -> None:
-        """Leave the new rows of a mode in `factors`, or put the `old` ones (n, R) there again.
-
-        `data` holds offset, lists, source and columns as `draw_rows` takes them.
-        """
+        """Leave new rows of a mode in `factors`, or put `old` ones (n, R) there; `data` is as `draw_rows` takes it."""
         kernel = self.likelihood.in_f or self.likelihood.loglik
         record = (*data[:4], self.told, address_of(kernel, LOGLIK_SIGNATURE), key, self.climbs, old, factors)
         width = data[2].shape[1]

@@ -151,10 +151,7 @@ def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
 
 @block_kernel
 def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
-    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
-
-    The first D columns are free, others are columns of zeros. The arguments are those of `draw_rows`.
-    """
+    """As `draw_rows`, the sums over entries alone: packed Lam (n, P), eta (n, D) of D columns of rows, squares (n,)."""
     R, D = len(columns.free), eta.shape[1]
     start, end, others = lists
     gram = room.gram[0]
@@ -353,10 +350,8 @@ def draw_series(
     executor: Executor,
     told: bool,
 ) -> float:
-    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); `told`: give the sum of (target - f)^2.
-
-    `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
-    """
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); if `told`, the sum of (target - f)^2."""
+    # the record is what `sum_rows` takes of it, between cuts
     offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
     own = in_place(prior.of)
     free = as_slice(columns.free[columns.free >= 0])

@@ -75,10 +75,7 @@ Move = tuple[int, np.ndarray, np.ndarray]  # a mode before its update: see `hold
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
-    """Rows at the starting means with the prior's covariances; the parameter at its start; targets at the values.
-
-    `kind` names the augmentation of the likelihood that is used.
-    """
+    """Rows at the starting means with the prior's covariances; `kind` names the likelihood's augmentation."""
     small, columns = with_seen_rows(free_problem(problem)), columns_of(problem)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
     y, weight = problem.entries.y, problem.entries.weight

@@ -98,10 +98,7 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
 
 
 def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
-    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows.
-
-    Where something is known of latent values beside the rows, E[f] is needed, too.
-    """
+    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments of all columns; where some is known, and f."""
     rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), empty_latent(problem.entries)
     scratch = partial(room_for_products, len(twice))
     executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)

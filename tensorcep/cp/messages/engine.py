@@ -151,10 +151,7 @@ MAX_VARIANCE_RATIO = 1e3
 
 
 class Cavities(NamedTuple):
-    """Moments of the rows of every entry without its own message, kept from one pass to the next.
-
-    A pass changes the rows of one mode: without these it would compute the moments of all the others again.
-    """
+    """Moments of the rows of every entry without its own message, kept as a pass changes the rows of one mode alone."""
 
     # (n_blocks, K, P + R + 1, LANES) float64: covariance, mean, whether there are such; no blocks where none are kept
     moments: np.ndarray
@@ -451,10 +448,7 @@ def sweep(
     work: Pass,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a pass over the chunks of the entries.
-
-    One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
-    """
+    """Every message once, by a pass over the chunks; one that keeps none gets `given` rows, damped in their place."""
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
     gaussian, parameters = problem.noise_prior is not None, state.own.parameters
     by_row = any(one.mode is not None for one in parameters)

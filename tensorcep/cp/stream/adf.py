@@ -105,10 +105,7 @@ def batch_of(
 
 
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
-    """What a belief says of the entries of a batch, which lie in these of its rows (n, K), or had they these values.
-
-    It is one Gaussian, whose noise is the same everywhere.
-    """
+    """What a belief, one Gaussian, says of entries of a batch in these rows (n, K), or of these values instead."""
     likelihood, parameter = with_parameter(batch.problem.likelihood, belief.theta)
     y = batch.y if y is None else y
     mean, score, variance = np.empty((3, len(y)))
@@ -151,10 +148,7 @@ CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
 def outliers_of(
     batch: BatchProblem, values: np.ndarray, belief: Components, before: Predicted, n: int, standing: Standing
 ) -> np.ndarray:
-    """Which values (N,) of a batch, of which a belief predicts this, are outliers after n entries, (N,) bool.
-
-    Their surprise is in nats; what is no number costs all.
-    """
+    """Which values (N,) of a batch, of which a belief predicts this, are outliers after n entries, (N,) bool."""
     with np.errstate(all="ignore"):
         if batch.problem.likelihood.observes == "values":
             surprise = 0.5 * (values - before.mean) ** 2 / before.variance
@@ -164,7 +158,7 @@ def outliers_of(
             if surprise.max() > SURPRISING:  # the mean costs something, too
                 best = predictions(batch, belief, batch.rows, np.floor(before.mean)).score
                 surprise = surprise + np.where(np.isfinite(best), best, 0.0)
-    surprise = np.where(np.isnan(surprise), np.inf, surprise)
+    surprise = np.where(np.isnan(surprise), np.inf, surprise)  # what is no number costs all
     found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
     return found & outweighing(surprise, 0.5 * n) if found.any() else found
 
@@ -212,10 +206,7 @@ def learn(
 
 
 class _Trouble:
-    """A callback that ends a run in trouble, and remembers it.
-
-    With a tolerance, trouble is a sweep, too, that changed more than that and a share of what the one before did.
-    """
+    """A callback that ends a run in trouble: with a tolerance that is a change above it, too, that hardly falls."""
 
     def __init__(self, tol: float) -> None:
         self.tol, self.change, self.found = tol, np.inf, False
@@ -238,10 +229,7 @@ class _Trouble:
 
 
 def with_sure_noise(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
-    """The posterior with the noise as sure as the entries make it.
-
-    And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
-    """
+    """The posterior with the noise as sure as entries make it; what each, by lanes, says too much of its shape (N,)."""
     noise, before, entries = posterior.noise, problem.noise_prior, problem.entries
     if noise is None or before is None:
         return posterior, np.zeros(0)
@@ -272,11 +260,8 @@ def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, P
 
 
 def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
-    """The batch whose rows of series, and pairs, have the prior that its other rows' entries make.
-
-    None where no two are of one series. `posterior` is what the batch led to with rows that were independent before.
-    """
-    pairs, problem = state.pairs, batch.problem
+    """The batch whose rows of series, and pairs, have as prior what its other rows' entries make; None without such."""
+    pairs, problem = state.pairs, batch.problem  # `posterior` is that with rows that were independent before
     inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
     lines, again = Natural(inner.problem.prior.Lam.copy(), inner.problem.prior.eta.copy()), False
     for k, (rows, own) in enumerate(_lines_of_modes(inner)):

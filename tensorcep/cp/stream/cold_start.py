@@ -83,15 +83,12 @@ class Beginning(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A prior, whether entries are learned with it batch by batch in place of together, and from many quick starts.
-
-    `wide` says whether rows have main effects and pairs of modes beside the components.
-    """
+    """A prior, and how entries are learned with it."""
 
     prior: str
-    in_batches: bool = False
-    tries: bool = False
-    wide: bool = False
+    in_batches: bool = False  # batch by batch in place of together
+    tries: bool = False  # from many quick starts
+    wide: bool = False  # rows have main effects and pairs of modes beside the components
 
 
 def leaves_choice(spec: FitSpec) -> bool:
@@ -226,12 +223,9 @@ class _Tried(NamedTuple):
 
 
 def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Kept]:
-    """The ways to learn, that which predicts entries best that were left out first; of so many entries at most.
-
-    Which entries these are, follows from what all of them are, not from their order.
-    """
+    """The ways to learn, that which predicts entries best that were left out first; of so many entries at most."""
     entries = first.entries
-    order = np.lexsort((entries.values, *entries.coords.T))
+    order = np.lexsort((entries.values, *entries.coords.T))  # which are left out, their order does not tell
     told = np.isin(order, np.arange(len(order))[telling(entries.power)])  # others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
@@ -258,10 +252,8 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
 
 
 def _may_need_tries(spec: FitSpec, first: Beginning) -> bool:
-    """Whether many quick starts may find what one does not: products of more than three modes.
-
-    Of three, no stream was found that gained by them; of labels there are none.
-    """
+    """Whether many quick starts may find what one does not: products of more than three modes."""
+    # of three, no stream was found that gained by them; of labels there are none
     return len(first.shape) > 3 and spec.asked.observes not in ("labels", "levels")
 
 
@@ -404,10 +396,7 @@ def begin_again(
     coding: Mapping[str, Any] = NOTHING,
     record: dict[str, Any] | None = None,
 ) -> FitResult:
-    """Fit the first entries of a stream together, and commit the result.
-
-    `fit` is the result so far, with this standing; `record` tells of entries that it is to forget.
-    """
+    """Fit the first entries of a stream together, and commit; `record` tells of those that the `fit` so far forgets."""
     entries, n, run, way = first.entries, len(first.entries.values), None, None
     prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
     if chooses:
@@ -506,19 +495,16 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
         asks_features, coupling = features, coupling or next(iter(series), None)
     for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
         if fit is not None and fit.stream is None:
-            _check_goes_on(fit, str(what))
+            cannot = f"gives draws, from which partial_fit cannot go on with {what}"
+            refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
+            first = first_member(fit.posterior)
+            deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
+            told = bool(sites) and (deviations is None or deviations.told is not None)
+            if fit.expected is None or (any(known is not None for known in fit.series) and not told):
+                fail_value(
+                    f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again."
+                )
         if spec.forget and what == coupling:
             fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
         if spec.revisit:
             fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
-
-
-def _check_goes_on(fit: FitResult, what: str) -> None:
-    """Refuse fits that do not hold what entries said of the rows that are known by features, a series or a graph."""
-    cannot = f"gives draws, from which partial_fit cannot go on with {what}"
-    refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
-    first = first_member(fit.posterior)
-    deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
-    told = bool(sites) and (deviations is None or deviations.told is not None)
-    if fit.expected is None or (any(known is not None for known in fit.series) and not told):
-        fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")

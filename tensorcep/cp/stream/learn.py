@@ -338,10 +338,7 @@ def _with_reservoir(
 
 
 def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> LearnedBatch:
-    """What a batch leads to where rows and noise go but a step, from 0 to 1, from what they were to what it says.
-
-    What it sends to them is scaled, so that posteriors stay products of a prior and of messages.
-    """
+    """What a batch leads to where rows and noise go but a step, from 0 to 1: what it sends to them is scaled."""
     problem, visit, reached = learned.batch.problem, plan.visit, learned.told
     before = (problem.prior.Lam, problem.prior.eta, problem.noise_prior) if visit is None else with_messages(visit)
     Lam, eta = (old + step * (new - old) for old, new in zip(before[:2], (reached.Lam, reached.eta), strict=True))

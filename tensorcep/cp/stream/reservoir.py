@@ -42,20 +42,15 @@ MIN_NOISE_SHARE = 1e-9
 
 
 class Kept(NamedTuple):
-    """The entries of a stream that is still beginning, or by which it is held against a fit.
-
-    `fitted` counts those of the last joint fit, which come first, or those at the last comparison with one; `prior` is
-    that of the stream when there is no more doubt of it. `power` says how much each counts (None: once), `extent` its
-    exposure, in the model's unit, or number of trials, and `score`, of entries that are not learned again, the log
-    score of each before it was learned, 0 in the first batch.
-    """
+    """The entries of a stream that is still beginning, or by which it is held against a fit."""
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
     values: Annotated[np.ndarray, Sized("N")]
-    fitted: int
-    prior: str | None = None
-    power: Annotated[np.ndarray, Sized("N")] | None = None
-    extent: Annotated[np.ndarray, Sized("N")] | None = None
+    fitted: int  # those of the last joint fit, which come first, or those at the last comparison with one
+    prior: str | None = None  # that of the stream when there is no more doubt of it
+    power: Annotated[np.ndarray, Sized("N")] | None = None  # how much each counts (None: once)
+    extent: Annotated[np.ndarray, Sized("N")] | None = None  # exposure, in the model's unit, or number of trials
+    # of entries that are not learned again, the log score of each before it was learned, 0 in the first batch
     score: Annotated[np.ndarray, Sized("N")] | None = None
 
     def at(self, where: np.ndarray | slice) -> Kept:
@@ -79,18 +74,14 @@ class Kept(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """M entries, the times of the batches that they came in (`born`), and the messages that they sent.
-
-    `Lam` and `eta` are natural parameters of the message to the row of each mode, as they are part of the rows'
-    posterior; `a` and `b` messages to the noise, zero for likelihoods without one.
-    """
+    """M entries, and the messages that they sent."""
 
     coords: Annotated[np.ndarray, Sized("M K", "i")]
     y: Annotated[np.ndarray, Sized("M")]
-    born: Annotated[np.ndarray, Sized("M")]
-    Lam: Annotated[np.ndarray, Sized("M K P")]
-    eta: Annotated[np.ndarray, Sized("M K R")]
-    a: Annotated[np.ndarray, Sized("M")]
+    born: Annotated[np.ndarray, Sized("M")]  # the times of the batches that they came in
+    Lam: Annotated[np.ndarray, Sized("M K P")]  # natural parameters of the message to the row of each mode, as they
+    eta: Annotated[np.ndarray, Sized("M K R")]  # are part of the rows' posterior
+    a: Annotated[np.ndarray, Sized("M")]  # messages to the noise, zero for likelihoods without one
     b: Annotated[np.ndarray, Sized("M")]
 
     def at(self, where: np.ndarray) -> Sample:
@@ -214,10 +205,7 @@ def revisit(
     seed: int,
     **how: Any,
 ) -> Revisit:
-    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes.
-
-    Entries without whose messages a row would not be a Gaussian, or nearly none, are not revisited.
-    """
+    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes."""
     noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
     index = np.arange(min(len(reservoir.sample.y), capacity))
     sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
@@ -230,6 +218,7 @@ def revisit(
         rows, prior, noise = batch.rows[len(y) :], batch.problem.prior, batch.problem.noise_prior
         Lam, eta = subtracted(prior.Lam, prior.eta, rows, chosen)
         left = noise_without(noise, chosen)
+        # without whose messages a row would not be a Gaussian, or nearly none: these are not revisited
         needed = unsound(Lam, eta, limit)[rows].any(axis=1) | (not is_left(left, noise))
         if not needed.any():
             break
@@ -383,22 +372,17 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
 
 
 class Stream(NamedTuple):
-    """What a model that learns from a stream keeps beside its parameters.
-
-    `keys` has per mode with labels the row of each label. Prior means of new rows are drawn if that is `uniform`
-    (prior_mean="uniform"), by the `seed`; otherwise they are the mode's average. `standing` says how well the stream
-    predicts, `kept` are its entries while it is beginning, `watched` those by which it is held against a fit.
-    """
+    """What a model that learns from a stream keeps beside its parameters."""
 
     state: StreamState
-    keys: tuple[dict[Any, int] | None, ...]
+    keys: tuple[dict[Any, int] | None, ...]  # per mode with labels the row of each label
     names: tuple[Any, ...]
     seed: int
-    uniform: bool
+    uniform: bool  # prior means of new rows are drawn, by the seed (prior_mean="uniform"), or the mode's average
     reservoir: Reservoir | None = None
-    standing: Standing = Standing()
-    kept: Kept | None = None
-    watched: Kept | None = None
+    standing: Standing = Standing()  # how well the stream predicts
+    kept: Kept | None = None  # its entries while it is beginning
+    watched: Kept | None = None  # those by which it is held against a fit
 
 
 class StoredStream(NamedTuple):
@@ -437,10 +421,7 @@ def stream_of(
     designs: tuple[Design | None, ...] = (),
     clocks: tuple[Any, ...] = (),
 ) -> Stream:
-    """The stream that a file holds, with the labels, the features and the axes of the model.
-
-    Deviations of other rows are refused.
-    """
+    """The stream that a file holds, with what the model has of modes; deviations of other rows are refused."""
     state = stored.state
     if state.pairs is not None and not state.pairs.fits(state.sizes, clocks):
         raise ValueError("its deviations do not fit its stream")

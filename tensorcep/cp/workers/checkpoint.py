@@ -109,13 +109,11 @@ class ClusterHost:
         self._sites = SiteFiles((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a fit that workers cannot do, or that is not the one in the folder.
-
-        Chains that may turn rows down, which are for few entries, run here.
-        """
+        """Refuse a fit that workers cannot do, or that is not the one in the folder."""
         reason = _why_not(plan)
         if reason is not None and self._strict:
             fail_value(f"{reason}.")
+        # so do chains that may turn rows down, which are for few entries
         self._here = reason is not None or proposes_rows(plan.engine.method.name, plan.problem.likelihood)
         if self._checkpoint is not None and not self._here:
             self._check_folder(self._checkpoint, _print_of(plan))

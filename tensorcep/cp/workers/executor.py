@@ -86,10 +86,7 @@ class ClusterExecutor:
             known.clear()
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
-        """As `Executor.apart`, at the same time; where all workers get as many of them, each has a worker of its own.
-
-        Of chains rows then go to one worker instead of all.
-        """
+        """As `Executor.apart`, at once; where all workers get as many, each has its own, to which a chain's rows go."""
         if not self.updates_rows or n == 1:
             return [task(i, *args, self) for i in range(n)]
         alone = n % max(1, len(self._cluster.workers)) == 0
@@ -365,10 +362,7 @@ def ranges_of_mode(
 
 
 def _numbers_of(names: Sequence[str], first: int, last: int, named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Numbers of the entries of the packed rows first:last, in their order.
-
-    They are so from the place `base` on, or, without one, in the lanes.
-    """
+    """Numbers of the entries of the packed rows first:last, in their order: from `base` on, or else in the lanes."""
     by_row, base = named["by_row"], named.get("base")
     a, b = int(by_row.start[first]), int(by_row.start[last])
     places = by_row.entry[a:b] if base is None else slice(a - base, b - base)

@@ -25,14 +25,11 @@ Item = TypeVar("Item")
 
 
 class RowPartition(NamedTuple):
-    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays.
-
-    `others` (N, K - 1) are their packed rows in the other modes, `value` (N,) is a number that stays, if one does.
-    """
+    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays."""
 
     start: np.ndarray
-    others: np.ndarray
-    value: np.ndarray
+    others: np.ndarray  # (N, K - 1), their packed rows in the other modes
+    value: np.ndarray  # (N,), a number that stays, if one does
 
 
 class ChunkPart(NamedTuple):

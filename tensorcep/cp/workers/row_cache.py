@@ -113,10 +113,7 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self, inputs: RowInputs, blocks: Sequence[Any]) -> Iterator[list[np.ndarray]]:
-        """The rows of all sources, which stay as they are within the block; a LackingError without those they need.
-
-        What is given of rows is kept for later tasks.
-        """
+        """The rows of all sources, which stay as they are within the block; a LackingError without those they need."""
         remove(inputs.gone)
         with self._lock:
             for block, made in zip(inputs.blocks, blocks, strict=True):
@@ -354,10 +351,7 @@ class RowCache:
         return self.end_tasks(self.begin_tasks(*tasks))
 
     def _given(self, reading: Reading, worker: str | None, whole: bool) -> tuple[RowInputs, list[Broadcast], Broadcast]:
-        """What the tasks of a worker are given: which rows, these, and what it keeps them in.
-
-        That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.
-        """
+        """What tasks of a worker get: which rows, those new to it (if `whole`, or it is unknown: all), its store."""
         if whole:
             self.desk.give_up()
         has = {} if whole or worker is None else self._has.setdefault(worker, {})

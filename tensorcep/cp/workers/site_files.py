@@ -53,15 +53,12 @@ class Beginning(NamedTuple):
 
 
 class StoredSites(NamedTuple):
-    """The sites of a run, or a chunk: where, how they begin, the number of the last pass over them, and all versions.
-
-    `versions` has those of every chunk, of each mode and of what is beside them; none before the first pass.
-    """
+    """The sites of a run, or a chunk."""
 
     folder: str
     beginning: Beginning
-    latest: int = 0
-    versions: tuple[tuple[Version, ...], ...] = ()
+    latest: int = 0  # the number of the last pass over them
+    versions: tuple[tuple[Version, ...], ...] = ()  # of every chunk, of modes and of what is beside; () before a pass
 
     def of_chunk(self, chunk: int) -> StoredSites:
         """Those of a chunk alone."""
