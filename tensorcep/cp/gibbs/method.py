@@ -31,16 +31,7 @@ from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
-from tensorcep.cp.calibration.holdout import (
-    Beside,
-    ChainsDrawn,
-    chains_of,
-    hold_out,
-    learn_from_held,
-    noise_at,
-    promising_chains,
-    with_factors,
-)
+from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
     NO_ENTRIES,
@@ -87,7 +78,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     parameters = parameters_of(problem, options, drawn=auxiliary)
     stacked = options.n_chains > 1 and options.weights == "stacked"
     wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
-    held = hold_out(problem, options.n_chains, spread) if wanted and options.burn_in > 0 else None
+    held = holdout.hold_out(problem, options.n_chains, spread) if wanted and options.burn_in > 0 else None
     state = start_chains(problem, options, augmentation, parameters, held, executor)
     C, f = options.n_chains, state.own.f
     if auxiliary or any(parameter.weighs for parameter in parameters):
@@ -136,12 +127,13 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     change = relative_change(state.rows, old)
     del old  # a draw may be kept in its place
     if held is not None and len(state.left_out):
-        now = ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
-        held, draws = learn_from_held(held, now, state.given_at(held.place, problem), problem, options, own.told_noise)
-        which = promising_chains(held, sweeps, burn_in, problem.likelihood)
+        now = holdout.ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
+        given = state.given_at(held.place, problem)
+        held, draws = holdout.learn_from_held(held, now, given, problem, options, own.told_noise)
+        which = holdout.promising_chains(held, sweeps, burn_in, problem.likelihood)
         state = state._replace(parameters=draws).put(held=held)
         if options.weights == "stacked" and len(which) < len(draws):
-            state = state.of_chains(which).put(held=chains_of(held, which))
+            state = state.of_chains(which).put(held=holdout.chains_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
     return keep(state, problem, options), sweep
@@ -254,11 +246,11 @@ def draw_sites(
 
 
 def with_weights(
-    state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0
+    state: GibbsState, problem: Problem, options: Any, beside: Sequence[holdout.Beside] = (), before: Any = 0.0
 ) -> GibbsState:
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
     held: Any = state.held  # `before` is what fits beside count unless entries left out say otherwise
-    shapes = noise_at(state.setup.parameters, state.parameters, held.place).shape
+    shapes = holdout.noise_at(state.setup.parameters, state.parameters, held.place).shape
     held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 
@@ -274,7 +266,7 @@ def finish(state: GibbsState, problem: Problem) -> Draws:
         uneven = None if uneven is None else uneven / [held.noise_ratio, 1.0]
         draws = draws._replace(theta=theta, uneven=uneven)
     draws = draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
-    return with_factors(draws, state.own.noise_law)
+    return holdout.with_factors(draws, state.own.noise_law)
 
 
 def _takes_powers(problem: Problem) -> bool:

@@ -34,6 +34,7 @@ PARTS = 10.0
 CLIMBING, LEAST_PART = 0.5, 0.1
 # Numbers of streams from here on are not those of groups of rows that are drawn.
 AFTER_DRAWS = 1 << 31
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Around(NamedTuple):
@@ -93,13 +94,7 @@ class Judge(NamedTuple):
         executor.run(turn_down, 0, -(-len(old) // LANES), *record, scratch=room)
 
 
-def judge_of(
-    given: tuple[np.ndarray, np.ndarray],
-    entry: np.ndarray,
-    sites: tuple[np.ndarray, np.ndarray],
-    problem: Problem,
-    climbs: bool,
-) -> Judge:
+def judge_of(given: Pair, entry: np.ndarray, sites: Pair, problem: Problem, climbs: bool) -> Judge:
     """That of a chain whose kernels are `given` these y and theta, and whose `sites` stand for the entries."""
     each = (*given, problem.weights, problem.entries.known, *sites)
     told = ChainEntries(entry, *(np.ascontiguousarray(array).ravel() for array in each))

@@ -10,6 +10,7 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 from __future__ import annotations
 
 import itertools
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,19 +61,8 @@ def columns_of_mode(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
 
 
-class Slots(NamedTuple):
-    """Where things lie in the lane array of one thread, one row per lane."""
-
-    A: int  # the sums over the entries of each row (`Room.gram`), packed
-    Lam: int
-    x: int
-    t: int
-    inv_diag: int
-    ok: int
-    spare: int
-    one: int
-    precision: int
-    size: int
+# Where things lie in the lane array of one thread, one row per lane: A are the packed sums over the entries of each.
+Slots = namedtuple("Slots", "A Lam x t inv_diag ok spare one precision size")
 
 
 class RowDrawRoom(NamedTuple):
@@ -258,13 +248,7 @@ def draw_parts(
 
 # The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
 ROW_DRAWS = Pass(
-    draw_parts,
-    over="rows",
-    reads=("source",),
-    lines=("Lam", "eta"),
-    gives=("fit",),
-    changes=("factors",),
-    later=True,
+    draw_parts, over="rows", reads=("source",), lines=("Lam", "eta"), gives=("fit",), changes=("factors",), later=True
 )
 
 
@@ -356,11 +340,26 @@ def draw_series(
     own = in_place(prior.of)
     free = as_slice(columns.free[columns.free >= 0])
     at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
-    mine = factors[offset : offset + n]
+    mine, P = factors[offset : offset + n], D * (D + 1) // 2
     if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):
-        mine[at] = _in_pieces(prior, cuts, record, precision, key, rooms, executor)
+        # of sums over entries that stay in the cache until they are read: there are as many as of the rows
+        place, drawn = prior.of.place, PiecewiseDraw(prior, precision)
+        ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
+        ends = np.unique(np.append(ends, len(cuts) - 1))
+        size = int(np.diff(cuts[ends]).max())
+        Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
+        for a, b in itertools.pairwise(ends.tolist()):
+            first, last = int(cuts[a]), int(cuts[b])
+            rooms.start()
+            shifted = offset + first, *record[1:]
+            executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
+            rows_of_piece = place[slice(*np.searchsorted(place, (first, last)))]
+            if len(rows_of_piece):
+                some = as_slice(rows_of_piece - first)
+                drawn.tell(Lam[some], eta[some])
+        mine[at] = drawn.rows(key)
         return 0.0
-    Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
+    Lam, eta, squares = np.empty((n, P)), np.empty((n, D)), np.empty(n)
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
     said, linear = Lam[own], eta[own]
@@ -370,34 +369,6 @@ def draw_series(
     fit = np.empty(len(rows))
     executor.run(squares_left, 0, len(rows), said, linear, rows, fit)
     return float(squares.sum() + fit.sum())
-
-
-def _in_pieces(
-    prior: Links,
-    cuts: np.ndarray,
-    record: tuple[Any, ...],
-    precision: float,
-    key: tuple[int, int, int],
-    rooms: Rooms,
-    executor: Executor,
-) -> np.ndarray:
-    """The draw, of sums over entries that stay in the cache until they are read: there are as many as of the rows."""
-    D, place, drawn = prior.own.shape[1], prior.of.place, PiecewiseDraw(prior, precision)
-    P = D * (D + 1) // 2
-    ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
-    ends = np.unique(np.append(ends, len(cuts) - 1))
-    size = int(np.diff(cuts[ends]).max())
-    Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
-    for a, b in itertools.pairwise(ends.tolist()):
-        first, last = int(cuts[a]), int(cuts[b])
-        rooms.start()
-        shifted = record[0] + first, *record[1:]
-        executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
-        mine = place[slice(*np.searchsorted(place, (first, last)))]
-        if len(mine):
-            some = as_slice(mine - first)
-            drawn.tell(Lam[some], eta[some])
-    return drawn.rows(key)
 
 
 def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:

@@ -129,11 +129,7 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
 
 
 def _with_sites(
-    state: MeanFieldState,
-    problem: Problem,
-    executor: Executor,
-    before: Move | None = None,
-    more: bool = False,
+    state: MeanFieldState, problem: Problem, executor: Executor, before: Move | None = None, more: bool = False
 ) -> MeanFieldState:
     """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large.
 

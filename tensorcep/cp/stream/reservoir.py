@@ -416,10 +416,7 @@ def stored_stream(stream: Stream) -> StoredStream:
 
 
 def stream_of(
-    stored: StoredStream,
-    labels: Sequence[Any],
-    designs: tuple[Design | None, ...] = (),
-    clocks: tuple[Any, ...] = (),
+    stored: StoredStream, labels: Sequence[Any], designs: tuple[Design | None, ...] = (), clocks: tuple[Any, ...] = ()
 ) -> Stream:
     """The stream that a file holds, with what the model has of modes; deviations of other rows are refused."""
     state = stored.state

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +262,15 @@ def fit_on_workers(
     cluster = Cluster(client, timeout)
     every = check_int("every", every)
     n_parts = None if n_parts is None else check_int("n_parts", n_parts)
-    with _folders(checkpoint) as (parts, runs):
+    with contextlib.ExitStack() as stack:
+        if checkpoint is None:
+            parts, runs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tensorcep-"))), None
+        else:
+            runs = Path(checkpoint).absolute()
+            if runs.exists() and not runs.is_dir():
+                fail_value(f"checkpoint must be a folder; '{runs}' is a file.")
+            parts = runs / "entries"
+            parts.mkdir(parents=True, exist_ok=True)
         seen = cluster.client.run(os.path.isdir, str(parts))
         blind = [worker for worker, sees in seen.items() if not sees]
         if blind:
@@ -277,18 +285,3 @@ def fit_on_workers(
             model.fit(X, y, **rest)
         host.end()
         return model
-
-
-@contextlib.contextmanager
-def _folders(checkpoint: str | os.PathLike[str] | None) -> Iterator[tuple[Path, Path | None]]:
-    """Where entries and runs are stored."""
-    if checkpoint is None:
-        with tempfile.TemporaryDirectory(prefix="tensorcep-") as temporary:
-            yield Path(temporary), None
-        return
-    folder = Path(checkpoint).absolute()
-    if folder.exists() and not folder.is_dir():
-        fail_value(f"checkpoint must be a folder; '{folder}' is a file.")
-    parts = folder / "entries"
-    parts.mkdir(parents=True, exist_ok=True)
-    yield parts, folder
