@@ -22,17 +22,8 @@ from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
+from tensorcep.cp.cep import update
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
-from tensorcep.cp.cep.update import (
-    CEP_PASS,
-    Rule,
-    Slots,
-    cep_slots,
-    likelihood_message,
-    places_of_modes,
-    products_with_clamped,
-    second_order_message,
-)
 from tensorcep.cp.messages.cavities import product_slots
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import Problem
@@ -40,7 +31,7 @@ from tensorcep.cp.settings import messages as passing
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
 NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
-SLOTS = types.NamedUniTuple(NUMBER, len(Slots._fields), Slots)
+SLOTS = types.NamedUniTuple(NUMBER, len(update.Slots._fields), update.Slots)
 MESSAGE = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, SLOTS)
 
 
@@ -54,11 +45,11 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
     gaussian, clamped = problem.noise_prior is not None, 0
     first_step = 1.0 if gaussian and options.schedule != "parallel" else 0.5
-    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
+    columns = product_slots(problem.free, len(problem.shape), update.places_of_modes)
     if columns.z.size:
         of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, SLOTS)
-        clamped = address_of(products_with_clamped, of_columns)
-    rule = Rule(
+        clamped = address_of(update.products_with_clamped, of_columns)
+    rule = update.Rule(
         step=1.0,
         power=1.0,
         theta=np.nan,
@@ -67,8 +58,8 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         side=side,
         from_posterior=options.moments == "posterior",
         order=options.order,
-        first=0 if gaussian else address_of(likelihood_message, MESSAGE),
-        second=address_of(second_order_message, MESSAGE) if options.order == 2 else 0,
+        first=0 if gaussian else address_of(update.likelihood_message, MESSAGE),
+        second=address_of(update.second_order_message, MESSAGE) if options.order == 2 else 0,
         clamped=clamped,
         positive=options.positive,
         tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
@@ -79,7 +70,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
         executor,
         columns=columns,
         rule=rule,
-        slots=partial(cep_slots, C=columns.offset.shape[2]),
+        slots=partial(update.cep_slots, C=columns.offset.shape[2]),
         pace=Pace(first_step if options.damping == "adaptive" else 1.0 - float(options.damping)),
         dtype=options.dtype,
         precision=options.message_precision,
@@ -91,7 +82,7 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
 
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    order, work = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order, CEP_PASS
+    order, work = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order, update.CEP_PASS
     if order != state.own.rule.order:
         state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":

@@ -161,7 +161,9 @@ class GibbsState(NamedTuple):
             f = room_of(f).empty((len(which), *f.shape[1:]))
             for own, c in zip(f, which, strict=True):
                 own[:] = self.own.f[c]
-        state = self.put(f=f, around=None if around is None else around.of_chains(which))
+        if around is not None:
+            around = around._replace(mean=around.mean[which], variance=around.variance[which])
+        state = self.put(f=f, around=around)
         hyper, parameters = tuple(self.hyper[c] for c in which), tuple(self.parameters[c] for c in which)
         return state._replace(rows=self.rows[which], hyper=hyper, parameters=parameters)
 

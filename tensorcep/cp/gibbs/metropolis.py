@@ -44,10 +44,6 @@ class Around(NamedTuple):
     variance: np.ndarray  # the same
     burn_in: int
 
-    def of_chains(self, which: np.ndarray) -> Around:
-        """That of these chains."""
-        return Around(self.mean[which], self.variance[which], self.burn_in)
-
     def climbs(self, sweeps: int) -> bool:
         """Whether chains look for better rows than they have, after so many sweeps."""
         return sweeps < CLIMBING * self.burn_in

@@ -172,9 +172,8 @@ def change_after(before: float, out: np.ndarray) -> float:
 
 def may_be_bold(settings: Any) -> bool:
     """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
-    if not isinstance(settings, CEP) or settings.damping != "auto":
-        return False
-    return settings.schedule == "modewise" and settings.order == 1
+    open_damping = ("auto", "modewise", 1)
+    return isinstance(settings, CEP) and (settings.damping, settings.schedule, settings.order) == open_damping
 
 
 def learn(

@@ -121,8 +121,19 @@ def learn_arrival(
     cold_start.check_stream(spec, fit)
     scores = {"log_score": np.nan, "rmse": np.nan}
     arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
-    if fit is None:
-        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
+    if fit is None:  # without values each of which outweighs all others
+        kind, out = spec.asked.observes, np.zeros(len(arrival.values), dtype=bool)
+        coding = {**about, **spec.target.of_batch(arrival)}
+        if kind in OPEN:
+            out = deciding(arrival.values, kind == "counts")
+        first = without(arrival, out) if out.any() else arrival
+        coords, shape, labels = training_rows(first, spec.shape)
+        time, values = 0.0 if first.time is None else first.time, first.values
+        kept = Kept(coords, values, 0, None, first.weights, first.extents)
+        beginning = Beginning(kept, shape, labels, first.tensor)
+        learned = cold_start.begin_again(spec, beginning, time, commit, coding=coding)
+        why = f"it outweighs the other {len(values)} of the batch together"
+        warn_of_outliers(arrival, out, np.abs(arrival.values - np.median(values)), lambda _: why)
         if watch is not None:
             watch(anomaly_scores(arrival))
     else:
@@ -130,21 +141,6 @@ def learn_arrival(
         scores, learned = _learn_next(spec, fit, arrival, watch, about, commit)
     seconds = clock.perf_counter() - begin_seconds
     return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
-
-
-def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
-    """Learn a first batch, without values each of which outweighs all others."""
-    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
-    if kind in OPEN:
-        out = deciding(given.values, kind == "counts")
-    arrival = without(given, out) if out.any() else given
-    coords, shape, labels = training_rows(arrival, spec.shape)
-    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
-    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
-    learned = cold_start.begin_again(spec, first, time, commit, coding=coding)
-    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    warn_of_outliers(given, out, size, lambda _: why)
-    return learned
 
 
 def _learn_next(

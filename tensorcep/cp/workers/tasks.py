@@ -29,17 +29,13 @@ class Blank(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the tasks of a pass have in common.
-
-    `record` are the kernel's arguments in order, None for those that every task has of its own. `made` and `told` are
-    shapes of lines of what it writes: of rows that other tasks read, and of what the client alone needs.
-    """
+    """What the tasks of a pass have in common."""
 
     of: Pass
-    record: dict[str, Any]
+    record: dict[str, Any]  # the kernel's arguments in order, None for those that every task has of its own
     scratch: Callable[[], tuple[Any, ...]]
-    made: dict[str, tuple[int, ...]]
-    told: dict[str, tuple[int, ...]]
+    made: dict[str, tuple[int, ...]]  # shapes of lines of what it writes: of rows that other tasks read,
+    told: dict[str, tuple[int, ...]]  # and of what the client alone needs
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -94,15 +90,12 @@ def _of_type(value: Any, items: Any) -> Any:
 
 
 class Range(NamedTuple):
-    """Rows of a mode: where their entries are, the first, the one after the last, and the numbers of the entries.
-
-    Of these None stands for what is with the entries, or, where they differ from pass to pass, for all of them.
-    """
+    """Rows of a mode: where their entries are, the first, the one after the last, and the numbers of the entries."""
 
     path: str
     first: int
     last: int
-    numbers: tuple[Any, ...] | None = None
+    numbers: tuple[Any, ...] | None = None  # None of what is with the entries, or, if they change, in place of all
 
 
 def pass_over_rows(
