@@ -98,12 +98,8 @@ def first_messages(
             part *= np.maximum(weights, 1.0, out=empty_near(weights))
             sums[i] = float(part.sum())
     to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
-    messages = Messages(
-        Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
-        eta=lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype)),
-        a=np.zeros(to_noise),
-        b=np.zeros(to_noise),
-    )
+    Lam, eta = (lane_zeros((n_blocks, K, n, LANES), np.dtype(dtype)) for n in (R * (R + 1) // 2, R))
+    messages = Messages(Lam, eta, np.zeros(to_noise), np.zeros(to_noise))
     if stored:
         entries = problem.weighted_entries
         executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, (precision, *to_each), messages)
@@ -126,7 +122,7 @@ FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messa
 
 def unsend(messages: Messages, problem: Problem) -> None:
     """Take back what was sent to rows that are not learned."""
-    for k in range(len(problem.shape)):
+    for k in () if problem.fixed is None else range(len(problem.shape)):
         if problem.is_fixed(k):
             messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
 

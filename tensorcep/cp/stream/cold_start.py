@@ -301,17 +301,10 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
     state = begin(_gaussian(one), *_lines_of(problem), None, 0.0)
     for places in others:
-        batch = batch_of(
-            state,
-            coords[places].astype(np.int64),
-            problem.entries.y.ravel()[places],
-            problem.likelihood,
-            keep=1.0,
-            time=0.0,
-            seed=problem.seed,
-            power=None if problem.power is None else problem.power.ravel()[places],
-            extent=extents_at(problem, places),
-        )
+        power = None if problem.power is None else problem.power.ravel()[places]
+        given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
+        beside: dict[str, Any] = {"power": power, "extent": extents_at(problem, places)}
+        batch = batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
         one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
         state = absorb(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
@@ -346,10 +339,8 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
         return known
     posterior: Any = first_member(fit.posterior)
     seed = int(check_random_state(spec.random_state).integers(2**63))
-    lines, free = (
-        _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov),
-        free_columns(fit.interactions, len(fit.shape)),
-    )
+    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
+    free = free_columns(fit.interactions, len(fit.shape))
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
     state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
     state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
