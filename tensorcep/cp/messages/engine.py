@@ -385,7 +385,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     )
     state = state._replace(hyper=hyper._replace(now=new, joint=joint))
     for k in range(len(shape)):  # at their new prior, with the same messages
-        own = slice(*_rows_of((k, k + 1), problem))
+        own = slice(*problem.entries.offsets[k : k + 2].tolist())
         if problem.is_fixed(k):
             continue
         if joint[k] is None:
@@ -453,7 +453,7 @@ def sweep(
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     theta, cuts = shared_arguments(parameters, state.parameters)
     state = state.put(rule=state.own.rule._replace(step=step, power=power, theta=theta, cuts=cuts))
-    skipped = shrunk = 0
+    skipped, shrunk, starts = 0, 0, problem.entries.offsets.tolist()
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         alone = modes[1] == modes[0] + 1
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
@@ -466,9 +466,9 @@ def sweep(
         own.cavities.fresh[:] = 1.0  # the moments of all modes have been read; now the rows of these change
         own.cavities.fresh[modes[0] : modes[1]] = 0.0
         unsend(state.messages, problem)
-        state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
+        state = _updated(state, problem, modes, starts, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
-        shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
+        shrunk += shrink(state, problem, starts[modes[0]], starts[modes[1]], executor)
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
@@ -491,21 +491,15 @@ def sweep(
     return state._replace(sweeps=state.sweeps + 1), info
 
 
-def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
-    """The packed rows of the modes, from one to the other."""
-    return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])
-
-
 def _updated(
-    state: MessageState, problem: Problem, modes: tuple[int, int], step: float, executor: Executor
+    state: MessageState, problem: Problem, modes: tuple[int, int], starts: list[int], step: float, executor: Executor
 ) -> MessageState:
     """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
     rows, sums, prior = state.rows, state.own.sums, state.hyper.now
-    first, last = _rows_of(modes, problem)
     for k in range(*modes):
         if problem.is_fixed(k):
             continue
-        own, together = slice(*_rows_of((k, k + 1), problem)), state.hyper.joint[k] is not None
+        own, together = slice(starts[k], starts[k + 1]), state.hyper.joint[k] is not None
         lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
         if together:  # what is left without their prior is what messages say
             rows.Lam[own] -= prior.Lam[own]
@@ -514,7 +508,7 @@ def _updated(
         executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
         if together:
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, first, last, executor)
+    refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()
